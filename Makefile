@@ -1,0 +1,24 @@
+# make setup | run | test; everything lives in .venv, which `setup` makes and the others need.
+PYTHON ?= python3
+BIN := .venv/bin
+SEED ?= 1
+
+.PHONY: setup run test lint
+
+setup: .venv/.complete
+
+.venv/.complete: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	touch $@
+
+run: setup
+	$(BIN)/python -m ppo_bench seed=$(SEED)
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: setup lint
+	$(BIN)/pytest -q

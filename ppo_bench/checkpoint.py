@@ -1,0 +1,99 @@
+"""Checkpoints: `checkpoints/iteration_<k>/` with `arrays.safetensors` and `state.json`, portable and checked.
+
+Arrays are a runner's `export`, in the neutral layout that every framework restores; `state.json` holds the counters
+of the outer loop and the checksum of the arrays. Each is written aside and renamed, so that it is whole or absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from ppo_bench.errors import ConfigError
+from ppo_bench.results import SCHEMA_VERSION, sync_folder
+from ppo_bench.runners.base import Arrays
+
+
+class Checkpoint(NamedTuple):
+    """A runner's arrays and the outer loop's counters at the end of an iteration."""
+
+    arrays: Arrays
+    loop: dict[str, Any]
+
+
+class Damaged(Exception):
+    """A checkpoint that is not whole, and why."""
+
+
+def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int) -> Path:
+    """Write a checkpoint under `folder` and remove all but the newest `keep`."""
+    final = folder / f"iteration_{iteration:08d}"
+    aside = folder / f".{final.name}.tmp"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    data = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()})
+    state = {
+        "schema_version": SCHEMA_VERSION,
+        "iteration": iteration,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "loop": checkpoint.loop,
+    }
+    _write(aside / "arrays.safetensors", data)
+    _write(aside / "state.json", json.dumps(state, indent=2, allow_nan=False).encode())
+    sync_folder(aside)
+    aside.rename(final)
+    sync_folder(folder)
+    for old in _newest_first(folder)[keep:]:
+        shutil.rmtree(old)
+    return final
+
+
+def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    """The newest whole checkpoint under `folder`; None if none was ever written.
+
+    A damaged one is named to `warn` and moved aside. Raises `ConfigError` if there are only damaged ones.
+    """
+    found = sorted(folder.glob("iteration_*"))
+    for path in _newest_first(folder):
+        try:
+            return load(path)
+        except Damaged as reason:
+            warn(f"checkpoint {path} is damaged ({reason}); the one before it is used")
+            path.rename(path.with_name(f"{path.name}.damaged"))
+    if found:
+        raise ConfigError(f"no checkpoint in {folder} is whole; rerun=true starts the run afresh beside it")
+    return None
+
+
+def load(path: Path) -> Checkpoint:
+    """The checkpoint at `path`. Raises `Damaged` if it is not whole."""
+    try:
+        state = json.loads((path / "state.json").read_text())
+        data = (path / "arrays.safetensors").read_bytes()
+        if state["schema_version"] != SCHEMA_VERSION:
+            raise Damaged(f"schema version {state['schema_version']}, this is {SCHEMA_VERSION}")
+        if hashlib.sha256(data).hexdigest() != state["sha256"]:
+            raise Damaged("the checksum of arrays.safetensors does not match")
+        return Checkpoint(safetensors.numpy.load(data), dict(state["loop"]))
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise Damaged(f"{type(error).__name__}: {error}") from error
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted((path for path in folder.glob("iteration_*") if path.suffix == ""), reverse=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,31 @@
+"""What every command shares: exit codes, and one line for what a user can mend.
+
+0 done, 1 failed while running, 2 wrong configuration, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from ppo_bench.errors import ConfigError, Interrupted
+
+
+def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """Run a command; its exit code. Errors that are not the user's to mend keep their traceback."""
+    try:
+        return main(arguments)
+    except ConfigError as error:
+        return _fail(2, error)
+    except Interrupted as error:
+        return _fail(130, error)
+    except KeyboardInterrupt:
+        return _fail(130, "stopped at once")
+    except OSError as error:
+        # A full or vanished disk: which file and why is all that helps.
+        return _fail(1, f"{error.strerror or error}: {error.filename}" if error.filename else error)
+
+
+def _fail(code: int, reason: object) -> int:
+    print(f"ppo_bench: {reason}", file=sys.stderr, flush=True)
+    return code

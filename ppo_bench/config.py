@@ -1,0 +1,300 @@
+"""From command-line overrides to a checked configuration, or to one line that says what to change.
+
+YAML files under conf/ hold every value and its meaning; the classes here hold the types. The choices of the groups
+`framework`, `backend` and `network` name their class by `_target_`, and that class's fields are their typed keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ppo_bench.envs.base import Atari, Task, VectorEnv
+from ppo_bench.errors import ConfigError
+from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners.base import Framework, Hyperparameters
+
+_PACKAGE = Path(__file__).parent
+CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
+"""Inside the package in a wheel, beside it in a clone."""
+
+NOT_IDENTITY = ("seed", "name", "outputs", "rerun")
+"""Root keys that do not make another experiment: they are not hashed into the name of a run's folder."""
+
+
+class Backend(Protocol):
+    """A choice of the group `backend`: where environments come from. Made from its YAML file."""
+
+    name: str
+
+    def require(self) -> None:
+        """Raise `ConfigError` if its packages are not installed or an option is out of range."""
+
+    def make(self, task: Task) -> VectorEnv:
+        """The environments of `task`."""
+
+
+class Network(Protocol):
+    """A choice of the group `network`. Made from its YAML file."""
+
+    name: str
+
+    def build(self, observation_space: Any, action_space: Any) -> NetworkSpec:
+        """The network for these spaces."""
+
+
+@dataclass
+class AtariSchema:
+    """`env.atari`; see conf/env/cartpole.yaml."""
+
+    episodic_life: bool
+    reward_clip: bool
+
+
+@dataclass
+class EnvSchema:
+    """`env`; see conf/env/cartpole.yaml."""
+
+    name: str
+    ids: dict[str, str]
+    id: str | None
+    atari: AtariSchema | None
+
+
+@dataclass
+class CheckpointSchema:
+    """`checkpoint`; see conf/config.yaml."""
+
+    every_iterations: int
+    keep: int
+
+
+@dataclass
+class RootSchema:
+    """The keys of conf/config.yaml; the four free nodes are typed by classes of their own."""
+
+    name: str
+    seed: int
+    total_timesteps: int
+    precision: str
+    device: str
+    rerun: bool
+    outputs: str
+    checkpoint: CheckpointSchema
+    env: EnvSchema
+    ppo: Any
+    framework: Any
+    backend: Any
+    network: Any
+
+
+@dataclass
+class Config:
+    """A checked configuration."""
+
+    root: RootSchema
+    ppo: Hyperparameters
+    framework: Framework
+    backend: Backend
+    network: Network
+    resolved: dict[str, Any]
+    """The same as plain values, as it is written to run.json."""
+
+    @property
+    def num_iterations(self) -> int:
+        """Whole iterations within `total_timesteps`."""
+        return self.root.total_timesteps // self.ppo.batch_size
+
+    @cached_property
+    def task(self) -> Task:
+        """What the backend is to build. Raises `ConfigError` if it has no such environment."""
+        env = self.root.env
+        env_id = env.id or env.ids.get(self.backend.name)
+        if env_id is None:
+            offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
+            raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
+        atari = Atari(env.atari.episodic_life, env.atari.reward_clip) if env.atari else None
+        return Task(env.name if env.id is None else env.id, env_id, self.ppo.num_envs, atari)
+
+    @property
+    def run_folder(self) -> Path:
+        """`<outputs>/<name>/<env>-<backend>-<framework>-<hash>/seed<k>`; the hash is of what makes an experiment."""
+        identity = {key: value for key, value in self.resolved.items() if key not in NOT_IDENTITY}
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+        experiment = f"{file_name(self.task.name)}-{self.backend.name}-{self.framework.name}-{digest}"
+        return Path(self.root.outputs) / self.root.name / experiment / f"seed{self.root.seed}"
+
+
+def file_name(name: str) -> str:
+    """`name` with everything but letters, digits, dots, hyphens and underscores replaced, safe for a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "_"
+
+
+def load_config(overrides: Sequence[str]) -> Config:
+    """Compose `conf/config.yaml` with `overrides` and check it. Raises `ConfigError` with one line.
+
+    Whether the framework is installed is left to those who run it: `config.framework.require()`.
+    """
+    try:
+        composed = _compose(overrides)
+    except Exception as error:  # Hydra raises whatever its parser and its YAML files meet
+        raise ConfigError(_explain(error)) from error
+    config = _typed_config(composed)
+    _check_values(config)
+    config.backend.require()
+    config.task  # noqa: B018 (raises if the backend has no such environment)
+    return config
+
+
+def _compose(overrides: Sequence[str]) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("config", overrides=list(overrides))
+
+
+def _typed_config(composed: DictConfig) -> Config:
+    root = _typed("", RootSchema, composed)
+    groups = {group: getattr(root, group) for group in ("framework", "backend", "network")}
+    ppo = _typed("ppo", Hyperparameters, root.ppo)
+    choices = {group: _typed(group, _target(group, node), node) for group, node in groups.items()}
+    # From the typed objects, so that 1 and 1.0 are the same configuration.
+    resolved = asdict(root) | {"ppo": asdict(ppo)}
+    for group, choice in choices.items():
+        resolved[group] = {"_target_": groups[group]["_target_"]} | asdict(choice)
+    return Config(root=root, ppo=ppo, resolved=resolved, **choices)
+
+
+def _target(group: str, node: Any) -> Any:
+    """The class that the `_target_` of a group's choice names."""
+    try:
+        module, _, name = node["_target_"].rpartition(".")
+        cls = getattr(importlib.import_module(module), name)
+    except Exception as error:  # importing whatever the user named
+        raise ConfigError(f"{group}._target_ names no class that can be imported: {_one_line(error)}") from error
+    if not is_dataclass(cls):
+        raise ConfigError(f"{group}._target_={node['_target_']} is not a choice of the group {group}")
+    return cls
+
+
+def _typed(path: str, cls: Any, node: Any) -> Any:
+    """An instance of the dataclass `cls` from the keys of `node`, each checked against its type."""
+    if not isinstance(node, dict | DictConfig):
+        raise ConfigError(f"{path}={node}: expected the keys of the group {path}, not one value")
+    try:
+        schema = OmegaConf.structured(cls)
+        OmegaConf.set_readonly(schema, False)  # frozen classes start read-only
+        values = {key: value for key, value in node.items() if key != "_target_"}
+        return OmegaConf.to_object(OmegaConf.merge(schema, values))
+    except OmegaConfBaseException as error:
+        raise ConfigError(_explain(error, path)) from error
+
+
+def _check_values(config: Config) -> None:
+    """Raise `ConfigError` for the first value that is out of range."""
+    root, ppo = config.root, config.ppo
+    unit, positive, natural = "must lie between 0 and 1", "must be above 0", "must be at least 1"
+    checks: list[tuple[str, Any, bool, str]] = [
+        ("seed", root.seed, 0 <= root.seed < 2**31, f"must lie between 0 and {2**31 - 1}"),
+        ("precision", root.precision, root.precision in ("float32", "float64"), "choose float32 or float64"),
+        (
+            "device",
+            root.device,
+            re.fullmatch(r"auto|cpu|cuda(:\d+)?", root.device) is not None,
+            "choose auto, cpu, cuda or cuda:<i>",
+        ),
+        ("name", root.name, _is_inside(root.name), "must be a relative path without '..'"),
+        ("outputs", root.outputs, root.outputs.strip() != "", "must name a folder"),
+        (
+            "checkpoint.every_iterations",
+            root.checkpoint.every_iterations,
+            root.checkpoint.every_iterations >= 1,
+            natural,
+        ),
+        ("checkpoint.keep", root.checkpoint.keep, root.checkpoint.keep >= 1, natural),
+        ("ppo.num_envs", ppo.num_envs, ppo.num_envs >= 1, natural),
+        ("ppo.num_steps", ppo.num_steps, ppo.num_steps >= 1, natural),
+        ("ppo.update_epochs", ppo.update_epochs, ppo.update_epochs >= 1, natural),
+        ("ppo.num_minibatches", ppo.num_minibatches, ppo.num_minibatches >= 1, natural),
+        ("ppo.learning_rate", ppo.learning_rate, _positive(ppo.learning_rate), positive),
+        ("ppo.adam_eps", ppo.adam_eps, _positive(ppo.adam_eps), positive),
+        ("ppo.gamma", ppo.gamma, 0 <= ppo.gamma <= 1, unit),
+        ("ppo.gae_lambda", ppo.gae_lambda, 0 <= ppo.gae_lambda <= 1, unit),
+        ("ppo.clip_coef", ppo.clip_coef, _positive(ppo.clip_coef), positive),
+        ("ppo.ent_coef", ppo.ent_coef, 0 <= ppo.ent_coef < math.inf, "must not be negative"),
+        ("ppo.vf_coef", ppo.vf_coef, 0 <= ppo.vf_coef < math.inf, "must not be negative"),
+        ("ppo.max_grad_norm", ppo.max_grad_norm, _positive(ppo.max_grad_norm), positive),
+        ("ppo.target_kl", ppo.target_kl, ppo.target_kl is None or _positive(ppo.target_kl), f"{positive}, or null"),
+        ("ppo.obs_clip", ppo.obs_clip, _positive(ppo.obs_clip), positive),
+        ("ppo.reward_clip", ppo.reward_clip, _positive(ppo.reward_clip), positive),
+    ]
+    for key, value, good, rule in checks:
+        if not good:
+            raise ConfigError(f"{key}={value}: {rule}")
+    if ppo.batch_size % ppo.num_minibatches:
+        raise ConfigError(
+            f"ppo.num_minibatches={ppo.num_minibatches} does not divide the batch of ppo.num_envs x ppo.num_steps = "
+            f"{ppo.batch_size}: choose a divisor"
+        )
+    if root.total_timesteps < ppo.batch_size:
+        raise ConfigError(
+            f"total_timesteps={root.total_timesteps} is less than one iteration of ppo.num_envs x ppo.num_steps = "
+            f"{ppo.batch_size}: ask for at least that many"
+        )
+
+
+def _positive(value: float) -> bool:
+    return 0 < value < math.inf
+
+
+def _is_inside(name: str) -> bool:
+    path = Path(name)
+    return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
+
+
+def _explain(error: Exception, path: str = "") -> str:
+    """A composition error of Hydra or OmegaConf as one line; `path` completes the keys that it names."""
+    text = str(error).split("Config search path")[0]
+    if override := re.search(r"Could not (?:override|delete)[^']*'([^']*)'", text):
+        return _no_key(override[1])
+    full_key = re.search(r"full_key: (\S+)", text)
+    text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
+    text = re.sub(r"\s*See https?://\S+.*", "", text)
+    if options := re.search(r"Could not find '([^']*)'\s*Available options in '[^']*':(.*)", text, re.DOTALL):
+        group, _, choice = options[1].rpartition("/")
+        return f"{group}={choice}: there is no such choice; choose one of {', '.join(options[2].split())}"
+    if full_key is None:
+        return _one_line(text)
+    key = f"{path}.{full_key[1]}".strip(".")
+    return _no_key(key) if "not in" in text else f"{key}: {_one_line(text)}"
+
+
+def _no_key(key: str) -> str:
+    close = get_close_matches(key, _known_keys(), n=1)
+    hint = f"did you mean {close[0]}?" if close else "python -m ppo_bench --cfg job prints them all"
+    return f"there is no key {key}; {hint}"
+
+
+def _known_keys() -> list[str]:
+    def flatten(prefix: str, node: Any) -> list[str]:
+        return [key for name, child in node.items() for key in [prefix + name, *_nested(prefix + name, child)]]
+
+    def _nested(key: str, child: Any) -> list[str]:
+        return flatten(f"{key}.", child) if isinstance(child, dict) else []
+
+    return flatten("", OmegaConf.to_container(_compose([])))
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,107 @@
+"""Atari on gymnasium, set to the same task as EnvPool's.
+
+Frame by frame the two agree: gymnasium's `AtariPreprocessing` skips, pools and scales; the wrappers here do what it
+leaves open (FIRE at the start, and lives that end an episode while the same game goes on). Its own
+`terminal_on_life_loss` starts a new game with every life, which is another task.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+NOOP, FIRE = 0, 1
+NOOP_MAX = 30
+FRAME_SKIP = 4
+STACKED_FRAMES = 4
+MAX_STEPS_PER_GAME = 27_000
+
+NEXT_LIFE = "next_life"
+"""Reset option: the same game goes on with its next life."""
+
+
+class NoopFireReset(gymnasium.Wrapper):
+    """Starts each life with a random number of single-frame no-ops and, where the game has it, FIRE.
+
+    Games with FIRE see 0 to 29 no-ops before it, others 1 to 30 (Mnih et al. 2015, and as EnvPool counts them).
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], noop_max: int = NOOP_MAX) -> None:
+        super().__init__(env)
+        self._noop_max = noop_max
+        self._fire = env.unwrapped.get_action_meanings()[FIRE] == "FIRE"  # type: ignore[attr-defined]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Resets the game, or only goes on to its next life if `options[NEXT_LIFE]` is set."""
+        obs, info = (None, {}) if options and options.get(NEXT_LIFE) else self.env.reset(seed=seed)
+        noops = int(self.np_random.integers(0, self._noop_max)) + (0 if self._fire else 1)
+        for action in [NOOP] * noops + [FIRE] * self._fire:
+            obs, _, terminated, truncated, info = self.env.step(action)
+            if terminated or truncated:
+                obs, info = self.env.reset()
+        return obs, info
+
+
+class LifeFrameStack(FrameStackObservation):
+    """A frame stack that keeps its older frames when the same game goes on with its next life."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Fills the stack with the first frame, or pushes it if `options[NEXT_LIFE]` is set."""
+        if not (options and options.get(NEXT_LIFE)):
+            return super().reset(seed=seed, options=options)
+        frame, info = self.env.reset(seed=seed, options=options)
+        self.obs_queue.append(frame)
+        return np.stack(self.obs_queue), info
+
+
+class AtariEpisode(gymnasium.Wrapper):
+    """Ends an episode with the game, at the step limit of a game and, if `episodic_life`, with each lost life.
+
+    `info["life_lost"]` is true where the game goes on after the episode's end.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], episodic_life: bool) -> None:
+        super().__init__(env)
+        self._episodic_life = episodic_life
+        self._game_over = True
+        self._lives = 0
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Goes on with the next life where one is left, unless a seed asks for a fresh game."""
+        new_game = self._game_over or seed is not None
+        if new_game:
+            self._steps = 0
+        obs, info = self.env.reset(seed=seed, options={NEXT_LIFE: not new_game})
+        self._game_over = False
+        self._lives = self._remaining_lives()
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One agent step of four frames."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._steps += 1
+        truncated = truncated or (self._steps >= MAX_STEPS_PER_GAME and not terminated)
+        self._game_over = terminated or truncated
+        lives = self._remaining_lives()
+        life_lost = self._episodic_life and not self._game_over and 0 < lives < self._lives
+        self._lives = lives
+        return obs, reward, terminated or life_lost, truncated, info | {"life_lost": life_lost}
+
+    def _remaining_lives(self) -> int:
+        return int(self.unwrapped.ale.lives())  # type: ignore[attr-defined]
+
+
+def make_atari(env_id: str, episodic_life: bool, noop_max: int = NOOP_MAX) -> gymnasium.Env[Any, Any]:
+    """One Atari game, observations `[4, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`."""
+    # max_num_frames_per_episode counts no-ops too; the limit is AtariEpisode's.
+    env = gymnasium.make(
+        env_id, frameskip=1, repeat_action_probability=0.0, full_action_space=False, max_num_frames_per_episode=0
+    )
+    env = NoopFireReset(env, noop_max)
+    env = AtariPreprocessing(env, noop_max=0, frame_skip=FRAME_SKIP, screen_size=84, terminal_on_life_loss=False)
+    env = LifeFrameStack(env, STACKED_FRAMES)
+    return AtariEpisode(env, episodic_life)

@@ -1,0 +1,99 @@
+"""The contract of every environment: vectorised, next-step autoreset.
+
+After a done step (terminated or truncated) the returned observation is the **final** one of its episode. The **next**
+step ignores its action and returns the first observation of the new episode with reward 0; learning masks that step.
+The value of the observation after a truncated step is then simply the next value, shapes are fixed, and one fold
+computes episode returns for every backend. `python -m ppo_bench.check` proves that a backend keeps the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from ppo_bench.errors import ConfigError
+
+if TYPE_CHECKING:
+    import gymnasium
+
+
+class Step(NamedTuple):
+    """What one step of N environments returns; every array is new or stays valid until the next step.
+
+    `obs [N, ...]`; `reward [N]` float32, what is learnt from; `terminated`, `truncated`, `episode_over [N]` bool;
+    `raw_reward [N]` float32, the reward of the game itself, before clipping. `episode_over` marks the end of what
+    people call an episode: it is false where only a life was lost.
+    """
+
+    obs: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    episode_over: np.ndarray
+    raw_reward: np.ndarray
+
+
+class VectorEnv(Protocol):
+    """N environments that step together."""
+
+    num_envs: int
+    observation_space: gymnasium.spaces.Box
+    """Of one environment."""
+    action_space: gymnasium.spaces.Discrete | gymnasium.spaces.Box
+    """Of one environment."""
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        """Fresh environments, one seed each; the first observations `[N, ...]`."""
+
+    def step(self, actions: np.ndarray) -> Step:
+        """One step with integer actions `[N]` or floating ones `[N, A]`; those of done environments are ignored."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class Atari(NamedTuple):
+    """The preprocessing of Atari games, the same task on every backend (Machado et al. 2018, without sticky actions).
+
+    84 x 84 grey frames by area interpolation, the maximum of the last two of four skipped frames, four stacked, up to
+    30 no-ops and FIRE at the start, at most 27,000 steps a game.
+    """
+
+    episodic_life: bool
+    """End an episode for learning, not for statistics, when a life is lost."""
+    reward_clip: bool
+    """Learn from the sign of the reward."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Which environments a backend is to build."""
+
+    name: str
+    """What the environment is called in file names and reports."""
+    id: str
+    """The id under which the backend knows it."""
+    num_envs: int
+    atari: Atari | None = None
+    """Preprocessing of Atari games; None for everything else."""
+
+
+def supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
+    """Raise `ConfigError` unless observations are one array and actions discrete or one vector of floats."""
+    from gymnasium import spaces
+
+    if not isinstance(observation_space, spaces.Box):
+        kind = type(observation_space).__name__
+        raise ConfigError(f"{task.id}: observations of kind {kind} are not supported, only Box (one array)")
+    if isinstance(action_space, spaces.Discrete):
+        if action_space.start != 0:
+            raise ConfigError(f"{task.id}: discrete actions must start at 0, not at {action_space.start}")
+    elif not (
+        isinstance(action_space, spaces.Box)
+        and np.issubdtype(action_space.dtype, np.floating)
+        and len(action_space.shape) == 1
+    ):
+        raise ConfigError(f"{task.id}: actions {action_space} are not supported, only Discrete and a vector of floats")

@@ -1,0 +1,93 @@
+"""Gymnasium: any registered environment, vectorised in this process or in one process each."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.envs.base import Step, Task, supported_spaces
+from ppo_bench.errors import ConfigError, require
+
+
+@dataclass(frozen=True)
+class GymnasiumBackend:
+    """`backend=gymnasium`; see conf/backend/gymnasium.yaml for what the options mean."""
+
+    name: str
+    vectorization: str
+
+    def require(self) -> None:
+        """Raise `ConfigError` if an option is out of range."""
+        if self.vectorization not in ("sync", "async"):
+            raise ConfigError(f"backend.vectorization={self.vectorization}: choose sync or async")
+
+    def make(self, task: Task) -> GymnasiumEnv:
+        """The environments of `task`."""
+        return GymnasiumEnv(task, self.vectorization)
+
+
+class GymnasiumEnv:
+    """A `VectorEnv` over gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
+
+    def __init__(self, task: Task, vectorization: str) -> None:
+        import gymnasium
+        from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+        build = functools.partial(_make_one, task)
+        try:
+            # Built once here, where a failure has a readable cause, before worker processes build theirs.
+            env = build()
+        except (gymnasium.error.Error, ImportError) as error:
+            raise ConfigError(f"gymnasium cannot make {task.id!r}: {_one_line(error)}") from error
+        supported_spaces(task, env.observation_space, env.action_space)
+        self.observation_space: Any = env.observation_space
+        self.action_space: Any = env.action_space
+        env.close()
+        self.num_envs = task.num_envs
+        self._reward_clip = task.atari is not None and task.atari.reward_clip
+        kind = SyncVectorEnv if vectorization == "sync" else AsyncVectorEnv
+        self._envs: Any = kind([build] * task.num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        """See `VectorEnv.reset`."""
+        obs, _ = self._envs.reset(seed=list(seeds))
+        return obs
+
+    def step(self, actions: np.ndarray) -> Step:
+        """See `VectorEnv.step`."""
+        obs, reward, terminated, truncated, info = self._envs.step(actions)
+        raw_reward = reward.astype(np.float32)
+        learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
+        episode_over = (terminated | truncated) & ~info.get("life_lost", np.False_)
+        return Step(obs, learnt, terminated, truncated, episode_over, raw_reward)
+
+    def close(self) -> None:
+        """Close every environment, and the worker processes if there are any."""
+        self._envs.close()
+
+
+def _make_one(task: Task) -> Any:
+    import gymnasium
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # v4 tasks are meant where they are named
+        if task.atari is None and not task.id.startswith("ALE/"):
+            return gymnasium.make(task.id)
+        require("ale_py", "atari", f"{task.id} on backend=gymnasium")
+        import ale_py
+
+        gymnasium.register_envs(ale_py)
+        if task.atari is None:
+            return gymnasium.make(task.id)
+        from ppo_bench.envs.atari import make_atari
+
+        return make_atari(task.id, task.atari.episodic_life)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

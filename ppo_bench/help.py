@@ -1,0 +1,50 @@
+"""The text of `python -m ppo_bench --help`, read from the YAML files without importing Hydra or a framework."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+GROUPS = ("framework", "env", "backend", "network", "ppo", "experiment")
+
+USAGE = """\
+Train PPO, the same PPO in every framework, and record how fast it was.
+
+  python -m ppo_bench [group=choice ...] [key=value ...]          one run; prints its folder
+  python -m ppo_bench -m 'seed=range(1,6)' framework=a,b ...      a sweep: one process a run, in turn
+  python -m ppo_bench --cfg job [...]                             print the whole configuration
+  python -m ppo_bench.check env=... backend=...                   does an environment keep the contract?
+
+The same command run again resumes an unfinished run and reports a finished one."""
+
+EXAMPLES = """\
+Common overrides (conf/ explains every key)
+  total_timesteps=100_000   environment steps in all
+  seed=1                    determines everything random
+  precision=float64         arithmetic: float32 or float64
+  device=cuda:0             auto, cpu, cuda, cuda:<i>
+  ppo.num_envs=16           any key of the chosen ppo: learning_rate, num_steps, clip_coef, ...
+  env.id=LunarLander-v3     any id that the chosen backend knows
+  outputs=/data/runs        the folder under which everything is written
+  rerun=true                train afresh beside a run that exists
+
+Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 130 interrupted."""
+
+
+def help_text() -> str:
+    """Usage, the choices of every group with their first comment, and the common overrides."""
+    package = Path(__file__).parent
+    conf = package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
+    groups = [_group(conf / group) for group in GROUPS]
+    return "\n\n".join([USAGE, *groups, EXAMPLES])
+
+
+def _group(folder: Path) -> str:
+    files = sorted(folder.rglob("*.yaml"))
+    choices = {path.relative_to(folder).with_suffix("").as_posix(): _first_comment(path) for path in files}
+    width = max(len(choice) for choice in choices)
+    return "\n".join([folder.name, *(f"  {choice:<{width}}  {comment}" for choice, comment in choices.items())])
+
+
+def _first_comment(path: Path) -> str:
+    lines = path.read_text().splitlines()
+    return next(line[2:] for line in lines if line.startswith("# ") and not line.startswith("# @package"))

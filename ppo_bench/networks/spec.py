@@ -1,0 +1,202 @@
+"""What a network is, apart from any framework: its layers, its parameters and the policy on top.
+
+A network is an optional shared trunk, an actor and a critic, each a chain of layers. Frameworks execute the same spec
+with `(params, obs, carry, start)`; these networks are feed-forward, so their carry is `()` and `start` goes unread.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ppo_bench import ppo
+from ppo_bench.errors import ConfigError
+from ppo_bench.weights import Parameter
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Activation = Literal["tanh", "relu"]
+
+HIDDEN_GAIN = math.sqrt(2.0)  # orthogonal gains: details, 2
+ACTOR_GAIN = 0.01
+CRITIC_GAIN = 1.0
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear layer on a flat input."""
+
+    name: str
+    inputs: int
+    outputs: int
+    gain: float
+    activation: Activation | None = None
+
+    def parameters(self) -> tuple[Parameter, Parameter]:
+        """Weight and bias, in the neutral layout."""
+        weight = Parameter(f"{self.name}.weight", (self.outputs, self.inputs), self.gain)
+        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None)
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A square convolution without padding on channels-last images; its rectified output keeps that layout."""
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int
+
+    def parameters(self) -> tuple[Parameter, Parameter]:
+        """Weight and bias, in the neutral layout."""
+        shape = (self.outputs, self.kernel, self.kernel, self.inputs)
+        weight = Parameter(f"{self.name}.weight", shape, HIDDEN_GAIN)
+        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None)
+
+    def output_size(self, size: int) -> int:
+        """Pixels along one side after the layer, from those before it."""
+        return (size - self.kernel) // self.stride + 1
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """Layers from observations to `(head, value)`; see the module's docstring."""
+
+    convolutions: tuple[Conv, ...]
+    """Shared; empty where observations are not images."""
+    trunk: tuple[Linear, ...]
+    """Shared, after the convolutions; may be empty."""
+    actor: tuple[Linear, ...]
+    critic: tuple[Linear, ...]
+    observation_shape: tuple[int, ...]
+    """Of one observation as the environment gives it."""
+    uint8: bool
+    """Observations are bytes: they stay bytes until the network, which divides them by 255."""
+    discrete: bool
+    """Categorical policy over `num_actions` choices, else a diagonal normal one over `num_actions` dimensions."""
+    num_actions: int
+
+    @property
+    def distribution(self) -> ppo.Distribution:
+        """The family of policies that the actor's output parametrises."""
+        return ppo.CATEGORICAL if self.discrete else ppo.NORMAL
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every array, in the order of the layers; a normal policy's `actor.log_std` comes last."""
+        layers: tuple[Conv | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
+        arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
+        return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.num_actions,), None))
+
+    def arrange(self, observations: np.ndarray) -> np.ndarray:
+        """A view `[N, ...]` of observations as the network takes them: images channels last, all else flat."""
+        if not self.convolutions:
+            return observations.reshape(observations.shape[0], -1)
+        return np.moveaxis(observations, 1, -1) if _channels_first(self.observation_shape) else observations
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one observation as `arrange` returns it."""
+        return self.arrange(np.empty((1, *self.observation_shape), np.uint8)).shape[1:]
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """`network=mlp`; see conf/network/mlp.yaml."""
+
+    name: str
+    hidden_sizes: list[int]
+    activation: str
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
+        """The network for these spaces."""
+        if self.activation not in ("tanh", "relu"):
+            raise ConfigError(f"network.activation={self.activation}: choose tanh or relu")
+        if any(size < 1 for size in self.hidden_sizes):
+            raise ConfigError(f"network.hidden_sizes={list(self.hidden_sizes)}: every size must be at least 1")
+        discrete, num_actions = _actions(action_space)
+
+        def chain(part: str, outputs: int, gain: float) -> tuple[Linear, ...]:
+            sizes = [math.prod(observation_space.shape), *self.hidden_sizes]
+            hidden = [
+                Linear(f"{part}.{i}", sizes[i], sizes[i + 1], HIDDEN_GAIN, self.activation)  # type: ignore[arg-type]
+                for i in range(len(self.hidden_sizes))
+            ]
+            return (*hidden, Linear(f"{part}.{len(hidden)}", sizes[-1], outputs, gain))
+
+        return NetworkSpec(
+            convolutions=(),
+            trunk=(),
+            actor=chain("actor", num_actions, ACTOR_GAIN),
+            critic=chain("critic", 1, CRITIC_GAIN),
+            observation_shape=observation_space.shape,
+            uint8=observation_space.dtype == np.uint8,
+            discrete=discrete,
+            num_actions=num_actions,
+        )
+
+
+@dataclass(frozen=True)
+class NatureCnn:
+    """`network=nature_cnn`: the network of Mnih et al. 2015, shared by actor and critic (details, Atari 8)."""
+
+    name: str
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
+        """The network for these spaces."""
+        shape = observation_space.shape
+        if len(shape) != 3:
+            raise ConfigError(f"network=nature_cnn takes images, not observations of shape {shape}: use network=mlp")
+        channels, height, width = shape if _channels_first(shape) else (shape[2], shape[0], shape[1])
+        convolutions = (
+            Conv("trunk.0", channels, 32, kernel=8, stride=4),
+            Conv("trunk.1", 32, 64, kernel=4, stride=2),
+            Conv("trunk.2", 64, 64, kernel=3, stride=1),
+        )
+        for layer in convolutions:
+            height, width = layer.output_size(height), layer.output_size(width)
+        if min(height, width) < 1:
+            raise ConfigError(f"network=nature_cnn takes images of at least 36 x 36, not {shape}: use network=mlp")
+        discrete, num_actions = _actions(action_space)
+        return NetworkSpec(
+            convolutions=convolutions,
+            trunk=(Linear("trunk.3", height * width * 64, 512, HIDDEN_GAIN, "relu"),),
+            actor=(Linear("actor.0", 512, num_actions, ACTOR_GAIN),),
+            critic=(Linear("critic.0", 512, 1, CRITIC_GAIN),),
+            observation_shape=shape,
+            uint8=observation_space.dtype == np.uint8,
+            discrete=discrete,
+            num_actions=num_actions,
+        )
+
+
+@dataclass(frozen=True)
+class Auto:
+    """`network=auto`: `nature_cnn` for images of bytes that are large enough for it, `mlp` for everything else."""
+
+    name: str
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
+        """The network for these spaces."""
+        shape = observation_space.shape
+        images = observation_space.dtype == np.uint8 and len(shape) == 3 and sorted(shape)[1] >= 36
+        network = NatureCnn("nature_cnn") if images else Mlp("mlp", [64, 64], "tanh")
+        return network.build(observation_space, action_space)
+
+
+def _channels_first(shape: tuple[int, ...]) -> bool:
+    return shape[0] < shape[-1]
+
+
+def _actions(action_space: gymnasium.Space) -> tuple[bool, int]:
+    """Whether actions are discrete, and how many choices or dimensions they have."""
+    from gymnasium import spaces
+
+    if isinstance(action_space, spaces.Discrete):
+        return True, int(action_space.n)
+    return False, math.prod(action_space.shape or ())

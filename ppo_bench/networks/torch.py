@@ -1,0 +1,56 @@
+"""A `NetworkSpec` executed by PyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ppo_bench.networks.spec import Activation, Linear, NetworkSpec
+from ppo_bench.ppo import Head
+
+Params = dict[str, Tensor]
+Carry = tuple[()]
+
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu}
+
+
+def named_views(flat: Tensor, spec: NetworkSpec) -> Params:
+    """Every parameter by name, as a view of the one vector `flat [P]` that holds them all in the spec's order.
+
+    One vector makes the gradient, its norm and Adam's step single operations, whatever the number of layers.
+    """
+    parameters = spec.parameters
+    parts = flat.split([math.prod(parameter.shape) for parameter in parameters])
+    return {p.name: part.view(p.shape) for p, part in zip(parameters, parts, strict=True)}
+
+
+def apply(
+    spec: NetworkSpec, params: Params, obs: Tensor, carry: Carry, start: Tensor | None
+) -> tuple[Head, Tensor, Carry]:
+    """The policy's head, values `[B]` and the carry, from observations `[B, ...]` as `spec.arrange` returns them."""
+    dtype = params["critic.0.bias"].dtype
+    x = obs.to(dtype) / 255.0 if spec.uint8 else obs.to(dtype)
+    if spec.convolutions:
+        # A channels-last tensor under a channels-first name: the layout in which CPU and GPU convolve fastest.
+        x = x.permute(0, 3, 1, 2)
+        for layer in spec.convolutions:
+            weight = params[f"{layer.name}.weight"].permute(0, 3, 1, 2)
+            x = F.relu(F.conv2d(x, weight, params[f"{layer.name}.bias"], layer.stride))
+        x = x.permute(0, 2, 3, 1).flatten(1)
+    x = _chain(spec.trunk, params, x)
+    output = _chain(spec.actor, params, x)
+    value = _chain(spec.critic, params, x).squeeze(-1)
+    head = (output,) if spec.discrete else (output, params["actor.log_std"])
+    return head, value, carry
+
+
+def _chain(layers: tuple[Linear, ...], params: Params, x: Tensor) -> Tensor:
+    for layer in layers:
+        x = F.linear(x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"])
+        if layer.activation:
+            x = _ACTIVATIONS[layer.activation](x)
+    return x

@@ -1,0 +1,104 @@
+"""Counter-based random numbers: every draw is a function of where it is used.
+
+Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"; the generator behind
+`jax.random`) over int32 arrays, so that NumPy, PyTorch and JAX produce the same bits. Nothing random is stored:
+
+    key  = threefry((seed, stream), (iteration, step))
+    word = threefry(key, (index, lane))
+
+Draws therefore do not depend on how many environments, devices or processes share the work, a resumed run needs no
+generator state, and a replayed CUDA graph cannot freeze them.
+
+`xp` is `numpy`, `torch` or `jax.numpy`. Index arguments are int32 arrays of at least one dimension on the device where
+the noise is wanted; they broadcast against each other.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+Array = Any  # an array of whichever namespace `xp` is
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+class Stream(IntEnum):
+    """What a draw is for: two uses never share a word."""
+
+    WEIGHTS = 0
+    ACTIONS = 1
+    PERMUTATIONS = 2
+    ENV_SEEDS = 3
+    ENV_RESETS = 4
+
+
+def _rotate_left(x: Array, bits: int) -> Array:
+    # int32 shifts keep the sign, so the bits that wrap round are masked.
+    return (x << bits) | ((x >> (32 - bits)) & ((1 << bits) - 1))
+
+
+def threefry2x32(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Encrypt `counter` under `key`: two int32 arrays of the broadcast shape, bit-identical in every namespace."""
+    key0, key1 = key
+    schedule = (key0, key1, key0 ^ key1 ^ _PARITY)
+    x0, x1 = counter[0] + key0, counter[1] + key1
+    for block in range(5):
+        for bits in _ROTATIONS[block % 2]:
+            x0 = x0 + x1
+            x1 = _rotate_left(x1, bits) ^ x0
+        x0 = x0 + schedule[(block + 1) % 3]
+        x1 = x1 + schedule[(block + 2) % 3] + (block + 1)
+    return x0, x1
+
+
+def stream_key(xp: Any, seed: Array, stream: Stream, iteration: Array, step: Array) -> tuple[Array, Array]:
+    """The key of one use of `stream`; `seed`, `iteration` and `step` are int32 arrays that broadcast."""
+    return threefry2x32((seed, xp.zeros_like(seed) + int(stream)), (iteration, step))
+
+
+def uniform(xp: Any, words: Array, dtype: Any) -> Array:
+    """Floats in the open interval (0, 1) from int32 words.
+
+    23 bits and a half: with 24 bits the largest value rounds to 1 in float32, which makes an infinite Gumbel.
+    """
+    return (xp.asarray((words >> 9) & 0x7FFFFF, dtype=dtype) + 0.5) * 2.0**-23
+
+
+def gumbel(xp: Any, words: tuple[Array, Array], dtype: Any) -> Array:
+    """Standard Gumbel variates: `argmax(logits + gumbel)` samples from softmax(logits)."""
+    return -xp.log(-xp.log(uniform(xp, words[0], dtype)))
+
+
+def normal(xp: Any, words: tuple[Array, Array], dtype: Any) -> Array:
+    """Standard normal variates by Box and Muller (1958), one from each pair of words."""
+    radius = xp.sqrt(-2.0 * xp.log(uniform(xp, words[0], dtype)))
+    return radius * xp.cos((2.0 * math.pi) * uniform(xp, words[1], dtype))
+
+
+def action_words(
+    xp: Any, seed: Array, iteration: Array, steps: Array, envs: Array, lanes: Array
+) -> tuple[Array, Array]:
+    """Words `[T, N, A]` for the action noise of one iteration, from `steps [T]`, `envs [N]` and `lanes [A]`."""
+    key0, key1 = stream_key(xp, seed, Stream.ACTIONS, iteration, steps)
+    key = (key0[:, None, None], key1[:, None, None])
+    return threefry2x32(key, (envs[None, :, None], lanes[None, None, :]))
+
+
+def permutations(xp: Any, seed: Array, iteration: Array, epochs: Array, indices: Array) -> Array:
+    """One permutation of `indices [B]` an epoch, `[E, B]` int64 (int32 in JAX): a stable argsort of random words."""
+    key0, key1 = stream_key(xp, seed, Stream.PERMUTATIONS, iteration, epochs)
+    words, _ = threefry2x32((key0[:, None], key1[:, None]), (indices[None, :], xp.zeros_like(indices)[None, :]))
+    return xp.argsort(words, stable=True)
+
+
+def env_seeds(seed: int, iteration: int, num_envs: int) -> list[int]:
+    """A 31-bit seed for each environment, from (seed, iteration of the last restart, env)."""
+    one = np.ones(1, np.int32)
+    key = stream_key(np, one * seed, Stream.ENV_SEEDS, one * iteration, one * 0)
+    words, _ = threefry2x32(key, (np.arange(num_envs, dtype=np.int32), np.zeros(num_envs, np.int32)))
+    return [int(word) for word in words & 0x7FFFFFFF]

@@ -1,0 +1,272 @@
+"""The equations of PPO, stated once, over any of NumPy, PyTorch and JAX.
+
+`xp` is `numpy`, `torch` or `jax.numpy`; only names that mean the same in all three are used, and nothing branches on
+which one it is. Sources: Schulman et al. 2017, "Proximal Policy Optimization Algorithms" (PPO); Schulman et al. 2016,
+"High-Dimensional Continuous Control Using Generalized Advantage Estimation" (GAE); Huang et al. 2022, "The 37
+Implementation Details of Proximal Policy Optimization" (details).
+
+Shapes: T steps, N environments, B transitions of a minibatch, A action lanes (choices, or dimensions). Masks and flags
+are floating arrays of 0 and 1. Every mean and variance over transitions is masked, and its denominator is the sum
+of the mask.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+Array = Any  # an array of whichever namespace `xp` is
+Head = tuple[Array, ...]  # what the actor puts out: (logits,) or (mean, log_std)
+
+
+# --- Advantages -------------------------------------------------------------------------------------------------------
+
+
+def reset_mask(xp: Any, done: Array, previous_done: Array) -> Array:
+    """1 where a step is a real transition, 0 where it only fetched the first observation of a new episode, `[T, N]`.
+
+    Under next-step autoreset the step after a done one ignores its action. `done` is `[T, N]`; `previous_done [N]` is
+    the last flag of the iteration before.
+    """
+    return 1.0 - xp.concatenate([previous_done[None], done[:-1]])
+
+
+def gae_step(next_advantage: Array, delta: Array, decay: Array) -> Array:
+    """One step of the backward recursion of GAE (eq. 16): `A_t = delta_t + decay_t * A_{t+1}`."""
+    return delta + decay * next_advantage
+
+
+def scan_backwards(xp: Any, deltas: Array, decays: Array) -> Array:
+    """`gae_step` from the last row to the first, as a plain loop; `[T, N]` in, `[T, N]` out."""
+    advantage = xp.zeros_like(deltas[0])
+    advantages = []
+    for t in reversed(range(deltas.shape[0])):
+        advantage = gae_step(advantage, deltas[t], decays[t])
+        advantages.append(advantage)
+    return xp.stack(advantages[::-1])
+
+
+def gae(
+    xp: Any,
+    rewards: Array,
+    values: Array,
+    terminated: Array,
+    truncated: Array,
+    *,
+    gamma: float,
+    gae_lambda: float,
+    bootstrap_truncated: bool = True,
+    scan: Callable[[Any, Array, Array], Array] = scan_backwards,
+) -> Array:
+    """Generalised advantage estimates `[T, N]` (GAE, eq. 16).
+
+    `rewards`, `terminated` and `truncated` are `[T, N]`; `values` is `[T + 1, N]`, the value of the observation before
+    each step and of the one after the last. The observation after a truncated step is the final one of its episode, so
+    `values[t + 1]` is the truncation bootstrap. `bootstrap_truncated=False` treats a time limit as a terminal state, as
+    CleanRL does. Estimates at masked steps are meaningless and reach no other step.
+    """
+    continues = (1.0 - terminated) * (1.0 - truncated)
+    bootstrap = 1.0 - terminated if bootstrap_truncated else continues
+    deltas = rewards + gamma * bootstrap * values[1:] - values[:-1]
+    return scan(xp, deltas, gamma * gae_lambda * continues)
+
+
+# --- Masked statistics ------------------------------------------------------------------------------------------------
+
+
+def masked_mean(xp: Any, x: Array, mask: Array) -> Array:
+    """Mean of `x` where `mask` is 1; 0 where it is 0 everywhere."""
+    return xp.sum(x * mask) / xp.clip(xp.sum(mask), 1.0, None)
+
+
+def masked_variance(xp: Any, x: Array, mask: Array) -> Array:
+    """Population variance (ddof 0) of `x` where `mask` is 1."""
+    return masked_mean(xp, xp.square(x - masked_mean(xp, x, mask)), mask)
+
+
+def normalize_advantages(xp: Any, advantages: Array, mask: Array) -> Array:
+    """Advantages of a minibatch at mean 0 and standard deviation 1 (details, 7)."""
+    centred = advantages - masked_mean(xp, advantages, mask)
+    return centred / (xp.sqrt(masked_mean(xp, xp.square(centred), mask)) + 1e-8)
+
+
+def explained_variance(xp: Any, values: Array, returns: Array, mask: Array) -> Array:
+    """`1 - Var[returns - values] / Var[returns]`: 1 is a perfect critic, 0 a constant one; not finite if Var is 0."""
+    return 1.0 - masked_variance(xp, returns - values, mask) / masked_variance(xp, returns, mask)
+
+
+# --- Policies ---------------------------------------------------------------------------------------------------------
+
+
+def _log_softmax(xp: Any, logits: Array) -> Array:
+    shifted = logits - xp.amax(logits, -1, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), -1, keepdims=True))
+
+
+def categorical_sample(xp: Any, head: Head, noise: Array) -> Array:
+    """Actions `[...]` from logits `[..., A]` and Gumbel noise `[..., A]` (the Gumbel-max trick)."""
+    return xp.argmax(head[0] + noise, -1)
+
+
+def categorical_mode(xp: Any, head: Head) -> Array:
+    """The likeliest actions `[...]`."""
+    return xp.argmax(head[0], -1)
+
+
+def categorical_log_prob(xp: Any, head: Head, actions: Array) -> Array:
+    """Log-probabilities `[...]` of integer actions `[...]`."""
+    log_probs = _log_softmax(xp, head[0])
+    choices = xp.cumsum(xp.ones_like(log_probs), -1) - 1.0
+    return xp.sum(xp.where(actions[..., None] == choices, log_probs, 0.0), -1)
+
+
+def categorical_entropy(xp: Any, head: Head) -> Array:
+    """Entropy in nats, `[...]`."""
+    log_probs = _log_softmax(xp, head[0])
+    return -xp.sum(xp.exp(log_probs) * log_probs, -1)
+
+
+def normal_sample(xp: Any, head: Head, noise: Array) -> Array:
+    """Actions `[..., A]` from (mean `[..., A]`, log_std `[A]`) and standard normal noise `[..., A]`."""
+    mean, log_std = head
+    return mean + xp.exp(log_std) * noise
+
+
+def normal_mode(xp: Any, head: Head) -> Array:
+    """The likeliest actions `[..., A]`: the mean."""
+    return head[0]
+
+
+def normal_log_prob(xp: Any, head: Head, actions: Array) -> Array:
+    """Log-densities `[...]` of actions `[..., A]`, summed over their independent dimensions."""
+    mean, log_std = head
+    standardised = (actions - mean) * xp.exp(-log_std)
+    return xp.sum(-0.5 * xp.square(standardised) - log_std - 0.5 * math.log(2.0 * math.pi), -1)
+
+
+def normal_entropy(xp: Any, head: Head) -> Array:
+    """Differential entropy in nats, `[...]`, summed over dimensions."""
+    mean, log_std = head
+    return xp.sum(xp.zeros_like(mean) + log_std + 0.5 * math.log(2.0 * math.pi * math.e), -1)
+
+
+class Distribution(NamedTuple):
+    """A family of policies: `sample(xp, head, noise)`, `mode(xp, head)`, `log_prob(xp, head, actions)`, `entropy`."""
+
+    sample: Callable[[Any, Head, Array], Array]
+    mode: Callable[[Any, Head], Array]
+    log_prob: Callable[[Any, Head, Array], Array]
+    entropy: Callable[[Any, Head], Array]
+
+
+CATEGORICAL = Distribution(categorical_sample, categorical_mode, categorical_log_prob, categorical_entropy)
+NORMAL = Distribution(normal_sample, normal_mode, normal_log_prob, normal_entropy)
+
+
+# --- Losses -----------------------------------------------------------------------------------------------------------
+
+
+class Minibatch(NamedTuple):
+    """What the losses need of B transitions besides the network's fresh outputs; each `[B]`."""
+
+    log_probs: Array
+    values: Array
+    advantages: Array
+    returns: Array
+    mask: Array
+
+
+class Losses(NamedTuple):
+    """Scalars of one minibatch; `total` is what is minimised, the rest is reported."""
+
+    total: Array
+    policy_loss: Array
+    value_loss: Array
+    entropy: Array
+    old_approx_kl: Array
+    approx_kl: Array
+    clip_fraction: Array
+
+
+def policy_loss(xp: Any, ratio: Array, advantages: Array, mask: Array, clip_coef: float) -> Array:
+    """The clipped surrogate objective, to be minimised (PPO, eq. 7)."""
+    clipped = xp.clip(ratio, 1.0 - clip_coef, 1.0 + clip_coef)
+    return masked_mean(xp, xp.maximum(-advantages * ratio, -advantages * clipped), mask)
+
+
+def value_loss(
+    xp: Any, values: Array, old_values: Array, returns: Array, mask: Array, clip_coef: float, clip_vloss: bool
+) -> Array:
+    """Half the mean squared error of the critic, clipped around its old values on request (details, 9)."""
+    error = xp.square(values - returns)
+    if clip_vloss:
+        clipped = old_values + xp.clip(values - old_values, -clip_coef, clip_coef)
+        error = xp.maximum(error, xp.square(clipped - returns))
+    return 0.5 * masked_mean(xp, error, mask)
+
+
+def kl_k1(xp: Any, log_ratio: Array, mask: Array) -> Array:
+    """Estimate of KL(old || new) that is unbiased and noisy (Schulman 2020, "Approximating KL Divergence", k1)."""
+    return masked_mean(xp, -log_ratio, mask)
+
+
+def kl_k3(xp: Any, log_ratio: Array, mask: Array) -> Array:
+    """Estimate of KL(old || new) that is unbiased, less noisy and never negative (Schulman 2020, k3)."""
+    return masked_mean(xp, xp.exp(log_ratio) - 1.0 - log_ratio, mask)
+
+
+def clip_fraction(xp: Any, ratio: Array, mask: Array, clip_coef: float) -> Array:
+    """Share of transitions whose ratio lies outside the clipping interval (details, 12)."""
+    outside = xp.abs(ratio - 1.0) > clip_coef
+    return masked_mean(xp, xp.where(outside, xp.ones_like(ratio), xp.zeros_like(ratio)), mask)
+
+
+def losses(
+    xp: Any,
+    log_probs: Array,
+    entropies: Array,
+    values: Array,
+    batch: Minibatch,
+    *,
+    clip_coef: float,
+    clip_vloss: bool,
+    norm_adv: bool,
+    ent_coef: float,
+    vf_coef: float,
+) -> Losses:
+    """PPO's loss on one minibatch (PPO, eq. 9), from the current network's `log_probs`, `entropies`, `values` `[B]`."""
+    mask = batch.mask
+    log_ratio = log_probs - batch.log_probs
+    ratio = xp.exp(log_ratio)
+    advantages = normalize_advantages(xp, batch.advantages, mask) if norm_adv else batch.advantages
+    policy = policy_loss(xp, ratio, advantages, mask, clip_coef)
+    value = value_loss(xp, values, batch.values, batch.returns, mask, clip_coef, clip_vloss)
+    entropy = masked_mean(xp, entropies, mask)
+    return Losses(
+        total=policy - ent_coef * entropy + vf_coef * value,
+        policy_loss=policy,
+        value_loss=value,
+        entropy=entropy,
+        old_approx_kl=kl_k1(xp, log_ratio, mask),
+        approx_kl=kl_k3(xp, log_ratio, mask),
+        clip_fraction=clip_fraction(xp, ratio, mask, clip_coef),
+    )
+
+
+# --- Optimisation -----------------------------------------------------------------------------------------------------
+
+
+def global_norm(xp: Any, gradients: Sequence[Array]) -> Array:
+    """Euclidean norm of all gradients together."""
+    return xp.sqrt(sum(xp.sum(xp.square(gradient)) for gradient in gradients))
+
+
+def clip_scale(xp: Any, norm: Array, max_grad_norm: float) -> Array:
+    """The factor that brings gradients of norm `norm` to at most `max_grad_norm` (details, 11): exactly 1 below it."""
+    return max_grad_norm / xp.clip(norm, max_grad_norm, None)
+
+
+def annealed_learning_rate(learning_rate: float, iteration: int, num_iterations: int) -> float:
+    """Linear annealing (details, 4): `learning_rate` at iteration 1, one step above 0 at the last."""
+    return learning_rate * (1.0 - (iteration - 1) / num_iterations)

@@ -1,0 +1,70 @@
+"""What a person sees while a run goes on: a live line on a terminal, a plain line every few seconds elsewhere.
+
+Everything goes to stderr; stdout belongs to results.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+PLAIN_INTERVAL_SECONDS = 5.0
+
+
+def say(message: str) -> None:
+    """One line on stderr."""
+    print(f"ppo_bench: {message}", file=sys.stderr, flush=True)
+
+
+class ProgressDisplay:
+    """Shows a training's steps, return, speed and remaining time."""
+
+    def __init__(self, title: str, total_steps: int) -> None:
+        self._title = title
+        self._total_steps = total_steps
+        self._last_line = time.monotonic()
+        console = Console(stderr=True)
+        self._live: Progress | None = None
+        if console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                TextColumn("{task.percentage:>3.0f}%  {task.fields[status]}"),
+            )
+            self._live = Progress(*columns, console=console, refresh_per_second=4)
+            self._task = self._live.add_task(title, total=total_steps, status="")
+
+    def __enter__(self) -> ProgressDisplay:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def update(self, global_step: int, mean_return: float | None, sps: float) -> None:
+        """Show the state after an iteration; `mean_return` is None before the first episode has ended."""
+        shown = "-" if mean_return is None else f"{mean_return:.2f}"
+        remaining = _duration((self._total_steps - global_step) / sps)
+        if self._live:
+            status = f"return {shown}  {sps:,.0f} SPS  {remaining} left"
+            self._live.update(self._task, completed=global_step, status=status)
+        elif time.monotonic() - self._last_line >= PLAIN_INTERVAL_SECONDS or global_step >= self._total_steps:
+            self._last_line = time.monotonic()
+            say(
+                f"{self._title}  step {global_step:,} of {self._total_steps:,}  return {shown}  "
+                f"{sps:,.0f} SPS  {remaining} left"
+            )
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,113 @@
+"""What a run leaves behind: one folder of plain files, complete exactly when `result.json` exists.
+
+run.json        configuration, versions, hardware: written once, when the run starts
+metrics.jsonl   a row an iteration
+episodes.jsonl  a row a finished episode, at most 1,000 an iteration (metrics.jsonl counts and averages all)
+checkpoints/    see ppo_bench/checkpoint.py
+result.json     the summary, written aside and renamed last
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ppo_bench.errors import ConfigError
+
+SCHEMA_VERSION = 1
+EPISODE_ROWS_PER_ITERATION = 1_000
+
+
+def choose_folder(folder: Path, rerun: bool) -> Path:
+    """`folder`, or with `rerun` the first of `<folder>-rerun<n>` that does not exist if it does."""
+    if not rerun or not folder.exists():
+        return folder
+    n = 2
+    while (beside := folder.with_name(f"{folder.name}-rerun{n}")).exists():
+        n += 1
+    return beside
+
+
+def create_folder(folder: Path) -> None:
+    """Make the run's folder. Raises `ConfigError` if it cannot be made or written."""
+    try:
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
+
+
+def plain(value: Any) -> Any:
+    """`value` with null in place of numbers that do not exist (NaN and infinities), as JSON wants it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: plain(child) for key, child in value.items()}
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file so that it is there whole or not at all, even if the machine stops."""
+    aside = path.with_name(f".{path.name}.tmp")
+    with open(aside, "w") as file:
+        json.dump(plain(value), file, indent=2, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    sync_folder(path.parent)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file that `write_json` wrote. Raises `ConfigError` if it is damaged."""
+    try:
+        value = json.loads(path.read_text())
+        if not isinstance(value, dict):
+            raise ValueError("not an object")
+        return value
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} is damaged ({error}); rerun=true starts the run afresh beside it") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames within `folder` survive a stop of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Rows:
+    """A JSON-lines file that is appended to, and cut back to a checkpoint's length when a run resumes."""
+
+    def __init__(self, path: Path, length_bytes: int) -> None:
+        path.touch()
+        os.truncate(path, min(length_bytes, path.stat().st_size))
+        self._file = open(path, "a")  # noqa: SIM115 (open as long as the run lasts)
+
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows and hand them to the operating system."""
+        self._file.write("".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows))
+        self._file.flush()
+
+    def length_bytes(self) -> int:
+        """Bytes so far, all of them safe on disk."""
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def steady_sps(metrics: Path) -> float:
+    """Environment steps per second of the median iteration: what start-up and compilation cost does not count."""
+    return median(json.loads(line)["sps"] for line in metrics.read_text().splitlines())

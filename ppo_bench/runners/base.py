@@ -1,0 +1,132 @@
+"""How a framework plugs in: the Runner interface, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from ppo_bench.envs.base import VectorEnv
+from ppo_bench.networks.spec import NetworkSpec
+
+State = TypeVar("State")
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """The keys of conf/ppo/*.yaml, which explains them."""
+
+    num_envs: int
+    num_steps: int
+    learning_rate: float
+    anneal_lr: bool
+    adam_eps: float
+    gamma: float
+    gae_lambda: float
+    update_epochs: int
+    num_minibatches: int
+    norm_adv: bool
+    clip_coef: float
+    clip_vloss: bool
+    ent_coef: float
+    vf_coef: float
+    max_grad_norm: float
+    target_kl: float | None
+    bootstrap_truncated: bool
+    mask_resets: bool
+    norm_obs: bool
+    obs_clip: float
+    norm_reward: bool
+    reward_clip: float
+
+    @property
+    def batch_size(self) -> int:
+        """Transitions of one iteration."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def minibatch_size(self) -> int:
+        """Transitions of one gradient step."""
+        return self.batch_size // self.num_minibatches
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All that a runner is built from: what to learn, with which network, by which numbers."""
+
+    env: VectorEnv
+    network: NetworkSpec
+    ppo: Hyperparameters
+    num_iterations: int
+    """Length of the whole training; the learning rate is annealed over it."""
+    precision: str
+    """float32 or float64."""
+    device: str
+    """auto, cpu, cuda or cuda:<i>."""
+
+
+class Episode(NamedTuple):
+    """One finished episode: after how many environment steps of its iteration, in which environment."""
+
+    step: int
+    env: int
+    episode_return: float
+    length: int
+
+
+class Metrics(NamedTuple):
+    """What one iteration measured; means over its minibatches unless said otherwise. NaN where undefined."""
+
+    learning_rate: float
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    old_approx_kl: float
+    approx_kl: float
+    clip_fraction: float
+    explained_variance: float
+    """Of the values that the rollout's policy gave, over the batch."""
+    gradient_norm: float
+    """Before clipping."""
+    masked_fraction: float
+    """Share of the steps that only reset an environment."""
+
+
+class Runner(Protocol[State]):
+    """One framework's execution of PPO. State goes in and comes out; a state that went in is not to be used again."""
+
+    execution: Mapping[str, object]
+    """How it executes: device, threads, precision flags. Recorded with every run."""
+
+    def init(self, seed: int) -> State:
+        """Initial weights and fresh environments; everything random follows from `seed`."""
+
+    def step(self, state: State) -> tuple[State, Metrics, list[Episode]]:
+        """One iteration: rollout, advantages, update. Episodes are those that finished in it, in order."""
+
+    def export(self, state: State) -> Arrays:
+        """Parameters, Adam's moments, normalisation statistics and counters by name, in the neutral layout."""
+
+    def restore(self, arrays: Arrays) -> State:
+        """The state that `export` gave, with fresh environments. Raises `ConfigError` if it does not fit."""
+
+    def restart(self, state: State) -> State:
+        """Fresh environments, seeded by (seed, iteration); episodes in progress and their accumulators are dropped."""
+
+    def close(self) -> None:
+        """Release environments and devices."""
+
+
+class Framework(Protocol):
+    """A choice of the group `framework`: how PPO is executed. Made from its YAML file, whose keys are its fields."""
+
+    name: str
+
+    def require(self) -> None:
+        """Raise `ConfigError` if its packages are not installed or an option is out of range."""
+
+    def runner(self, problem: Problem) -> Runner[Any]:
+        """The runner for `problem`."""

@@ -1,0 +1,32 @@
+"""The choices of the group `framework`. Light on purpose: PyTorch and JAX are imported where a runner is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ppo_bench.errors import ConfigError, require
+from ppo_bench.runners.base import Problem
+
+if TYPE_CHECKING:
+    from ppo_bench.runners.torch import TorchRunner
+
+
+@dataclass(frozen=True)
+class Torch:
+    """`framework=torch_eager`; see conf/framework/torch_eager.yaml for what the options mean."""
+
+    name: str
+    num_threads: int | None
+
+    def require(self) -> None:
+        """Raise `ConfigError` if PyTorch is not installed or an option is out of range."""
+        require("torch", "torch", f"framework={self.name}")
+        if self.num_threads is not None and self.num_threads < 1:
+            raise ConfigError(f"framework.num_threads={self.num_threads}: must be at least 1, or null")
+
+    def runner(self, problem: Problem) -> TorchRunner:
+        """The runner for `problem`."""
+        from ppo_bench.runners.torch import TorchRunner
+
+        return TorchRunner(problem, self.num_threads)

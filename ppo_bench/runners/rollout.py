@@ -1,0 +1,140 @@
+"""Stepping host environments for one iteration; the same for every framework whose environments live outside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ppo_bench import noise, normalize
+from ppo_bench.envs.base import VectorEnv
+from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners.base import Arrays, Episode, Hyperparameters
+from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
+
+Act = Callable[[int, np.ndarray], np.ndarray]
+"""`(t, observations [N, ...] as the network takes them) -> actions [N] or [N, A]` on the host."""
+
+
+@dataclass
+class RolloutState:
+    """Where the environments stand between two iterations."""
+
+    obs: np.ndarray
+    """`[N, ...]` as the network takes them; valid until the next step."""
+    done: np.ndarray
+    """`[N]` bool: the next step only resets this environment."""
+    totals: Totals
+    discounted_returns: np.ndarray
+    """`[N]` float64, for reward normalisation."""
+    obs_stats: normalize.RunningStats
+    return_stats: normalize.RunningStats
+
+
+class Rollout(NamedTuple):
+    """What the environments gave in one iteration, `[T, N]` each: rewards float32, flags bool."""
+
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    real: np.ndarray
+    """False where a step only reset its environment."""
+    episodes: list[Episode]
+
+
+class HostEnvs:
+    """A `VectorEnv` with the normalisation and bookkeeping that PPO needs around it."""
+
+    def __init__(self, env: VectorEnv, network: NetworkSpec, ppo: Hyperparameters) -> None:
+        self._env = env
+        self._network = network
+        self._ppo = ppo
+        box = not network.discrete
+        self._action_bounds = (env.action_space.low, env.action_space.high) if box else None  # type: ignore[union-attr]
+
+    def start(self, seed: int, iteration: int) -> RolloutState:
+        """Fresh environments and statistics."""
+        shape = self._env.observation_space.shape
+        blank = normalize.RunningStats(np.zeros(shape), np.ones(shape), np.float64(normalize.INITIAL_COUNT))
+        scalar = normalize.RunningStats(np.zeros(()), np.ones(()), np.float64(normalize.INITIAL_COUNT))
+        return self._fresh(seed, iteration, blank, scalar)
+
+    def restart(self, state: RolloutState, seed: int, iteration: int) -> RolloutState:
+        """Fresh environments; normalisation statistics are kept."""
+        return self._fresh(seed, iteration, state.obs_stats, state.return_stats)
+
+    def restore(self, arrays: Arrays, seed: int, iteration: int) -> RolloutState:
+        """Fresh environments, with the statistics that `export` gave."""
+        obs_stats, return_stats = (
+            normalize.RunningStats(*(arrays[f"normalize.{name}.{field}"] for field in normalize.RunningStats._fields))
+            for name in ("obs", "return")
+        )
+        return self._fresh(seed, iteration, obs_stats, return_stats)
+
+    @staticmethod
+    def export(state: RolloutState) -> Arrays:
+        """The normalisation statistics by name."""
+        return {
+            f"normalize.{name}.{field}": np.asarray(value)
+            for name, stats in (("obs", state.obs_stats), ("return", state.return_stats))
+            for field, value in zip(normalize.RunningStats._fields, stats, strict=True)
+        }
+
+    def _fresh(
+        self, seed: int, iteration: int, obs_stats: normalize.RunningStats, return_stats: normalize.RunningStats
+    ) -> RolloutState:
+        num_envs = self._ppo.num_envs
+        raw = self._env.reset(noise.env_seeds(seed, iteration, num_envs))
+        state = RolloutState(
+            obs=raw,
+            done=np.zeros(num_envs, bool),
+            totals=no_totals(num_envs),
+            discounted_returns=np.zeros(num_envs),
+            obs_stats=obs_stats,
+            return_stats=return_stats,
+        )
+        state.obs = self._observe(state, raw)
+        return state
+
+    def collect(self, state: RolloutState, act: Act) -> tuple[RolloutState, Rollout]:
+        """`num_steps` steps, each with the actions that `act` returns for the observations before it."""
+        shape = (self._ppo.num_steps, self._ppo.num_envs)
+        rewards, raw_rewards = np.empty(shape, np.float32), np.empty(shape, np.float32)
+        terminated, truncated, episode_over, real = (np.empty(shape, bool) for _ in range(4))
+        for t in range(self._ppo.num_steps):
+            actions = act(t, state.obs)
+            if self._action_bounds:
+                actions = np.clip(actions, *self._action_bounds)
+            step = self._env.step(actions)
+            real[t] = ~state.done
+            terminated[t], truncated[t], episode_over[t] = step.terminated, step.truncated, step.episode_over
+            raw_rewards[t] = step.raw_reward
+            rewards[t] = self._normalized_rewards(state, step.reward, real[t])
+            state.done = terminated[t] | truncated[t]
+            state.obs = self._observe(state, step.obs)
+        state.totals, episodes = fold_episodes(state.totals, raw_rewards, episode_over, real)
+        return state, Rollout(rewards, terminated, truncated, real, episodes)
+
+    def _observe(self, state: RolloutState, raw: np.ndarray) -> np.ndarray:
+        """New observations as the network takes them; the statistics learn those on which the policy will act."""
+        if self._ppo.norm_obs:
+            mask = (~state.done).astype(np.float64)
+            state.obs_stats = normalize.update_stats(np, state.obs_stats, raw.astype(np.float64), mask)
+            raw = normalize.normalize_observations(np, state.obs_stats, raw, self._ppo.obs_clip)
+        return self._network.arrange(raw)
+
+    def _normalized_rewards(self, state: RolloutState, rewards: np.ndarray, real: np.ndarray) -> np.ndarray:
+        if not self._ppo.norm_reward:
+            return rewards
+        mask = real.astype(np.float64)
+        state.discounted_returns = normalize.discounted_returns(
+            np, state.discounted_returns, rewards, mask, self._ppo.gamma
+        )
+        state.return_stats = normalize.update_stats(np, state.return_stats, state.discounted_returns, mask)
+        return normalize.normalize_rewards(np, state.return_stats, rewards, self._ppo.reward_clip)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._env.close()

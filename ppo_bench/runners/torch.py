@@ -1,0 +1,303 @@
+"""PPO executed by PyTorch, with environments on the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ppo_bench import noise, ppo
+from ppo_bench.errors import ConfigError
+from ppo_bench.networks import torch as networks
+from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, Metrics, Problem
+from ppo_bench.runners.rollout import HostEnvs, Rollout, RolloutState
+from ppo_bench.weights import initial_weights
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+MOMENTS = {"adam.mean": "exp_avg", "adam.variance": "exp_avg_sq"}  # our name: the optimiser's
+
+
+@dataclass
+class TorchState:
+    """Everything that changes from one iteration to the next."""
+
+    seed: int
+    iteration: int
+    """Iterations done."""
+    params: Tensor
+    """`[P]`, every parameter; see `networks.named_views`."""
+    optimizer: torch.optim.Adam
+    envs: RolloutState
+
+
+class Storage(NamedTuple):
+    """What the policy saw and did in one iteration, on the device; written step by step, allocated once."""
+
+    obs: Tensor
+    """`[T + 1, N, ...]`, the last row for the observations after the rollout."""
+    actions: Tensor
+    """`[T, N]` or `[T, N, A]`."""
+    heads: Tensor
+    """`[T, N, A]`, the first part of the policy's head: logits or mean."""
+    values: Tensor
+    """`[T + 1, N]`."""
+
+
+class Batch(NamedTuple):
+    """The transitions of one iteration, or of a minibatch of it; `[B, ...]` each."""
+
+    obs: Tensor
+    actions: Tensor
+    targets: ppo.Minibatch
+
+
+class TorchRunner:
+    """A `Runner`; see ppo_bench/runners/base.py."""
+
+    def __init__(self, problem: Problem, num_threads: int | None) -> None:
+        self._network = problem.network
+        self._ppo = problem.ppo
+        self._num_iterations = problem.num_iterations
+        self._envs = HostEnvs(problem.env, problem.network, problem.ppo)
+        self._dtype = DTYPES[problem.precision]
+        self._device = pick_device(problem.device)
+        if num_threads or not problem.network.convolutions:
+            torch.set_num_threads(num_threads or 1)
+        self.execution = {
+            "device": str(self._device),
+            "threads": torch.get_num_threads(),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
+        }
+        self._storage = _allocate(self._network, self._ppo, self._dtype, self._device)
+        self._steps, self._env_ids, self._lanes, self._epochs, self._indices = (
+            torch.arange(n, dtype=torch.int32, device=self._device)
+            for n in (
+                self._ppo.num_steps,
+                self._ppo.num_envs,
+                self._network.num_actions,
+                self._ppo.update_epochs,
+                self._ppo.batch_size,
+            )
+        )
+
+    # --- One iteration ------------------------------------------------------------------------------------------------
+
+    def step(self, state: TorchState) -> tuple[TorchState, Metrics, list[Episode]]:
+        """See `Runner.step`."""
+        iteration = state.iteration + 1
+        learning_rate = self._ppo.learning_rate
+        if self._ppo.anneal_lr:
+            learning_rate = ppo.annealed_learning_rate(learning_rate, iteration, self._num_iterations)
+        state.envs, rollout = self._collect(state, iteration)
+        batch, explained_variance = self._advantages(state, rollout)
+        losses, norms = self._update(state, batch, iteration, learning_rate)
+        state.iteration = iteration
+        metrics = Metrics(
+            learning_rate=learning_rate,
+            explained_variance=explained_variance,
+            gradient_norm=norms,
+            masked_fraction=1.0 - float(np.mean(rollout.real)),
+            **losses,
+        )
+        return state, metrics, rollout.episodes
+
+    @torch.inference_mode()
+    def _collect(self, state: TorchState, iteration: int) -> tuple[RolloutState, Rollout]:
+        """The rollout; observations, heads, actions and values end up in the storage."""
+        network, storage = self._network, self._storage
+        params = networks.named_views(state.params, network)
+        noise_of_step = self._action_noise(state.seed, iteration)
+
+        def act(t: int, obs: np.ndarray) -> np.ndarray:
+            storage.obs[t].copy_(torch.from_numpy(obs))
+            head, value, _ = networks.apply(network, params, storage.obs[t], (), None)
+            actions = network.distribution.sample(torch, head, noise_of_step[t])
+            storage.heads[t], storage.values[t], storage.actions[t] = head[0], value, actions
+            return actions.cpu().numpy()
+
+        envs, rollout = self._envs.collect(state.envs, act)
+        storage.obs[-1].copy_(torch.from_numpy(envs.obs))
+        _, storage.values[-1], _ = networks.apply(network, params, storage.obs[-1], (), None)
+        return envs, rollout
+
+    def _action_noise(self, seed: int, iteration: int) -> Tensor:
+        """The noise of a whole iteration `[T, N, A]`: Gumbel for categorical policies, else standard normal."""
+        words = noise.action_words(
+            torch, self._scalar(seed), self._scalar(iteration), self._steps, self._env_ids, self._lanes
+        )
+        variates = noise.gumbel if self._network.discrete else noise.normal
+        return variates(torch, words, self._dtype)
+
+    @torch.no_grad()
+    def _advantages(self, state: TorchState, rollout: Rollout) -> tuple[Batch, float]:
+        """The flattened batch with its advantages and returns, and the explained variance of the old values."""
+        storage, hp = self._storage, self._ppo
+        rewards, terminated, truncated, real = (
+            torch.from_numpy(array).to(self._device, self._dtype)
+            for array in (rollout.rewards, rollout.terminated, rollout.truncated, rollout.real)
+        )
+        advantages = ppo.gae(
+            torch,
+            rewards,
+            storage.values,
+            terminated,
+            truncated,
+            gamma=hp.gamma,
+            gae_lambda=hp.gae_lambda,
+            bootstrap_truncated=hp.bootstrap_truncated,
+        )
+        values = storage.values[:-1]
+        returns = advantages + values
+        mask = real if hp.mask_resets else torch.ones_like(real)
+        params = networks.named_views(state.params, self._network)
+        head = (storage.heads,) if self._network.discrete else (storage.heads, params["actor.log_std"])
+        log_probs = self._network.distribution.log_prob(torch, head, storage.actions)
+        explained_variance = float(ppo.explained_variance(torch, values, returns, mask))
+        targets = ppo.Minibatch(*(x.flatten() for x in (log_probs, values, advantages, returns, mask)))
+        return Batch(storage.obs[:-1].flatten(0, 1), storage.actions.flatten(0, 1), targets), explained_variance
+
+    def _update(
+        self, state: TorchState, batch: Batch, iteration: int, learning_rate: float
+    ) -> tuple[dict[str, float], float]:
+        """Every epoch and minibatch; the means of the losses and of the gradient's norm over them."""
+        hp = self._ppo
+        state.optimizer.param_groups[0]["lr"] = learning_rate
+        permutations = noise.permutations(
+            torch, self._scalar(state.seed), self._scalar(iteration), self._epochs, self._indices
+        )
+        measured = []
+        for permutation in permutations.view(hp.update_epochs, hp.num_minibatches, hp.minibatch_size):
+            for rows in permutation:
+                minibatch = Batch(
+                    batch.obs.index_select(0, rows),
+                    batch.actions.index_select(0, rows),
+                    ppo.Minibatch(*(x.index_select(0, rows) for x in batch.targets)),
+                )
+                measured.append(self._gradient_step(state, minibatch))
+            if hp.target_kl is not None and measured[-1][_APPROX_KL] > hp.target_kl:
+                break
+        *losses, norm = torch.stack(measured).mean(0).tolist()
+        return dict(zip(_REPORTED, losses, strict=True)), norm
+
+    def _gradient_step(self, state: TorchState, batch: Batch) -> Tensor:
+        """One step of Adam; the reported losses and, last, the gradient's norm before clipping."""
+        hp, network = self._ppo, self._network
+        head, values, _ = networks.apply(network, networks.named_views(state.params, network), batch.obs, (), None)
+        losses = ppo.losses(
+            torch,
+            network.distribution.log_prob(torch, head, batch.actions),
+            network.distribution.entropy(torch, head),
+            values,
+            batch.targets,
+            clip_coef=hp.clip_coef,
+            clip_vloss=hp.clip_vloss,
+            norm_adv=hp.norm_adv,
+            ent_coef=hp.ent_coef,
+            vf_coef=hp.vf_coef,
+        )
+        (gradient,) = torch.autograd.grad(losses.total, state.params)
+        norm = ppo.global_norm(torch, [gradient])
+        state.params.grad = gradient * ppo.clip_scale(torch, norm, hp.max_grad_norm)
+        state.optimizer.step()
+        return torch.stack([*(getattr(losses, name) for name in _REPORTED), norm]).detach()
+
+    def _scalar(self, value: int) -> Tensor:
+        return torch.full((1,), value, dtype=torch.int32, device=self._device)
+
+    # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
+
+    def init(self, seed: int) -> TorchState:
+        """See `Runner.init`."""
+        weights = initial_weights(self._network.parameters, seed)
+        params, optimizer = self._learner([weights[p.name] for p in self._network.parameters])
+        return TorchState(seed, 0, params, optimizer, self._envs.start(seed, 0))
+
+    def _learner(self, weights: list[np.ndarray]) -> tuple[Tensor, torch.optim.Adam]:
+        params = self._vector(weights).requires_grad_()
+        # The learning rate is set before every update.
+        return params, torch.optim.Adam([params], lr=0.0, eps=self._ppo.adam_eps, fused=True)
+
+    def _vector(self, arrays: list[np.ndarray]) -> Tensor:
+        flat = np.concatenate([array.ravel() for array in arrays])
+        return torch.from_numpy(flat).to(self._device, self._dtype)
+
+    def export(self, state: TorchState) -> Arrays:
+        """See `Runner.export`."""
+        adam = state.optimizer.state[state.params]
+        vectors = {"params": state.params.detach()} | {ours: adam[theirs] for ours, theirs in MOMENTS.items()}
+        arrays = {
+            f"{kind}.{name}": view.cpu().numpy()
+            for kind, vector in vectors.items()
+            for name, view in networks.named_views(vector, self._network).items()
+        }
+        counters = {"seed": state.seed, "iteration": state.iteration, "adam.step": int(adam["step"])}
+        return arrays | {name: np.array(value) for name, value in counters.items()} | HostEnvs.export(state.envs)
+
+    def restore(self, arrays: Arrays) -> TorchState:
+        """See `Runner.restore`."""
+        kinds = {
+            kind: [_fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self._network.parameters]
+            for kind in ("params", *MOMENTS)
+        }
+        params, optimizer = self._learner(kinds["params"])
+        step = torch.tensor(float(arrays["adam.step"]), device=self._device)
+        optimizer.state[params] = {"step": step} | {
+            theirs: self._vector(kinds[ours]) for ours, theirs in MOMENTS.items()
+        }
+        seed, iteration = int(arrays["seed"]), int(arrays["iteration"])
+        return TorchState(seed, iteration, params, optimizer, self._envs.restore(arrays, seed, iteration))
+
+    def restart(self, state: TorchState) -> TorchState:
+        """See `Runner.restart`."""
+        state.envs = self._envs.restart(state.envs, state.seed, state.iteration)
+        return state
+
+    def close(self) -> None:
+        """See `Runner.close`."""
+        self._envs.close()
+
+
+_REPORTED = tuple(name for name in ppo.Losses._fields if name != "total")
+_APPROX_KL = _REPORTED.index("approx_kl")
+
+
+def pick_device(device: str) -> torch.device:
+    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    picked = torch.device(device)
+    if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device={device}: PyTorch sees {torch.cuda.device_count()} CUDA devices; use device=cpu")
+    return picked
+
+
+def _allocate(network: NetworkSpec, hp: Hyperparameters, dtype: torch.dtype, device: torch.device) -> Storage:
+    steps, envs, lanes = hp.num_steps, hp.num_envs, network.num_actions
+
+    def zeros(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=device)
+
+    return Storage(
+        obs=zeros(steps + 1, envs, *network.input_shape, dtype=torch.uint8 if network.uint8 else dtype),
+        actions=zeros(steps, envs, dtype=torch.int64) if network.discrete else zeros(steps, envs, lanes),
+        heads=zeros(steps, envs, lanes),
+        values=zeros(steps + 1, envs),
+    )
+
+
+def _fitting(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    if name not in arrays:
+        raise ConfigError(
+            f"the checkpoint has no {name}: it is of another network; use the one that it was trained with"
+        )
+    if arrays[name].shape != shape:
+        raise ConfigError(
+            f"{name} is {list(arrays[name].shape)} in the checkpoint and {list(shape)} in this network: "
+            "use the network that it was trained with"
+        )
+    return arrays[name]

@@ -1,0 +1,209 @@
+"""The only outer loop: it drives any runner, and alone knows of progress, results and checkpoints."""
+
+from __future__ import annotations
+
+import math
+import resource
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ppo_bench import checkpoint
+from ppo_bench.config import Config
+from ppo_bench.errors import ConfigError, Interrupted
+from ppo_bench.progress import ProgressDisplay, say
+from ppo_bench.provenance import differences, provenance
+from ppo_bench.results import (
+    EPISODE_ROWS_PER_ITERATION,
+    SCHEMA_VERSION,
+    Rows,
+    choose_folder,
+    create_folder,
+    read_json,
+    steady_sps,
+    write_json,
+)
+from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
+
+RECENT_EPISODES = 100
+
+
+@dataclass
+class LoopState:
+    """The counters of the outer loop; part of every checkpoint."""
+
+    iteration: int = 0
+    global_step: int = 0
+    wall_seconds: float = 0.0
+    episodes: int = 0
+    masked_steps: float = 0.0
+    recent_returns: list[float] = field(default_factory=list)
+    """Of the last 100 episodes."""
+    metrics_bytes: int = 0
+    episodes_bytes: int = 0
+
+    def count(self, metrics: Metrics, episodes: list[Episode], batch_size: int) -> None:
+        """Take in one iteration."""
+        self.iteration += 1
+        self.global_step += batch_size
+        self.episodes += len(episodes)
+        self.masked_steps += metrics.masked_fraction * batch_size
+        self.recent_returns = [*self.recent_returns, *(e.episode_return for e in episodes)][-RECENT_EPISODES:]
+
+
+def build_runner(config: Config) -> Runner[Any]:
+    """The runner of a configuration. Raises `ConfigError` if the environment or the device cannot be had."""
+    env = config.backend.make(config.task)
+    network = config.network.build(env.observation_space, env.action_space)
+    if config.ppo.norm_obs and network.uint8:
+        raise ConfigError("ppo.norm_obs=true is for observations of floats; those of bytes are scaled by the network")
+    problem = Problem(env, network, config.ppo, config.num_iterations, config.root.precision, config.root.device)
+    return config.framework.runner(problem)
+
+
+def train(config: Config, started_at: float) -> Path:
+    """Train to the end, from the newest checkpoint if there is one; the run's folder.
+
+    `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on SIGINT and SIGTERM.
+    """
+    folder = choose_folder(config.run_folder, config.root.rerun)
+    if (folder / "result.json").exists():
+        _report_finished(folder)
+        return folder
+    runner = build_runner(config)
+    try:
+        create_folder(folder)
+        _train(config, runner, folder, started_at)
+    finally:
+        runner.close()
+    return folder
+
+
+def _train(config: Config, runner: Runner[Any], folder: Path, started_at: float) -> None:
+    saved = checkpoint.load_newest(folder / "checkpoints", say)
+    if saved:
+        loop, state = LoopState(**saved.loop), runner.restore(saved.arrays)
+        say(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
+        _warn_of_differences(folder)
+    else:
+        loop, state = LoopState(), runner.init(config.root.seed)
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        about = {"schema_version": SCHEMA_VERSION, "started": started, "config": config.resolved}
+        write_json(folder / "run.json", about | provenance() | {"execution": dict(runner.execution)})
+    metrics_rows = Rows(folder / "metrics.jsonl", loop.metrics_bytes)
+    episode_rows = Rows(folder / "episodes.jsonl", loop.episodes_bytes)
+    title = f"{config.task.name} {config.backend.name} {config.framework.name} seed {config.root.seed}"
+    setup_seconds = time.perf_counter() - started_at
+    earlier_seconds, loop_started = loop.wall_seconds, time.perf_counter()
+    with _stop_requests() as stop, ProgressDisplay(title, config.num_iterations * config.ppo.batch_size) as display:
+        while loop.iteration < config.num_iterations:
+            iteration_started = time.perf_counter()
+            first_step = loop.global_step
+            state, metrics, episodes = runner.step(state)
+            loop.count(metrics, episodes, config.ppo.batch_size)
+            now = time.perf_counter()
+            loop.wall_seconds = earlier_seconds + now - loop_started
+            sps = config.ppo.batch_size / (now - iteration_started)
+            metrics_rows.append([_metrics_row(loop, metrics, episodes, sps)])
+            episode_rows.append([_episode_row(first_step, e) for e in episodes[:EPISODE_ROWS_PER_ITERATION]])
+            display.update(loop.global_step, _mean(loop.recent_returns), sps)
+            if loop.iteration % config.root.checkpoint.every_iterations == 0 or loop.iteration == config.num_iterations:
+                loop.metrics_bytes, loop.episodes_bytes = metrics_rows.length_bytes(), episode_rows.length_bytes()
+                saved = checkpoint.Checkpoint(runner.export(state), asdict(loop))
+                checkpoint.save(folder / "checkpoints", loop.iteration, saved, config.root.checkpoint.keep)
+                if loop.iteration < config.num_iterations:
+                    state = runner.restart(state)
+            if stop and loop.iteration < config.num_iterations:
+                kept = loop.iteration - loop.iteration % config.root.checkpoint.every_iterations
+                raise Interrupted(
+                    f"stopped after iteration {loop.iteration}; kept up to iteration {kept} in {folder}; "
+                    "the same command resumes there"
+                )
+    metrics_rows.close()
+    episode_rows.close()
+    write_json(folder / "result.json", _result(config, loop, folder, setup_seconds))
+
+
+def _metrics_row(loop: LoopState, metrics: Metrics, episodes: list[Episode], sps: float) -> dict[str, Any]:
+    return (
+        {"iteration": loop.iteration, "global_step": loop.global_step, "wall_seconds": loop.wall_seconds, "sps": sps}
+        | metrics._asdict()
+        | {
+            "episodes": len(episodes),
+            "episodic_return": _mean([e.episode_return for e in episodes]),
+            "episodic_length": _mean([e.length for e in episodes]),
+        }
+    )
+
+
+def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
+    return {
+        "global_step": first_step + episode.step,
+        "env": episode.env,
+        "return": episode.episode_return,
+        "length": episode.length,
+    }
+
+
+def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:
+    """The summary of a finished run."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "status": "complete",
+        "env": config.task.name,
+        "env_id": config.task.id,
+        "backend": config.backend.name,
+        "framework": config.framework.name,
+        "seed": config.root.seed,
+        "total_timesteps": config.root.total_timesteps,
+        "global_step": loop.global_step,
+        "iterations": loop.iteration,
+        "episodes": loop.episodes,
+        "final_return_mean": _mean(loop.recent_returns),
+        "final_return_std": statistics.pstdev(loop.recent_returns) if loop.recent_returns else None,
+        "masked_fraction": loop.masked_steps / loop.global_step,
+        "wall_seconds": loop.wall_seconds,
+        "setup_seconds": setup_seconds,
+        "compile_seconds": None,
+        "steady_sps": steady_sps(folder / "metrics.jsonl"),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _mean(values: list[float] | list[int]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _report_finished(folder: Path) -> None:
+    result = read_json(folder / "result.json")
+    say(f"{folder} is done: final_return_mean {result.get('final_return_mean')}; rerun=true trains afresh beside it")
+    _warn_of_differences(folder)
+
+
+def _warn_of_differences(folder: Path) -> None:
+    if changed := differences(read_json(folder / "run.json"), provenance()):
+        say(f"warning: not what the run started with: {'; '.join(changed)}")
+
+
+@contextmanager
+def _stop_requests() -> Iterator[list[int]]:
+    """A list that is empty until SIGINT or SIGTERM arrives; a second SIGINT stops at once."""
+    received: list[int] = []
+
+    def request(number: int, frame: object) -> None:
+        if received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
