@@ -90,7 +90,7 @@ def action_words(
 
 
 def permutations(xp: Any, seed: Array, iteration: Array, epochs: Array, indices: Array) -> Array:
-    """One permutation of `indices [B]` an epoch, `[E, B]` int64 (int32 in JAX): a stable argsort of random words."""
+    """One permutation of `indices [B]` an epoch, `[E, B]` integers: a stable argsort of random words."""
     key0, key1 = stream_key(xp, seed, Stream.PERMUTATIONS, iteration, epochs)
     words, _ = threefry2x32((key0[:, None], key1[:, None]), (indices[None, :], xp.zeros_like(indices)[None, :]))
     return xp.argsort(words, stable=True)

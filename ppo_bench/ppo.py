@@ -237,7 +237,7 @@ def losses(
 ) -> Losses:
     """PPO's loss on one minibatch (PPO, eq. 9), from the current network's `log_probs`, `entropies`, `values` `[B]`."""
     mask = batch.mask
-    log_ratio = log_probs - batch.log_probs
+    log_ratio = (log_probs - batch.log_probs) * mask  # so that no masked ratio overflows
     ratio = xp.exp(log_ratio)
     advantages = normalize_advantages(xp, batch.advantages, mask) if norm_adv else batch.advantages
     policy = policy_loss(xp, ratio, advantages, mask, clip_coef)

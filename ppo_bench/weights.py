@@ -35,7 +35,7 @@ def orthogonal(normals: np.ndarray, gain: float) -> np.ndarray:
 
 
 def initial_weights(parameters: tuple[Parameter, ...], seed: int) -> dict[str, np.ndarray]:
-    """Float32 arrays by name; the k-th parameter draws from its own key, so adding one changes no other."""
+    """Float32 arrays by name; the k-th parameter draws from its own key, so adding one at the end changes no other."""
     return {parameter.name: _initial(parameter, index, seed) for index, parameter in enumerate(parameters)}
 
 

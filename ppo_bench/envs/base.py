@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,10 +40,14 @@ class VectorEnv(Protocol):
     """N environments that step together."""
 
     num_envs: int
-    observation_space: gymnasium.spaces.Box
-    """Of one environment."""
-    action_space: gymnasium.spaces.Discrete | gymnasium.spaces.Box
-    """Of one environment."""
+
+    @property
+    def observation_space(self) -> gymnasium.spaces.Box[Any]:
+        """Of one environment."""
+
+    @property
+    def action_space(self) -> gymnasium.spaces.Discrete | gymnasium.spaces.Box[Any]:
+        """Of one environment."""
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """Fresh environments, one seed each; the first observations `[N, ...]`."""

@@ -214,13 +214,16 @@ class TorchRunner:
     def init(self, seed: int) -> TorchState:
         """See `Runner.init`."""
         weights = initial_weights(self._network.parameters, seed)
-        params, optimizer = self._learner([weights[p.name] for p in self._network.parameters])
+        params = self._vector(list(weights.values()))
+        optimizer = self._adam(params, 0, {name: torch.zeros_like(params) for name in MOMENTS})
         return TorchState(seed, 0, params, optimizer, self._envs.start(seed, 0))
 
-    def _learner(self, weights: list[np.ndarray]) -> tuple[Tensor, torch.optim.Adam]:
-        params = self._vector(weights).requires_grad_()
-        # The learning rate is set before every update.
-        return params, torch.optim.Adam([params], lr=0.0, eps=self._ppo.adam_eps, fused=True)
+    def _adam(self, params: Tensor, steps: int, moments: dict[str, Tensor]) -> torch.optim.Adam:
+        """Adam after `steps` steps; makes `params` what it optimises. The learning rate is set before every update."""
+        optimizer = torch.optim.Adam([params.requires_grad_()], lr=0.0, eps=self._ppo.adam_eps, fused=True)
+        step = torch.tensor(float(steps), dtype=torch.float32, device=self._device)
+        optimizer.state[params] = {"step": step} | {MOMENTS[name]: moment for name, moment in moments.items()}
+        return optimizer
 
     def _vector(self, arrays: list[np.ndarray]) -> Tensor:
         flat = np.concatenate([array.ravel() for array in arrays])
@@ -231,7 +234,7 @@ class TorchRunner:
         adam = state.optimizer.state[state.params]
         vectors = {"params": state.params.detach()} | {ours: adam[theirs] for ours, theirs in MOMENTS.items()}
         arrays = {
-            f"{kind}.{name}": view.cpu().numpy()
+            f"{kind}.{name}": view.cpu().numpy().copy()
             for kind, vector in vectors.items()
             for name, view in networks.named_views(vector, self._network).items()
         }
@@ -240,15 +243,11 @@ class TorchRunner:
 
     def restore(self, arrays: Arrays) -> TorchState:
         """See `Runner.restore`."""
-        kinds = {
-            kind: [_fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self._network.parameters]
+        params, *moments = (
+            self._vector([_fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self._network.parameters])
             for kind in ("params", *MOMENTS)
-        }
-        params, optimizer = self._learner(kinds["params"])
-        step = torch.tensor(float(arrays["adam.step"]), device=self._device)
-        optimizer.state[params] = {"step": step} | {
-            theirs: self._vector(kinds[ours]) for ours, theirs in MOMENTS.items()
-        }
+        )
+        optimizer = self._adam(params, int(arrays["adam.step"]), dict(zip(MOMENTS, moments, strict=True)))
         seed, iteration = int(arrays["seed"]), int(arrays["iteration"])
         return TorchState(seed, iteration, params, optimizer, self._envs.restore(arrays, seed, iteration))
 

@@ -1,0 +1,17 @@
+"""Fixtures of every test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+import pytest
+
+from tests.namespaces import NAMESPACES, Namespace
+
+
+@pytest.fixture(params=NAMESPACES)
+def ns(request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    """Each array namespace in turn, with float64 allowed in JAX for as long as the test runs."""
+    with jax.enable_x64(True):
+        yield NAMESPACES[request.param]

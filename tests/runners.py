@@ -1,0 +1,49 @@
+"""Runners for tests: every framework that has a YAML file, on any environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ppo_bench.config import CONF, load_config
+from ppo_bench.envs.base import VectorEnv
+from ppo_bench.networks import torch as torch_networks
+from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.ppo import Head
+from ppo_bench.runners.base import Arrays, Problem, Runner
+
+FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
+
+
+def problem_for(env: VectorEnv, num_iterations: int, overrides: Sequence[str]) -> Problem:
+    """`env` with the hyperparameters, network and precision of a configuration."""
+    config = load_config([f"ppo.num_envs={env.num_envs}", "backend=gymnasium", *overrides])
+    network = config.network.build(env.observation_space, env.action_space)
+    return Problem(env, network, config.ppo, num_iterations, config.root.precision, "cpu")
+
+
+def runner_for(framework: str, problem: Problem) -> Runner[Any]:
+    """The runner of a framework with the options of its YAML file."""
+    return load_config([f"framework={framework}", "backend=gymnasium"]).framework.runner(problem)
+
+
+def train(framework: str, problem: Problem, seed: int = 1) -> Arrays:
+    """All iterations of `problem`; what the runner exports at the end."""
+    runner = runner_for(framework, problem)
+    state = runner.init(seed)
+    for _ in range(problem.num_iterations):
+        state, _, _ = runner.step(state)
+    arrays = runner.export(state)
+    runner.close()
+    return arrays
+
+
+def head_and_values(network: NetworkSpec, arrays: Arrays, observations: np.ndarray) -> tuple[Head, np.ndarray]:
+    """The policy's head and the values of exported parameters, by PyTorch in float64."""
+    params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]).double() for p in network.parameters}
+    obs = torch.from_numpy(network.arrange(observations))
+    head, values, _ = torch_networks.apply(network, params, obs, (), None)
+    return tuple(part.numpy() for part in head), values.numpy()

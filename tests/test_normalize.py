@@ -1,0 +1,128 @@
+"""Running normalisation against NumPy on the concatenated batches, gymnasium's statistics and numbers by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium.wrappers.utils import RunningMeanStd
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench import normalize
+from ppo_bench.normalize import RunningStats
+from tests.namespaces import Namespace
+
+WILD = 1e6  # what masked entries hold
+
+SHAPES = pytest.mark.parametrize("shape", [(), (3,), (2, 2)], ids=str)
+
+
+def initial(shape: tuple[int, ...]) -> RunningStats:
+    return RunningStats(np.zeros(shape), np.ones(shape), np.array(1e-4))
+
+
+def batches(shape: tuple[int, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Ten batches of 6 rows far from mean 0 and variance 1, and their masks; one mask is all 1 and one all 0."""
+    rng = np.random.default_rng(1)
+    masks = (rng.random((10, 6)) < 0.7).astype(np.float64)
+    masks[2], masks[5] = 1.0, 0.0
+    return [(rng.normal(5.0, 3.0, (6, *shape)), mask) for mask in masks]
+
+
+def learn(ns: Namespace, sequence: list[tuple[np.ndarray, np.ndarray]], shape: tuple[int, ...]) -> RunningStats:
+    stats = initial(shape)
+    for batch, mask in sequence:
+        stats = ns.run(normalize.update_stats, stats, batch, mask)
+    return stats
+
+
+@SHAPES
+def test_statistics_are_those_of_all_unmasked_rows_and_the_prior(ns: Namespace, shape: tuple[int, ...]) -> None:
+    sequence = batches(shape)
+    stats = learn(ns, sequence, shape)
+    seen = np.concatenate([batch[mask == 1] for batch, mask in sequence])
+    # The prior of weight 1e-4, mean 0 and variance 1 is a row of -1 and a row of 1 of half that weight each.
+    rows = np.concatenate([seen, -np.ones((1, *shape)), np.ones((1, *shape))])
+    weights = np.array([1.0] * len(seen) + [5e-5, 5e-5])
+    mean = np.average(rows, axis=0, weights=weights)
+    assert_allclose(stats.mean, mean, rtol=1e-12)
+    assert_allclose(stats.var, np.average(np.square(rows - mean), axis=0, weights=weights), rtol=1e-12)
+    assert_allclose(stats.count, len(seen) + 1e-4, rtol=1e-14)
+    # Beside so light a prior they are nearly the rows' own.
+    assert_allclose(stats.mean, seen.mean(0), rtol=1e-5)
+    assert_allclose(stats.var, seen.var(0), rtol=1e-4)
+
+
+@SHAPES
+def test_statistics_match_gymnasium(ns: Namespace, shape: tuple[int, ...]) -> None:
+    sequence = batches(shape)
+    theirs = RunningMeanStd(shape=shape)
+    for batch, mask in sequence:
+        if mask.any():
+            theirs.update(batch[mask == 1])
+    ours = learn(ns, sequence, shape)
+    assert_allclose(ours.mean, theirs.mean, rtol=1e-12)
+    assert_allclose(ours.var, theirs.var, rtol=1e-12)
+    assert_allclose(ours.count, theirs.count, rtol=1e-14)
+
+
+@SHAPES
+def test_masked_rows_change_no_statistics(ns: Namespace, shape: tuple[int, ...]) -> None:
+    sequence = batches(shape)
+    wild = [(np.where(mask.reshape(-1, *[1] * len(shape)) == 1, batch, WILD), mask) for batch, mask in sequence]
+    for actual, expected in zip(learn(ns, wild, shape), learn(ns, sequence, shape), strict=True):
+        assert_array_equal(actual, expected)
+
+
+def test_an_entirely_masked_batch_changes_no_statistics(ns: Namespace) -> None:
+    stats = RunningStats(np.array([2.0, -1.0]), np.array([3.0, 0.5]), np.array(7.0))
+    after = ns.run(normalize.update_stats, stats, np.full((4, 2), WILD), np.zeros(4))
+    assert_allclose(after.mean, [2.0, -1.0], rtol=1e-15)
+    assert_allclose(after.var, [3.0, 0.5], rtol=1e-15)
+    assert after.count == 7.0
+
+
+def test_statistics_by_hand(ns: Namespace) -> None:
+    # Two entries of mean 1 and variance 1, then 4 and 6: entries 0, 2, 4, 6 have mean 3 and variance 20 / 4.
+    stats = RunningStats(np.array(1.0), np.array(1.0), np.array(2.0))
+    after = ns.run(normalize.update_stats, stats, [4, WILD, 6], [1, 0, 1])
+    assert_allclose(after, [3.0, 5.0, 4.0], rtol=1e-15)
+
+
+def test_observations_by_hand(ns: Namespace) -> None:
+    stats = RunningStats(np.array([1.0, 2.0]), np.array([4.0, 0.25]), np.array(10.0))
+    observations = np.array([[3.0, 2.0], [-3.0, 1.0], [100.0, -100.0]])
+    normalized = ns.run(normalize.normalize_observations, stats, observations, 10.0)
+    assert_allclose(normalized, [[1, 0], [-2, -2], [10, -10]], rtol=1e-7)
+
+
+def test_constant_observations_stay_finite(ns: Namespace) -> None:
+    stats = RunningStats(np.array([1.0]), np.array([0.0]), np.array(10.0))
+    # 1e-8 under the root: a deviation of 1e-4 is one unit
+    normalized = ns.run(normalize.normalize_observations, stats, np.array([[1.0], [1.0001], [2.0]]), 10.0)
+    assert_allclose(normalized, [[0], [1], [10]], rtol=1e-9)
+
+
+def test_discounted_returns_by_hand_over_a_reset(ns: Namespace) -> None:
+    rewards = np.array([[1, 8], [2, WILD], [WILD, 4], [4, 2]])
+    mask = np.array([[1, 1], [1, 0], [0, 1], [1, 1]], np.float64)
+    returns, history = np.zeros(2), []
+    for row, keep in zip(rewards, mask, strict=True):
+        returns = ns.run(normalize.discounted_returns, returns, row, keep, 0.5)
+        history.append(returns)
+    # First environment: 1, 2 + 1/2, reset, 4. Second: 8, reset, 4, 2 + 4/2.
+    assert_array_equal(history, [[1, 8], [2.5, 0], [0, 4], [4, 4]])
+
+
+def test_rewards_by_hand_are_scaled_but_not_centred(ns: Namespace) -> None:
+    stats = RunningStats(np.array(100.0), np.array(4.0), np.array(10.0))
+    normalized = ns.run(normalize.normalize_rewards, stats, [3, 0, -1, 50, -50], 10.0)
+    assert_allclose(normalized, [1.5, 0, -0.5, 10, -10], rtol=1e-8)
+
+
+def test_float32_stays_float32(ns: Namespace) -> None:
+    stats = RunningStats(*(x.astype(np.float32) for x in initial((2,))))
+    batch, mask = np.ones((4, 2), np.float32), np.ones(4, np.float32)
+    after = ns.run(normalize.update_stats, stats, batch, mask)
+    normalized = ns.run(normalize.normalize_observations, after, batch, 10.0)
+    returns = ns.run(normalize.discounted_returns, mask, mask, mask, 0.99)
+    assert {x.dtype for x in (*after, normalized, returns)} == {np.dtype(np.float32)}

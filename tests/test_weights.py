@@ -1,0 +1,100 @@
+"""Initial weights: orthogonal, of the right gain, and a function of the seed and their place alone."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench.noise import Stream
+from ppo_bench.weights import Parameter, initial_weights, orthogonal
+
+TALL = Parameter("actor.0.weight", (8, 3), 0.01)
+WIDE = Parameter("critic.0.weight", (3, 8), 1.0)
+SQUARE = Parameter("torso.1.weight", (6, 6), math.sqrt(2))
+CONV_TALL = Parameter("torso.0.weight", (32, 2, 2, 3), math.sqrt(2))
+CONV_WIDE = Parameter("torso.2.weight", (16, 3, 3, 2), 2.0)
+BIAS = Parameter("actor.0.bias", (3,), None)
+
+
+@pytest.mark.parametrize("parameter", [TALL, WIDE, SQUARE, CONV_TALL, CONV_WIDE], ids=lambda p: str(p.shape))
+def test_the_shorter_side_is_orthogonal_with_norm_gain(parameter: Parameter) -> None:
+    assert parameter.gain is not None
+    weights = initial_weights((parameter,), seed=1)[parameter.name]
+    assert weights.shape == parameter.shape
+    assert weights.dtype == np.float32
+    matrix = weights.reshape(weights.shape[0], -1).astype(np.float64)
+    gram = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
+    assert_allclose(gram / parameter.gain**2, np.eye(min(matrix.shape)), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 3), (2, 2, 2, 2)], ids=str)
+def test_parameters_without_gain_start_at_0(shape: tuple[int, ...]) -> None:
+    weights = initial_weights((Parameter("bias", shape, None),), seed=1)["bias"]
+    assert_array_equal(weights, np.zeros(shape))
+    assert weights.dtype == np.float32
+
+
+def test_orthogonal_by_hand() -> None:
+    # Gram and Schmidt keep the direction of the first vector, and the side on which the second lies of it.
+    assert_allclose(orthogonal(np.array([[-2.0, 5.0], [0.0, 3.0]]), 2.0), [[-2, 0], [0, 2]], atol=1e-15)
+    assert_allclose(orthogonal(np.array([[3.0, 4.0]]), 1.0), [[0.6, 0.8]], rtol=1e-15)
+    assert_allclose(orthogonal(np.array([[-3.0], [-4.0]]), 10.0), [[-6], [-8]], rtol=1e-15)
+
+
+def test_rotations_are_uniform_and_reflections_as_likely() -> None:
+    parameter = Parameter("w", (2, 2), 1.0)
+    matrices = np.stack([initial_weights((parameter,), seed)["w"] for seed in range(1000)]).astype(np.float64)
+    angles = np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0]) / (2 * math.pi) + 0.5
+    assert scipy.stats.kstest(angles, "uniform").pvalue > 0.01
+    rotations = int(np.sum(np.linalg.det(matrices) > 0))
+    assert scipy.stats.binomtest(rotations, 1000).pvalue > 0.01
+
+
+def test_weights_come_from_the_normals_at_their_own_address() -> None:
+    # One row of normals only has its length to lose. This is Box and Muller on the words of JAX's own Threefry.
+    weights = initial_weights((TALL, Parameter("w", (1, 3), 1.0)), seed=5)["w"][0]
+    key = jax.extend.random.threefry_2x32((jnp.uint32(5), jnp.uint32(Stream.WEIGHTS)), jnp.array([1, 0], jnp.uint32))
+    words = jax.extend.random.threefry_2x32((key[0], key[1]), jnp.array([0, 0, 0, 0, 1, 2], jnp.uint32))
+    first, second = ((np.asarray(words, np.float64) // 2**9 + 0.5) / 2**23).reshape(2, 3)
+    normals = np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second)
+    assert_allclose(weights, normals / np.linalg.norm(normals), rtol=1e-6)
+
+
+def test_weights_are_named_in_order() -> None:
+    assert list(initial_weights((TALL, BIAS, WIDE), seed=1)) == [TALL.name, BIAS.name, WIDE.name]
+
+
+def test_weights_repeat_with_the_seed_and_differ_without_it() -> None:
+    first, again, other = (initial_weights((TALL, WIDE), seed) for seed in (1, 1, 2))
+    for name in (TALL.name, WIDE.name):
+        assert_array_equal(first[name], again[name])
+        assert np.all(first[name] != other[name])
+
+
+def test_parameters_of_one_shape_differ() -> None:
+    weights = initial_weights((WIDE, WIDE._replace(name="other")), seed=1)
+    assert np.all(weights[WIDE.name] != weights["other"])
+
+
+def test_a_parameter_added_at_the_end_changes_no_other() -> None:
+    before, after = initial_weights((TALL, BIAS, WIDE), seed=1), initial_weights((TALL, BIAS, WIDE, SQUARE), seed=1)
+    for name, weights in before.items():
+        assert_array_equal(after[name], weights)
+
+
+def test_weights_depend_on_their_place_and_on_no_name_or_neighbour() -> None:
+    here = initial_weights((TALL, BIAS, WIDE), seed=1)[WIDE.name]
+    there = initial_weights((CONV_WIDE, SQUARE, WIDE._replace(name="a.0.weight")), seed=1)["a.0.weight"]
+    assert_array_equal(here, there)
+
+
+def test_gain_only_scales() -> None:
+    single, double = (initial_weights((WIDE._replace(gain=gain),), seed=1)[WIDE.name] for gain in (1.0, 2.0))
+    assert_array_equal(double, 2.0 * single)
