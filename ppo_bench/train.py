@@ -118,7 +118,7 @@ def _train(config: Config, runner: Runner[Any], folder: Path, started_at: float)
                 saved = checkpoint.Checkpoint(runner.export(state), asdict(loop))
                 checkpoint.save(folder / "checkpoints", loop.iteration, saved, config.root.checkpoint.keep)
                 if loop.iteration < config.num_iterations:
-                    state = runner.restart(state)
+                    state = runner.restart(state, loop.iteration)
             if stop and loop.iteration < config.num_iterations:
                 kept = loop.iteration - loop.iteration % config.root.checkpoint.every_iterations
                 raise Interrupted(

@@ -101,9 +101,7 @@ def network_of(problem: Problem, weights: Arrays) -> nn.ModuleDict:
                 if layers and isinstance(layers[-2], nn.Conv2d):
                     layers.append(ToHeightWidthChannel())
                 layer = nn.Linear(weight.shape[1], weight.shape[0], dtype=torch.float64)
-            with torch.no_grad():
-                layer.weight.copy_(weight)
-                layer.bias.copy_(bias)
+            layer.load_state_dict({"weight": weight, "bias": bias})
             layers += [layer, nn.ReLU() if part == "trunk" else nn.Tanh()]
         modules[part] = nn.Sequential(*(layers if part == "trunk" else layers[:-1]))
     if "params.actor.log_std" in weights:
@@ -231,8 +229,9 @@ def parameters_of(modules: nn.ModuleDict) -> dict[str, np.ndarray]:
     for part in ("trunk", "actor", "critic"):
         layers = [m for m in modules[part].modules() if isinstance(m, nn.Conv2d | nn.Linear)]
         for index, layer in enumerate(layers):
-            weight = layer.weight.permute(0, 2, 3, 1) if isinstance(layer, nn.Conv2d) else layer.weight
-            arrays |= {f"{part}.{index}.weight": weight, f"{part}.{index}.bias": layer.bias}
+            weights = layer.state_dict()
+            weight = weights["weight"].permute(0, 2, 3, 1) if isinstance(layer, nn.Conv2d) else weights["weight"]
+            arrays |= {f"{part}.{index}.weight": weight, f"{part}.{index}.bias": weights["bias"]}
     if "log_std" in modules:
         arrays["actor.log_std"] = modules["log_std"][0]  # type: ignore[index]
     return {name: array.detach().numpy() for name, array in arrays.items()}
@@ -291,7 +290,7 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     runner = runner_for("torch_eager", cartpole_problem())
     state, _, _ = runner.step(runner.init(SEED))
     arrays = {name: array.copy() for name, array in runner.export(state).items()}
-    state, _, _ = runner.step(runner.restart(state))
+    state, _, _ = runner.step(runner.restart(state, 1))
     twin = runner_for("torch_eager", cartpole_problem())
     twin_state, _, _ = twin.step(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)

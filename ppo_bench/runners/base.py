@@ -113,7 +113,7 @@ class Runner(Protocol[State]):
     def restore(self, arrays: Arrays) -> State:
         """The state that `export` gave, with fresh environments. Raises `ConfigError` if it does not fit."""
 
-    def restart(self, state: State) -> State:
+    def restart(self, state: State, iteration: int) -> State:
         """Fresh environments, seeded by (seed, iteration); episodes in progress and their accumulators are dropped."""
 
     def close(self) -> None:

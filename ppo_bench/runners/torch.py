@@ -251,9 +251,9 @@ class TorchRunner:
         seed, iteration = int(arrays["seed"]), int(arrays["iteration"])
         return TorchState(seed, iteration, params, optimizer, self._envs.restore(arrays, seed, iteration))
 
-    def restart(self, state: TorchState) -> TorchState:
+    def restart(self, state: TorchState, iteration: int) -> TorchState:
         """See `Runner.restart`."""
-        state.envs = self._envs.restart(state.envs, state.seed, state.iteration)
+        state.envs = self._envs.restart(state.envs, state.seed, iteration)
         return state
 
     def close(self) -> None:

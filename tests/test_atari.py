@@ -1,0 +1,290 @@
+"""Atari on gymnasium and on EnvPool are the same task, and a lost life is no new game.
+
+How closely the two agree: played with the same actions, every reward, lost life and end is the same at the same step,
+and every frame is the same bit for bit, but for the newest frame of the step that ends a game. There the game stops in
+the middle of a frame skip, and the two take the maximum of different frames.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import ale_py
+import envpool
+import gymnasium
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ppo_bench.envs import atari
+from ppo_bench.envs.atari import make_atari
+from ppo_bench.envs.base import Atari, Task
+from ppo_bench.envs.gymnasium import GymnasiumEnv
+
+gymnasium.register_envs(ale_py)
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the v4 games are meant
+
+ONE_NOOP_MAX = 1
+"""Starts are the same everywhere: FIRE without no-ops, or one no-op in games without FIRE."""
+
+
+class Moment(NamedTuple):
+    """What a play shows after one step; the first one is that of the reset."""
+
+    obs: np.ndarray
+    reward: float
+    raw_reward: float
+    terminated: bool
+    truncated: bool
+    game_over: bool
+    lives: int
+
+
+def envpool_play(game: str, actions: np.ndarray, **options: int) -> Iterator[Moment]:
+    pool = envpool.make_gymnasium(
+        game, num_envs=1, env_seed=[3], episodic_life=True, reward_clip=True, noop_max=ONE_NOOP_MAX, **options
+    )
+    obs, info = pool.reset()
+    yield Moment(obs[0], 0.0, 0.0, False, False, False, int(info["lives"][0]))
+    for action in actions:
+        obs, reward, terminated, truncated, info = pool.step(np.array([action]))
+        game_over = bool(info["terminated"][0] or truncated[0])
+        flags = bool(terminated[0]), bool(truncated[0]), game_over
+        yield Moment(obs[0], float(reward[0]), float(info["reward"][0]), *flags, int(info["lives"][0]))
+    pool.close()
+
+
+def gymnasium_play(env_id: str, actions: np.ndarray) -> Iterator[Moment]:
+    """With next-step autoreset."""
+    env = make_atari(env_id, True, ONE_NOOP_MAX)
+    obs, _ = env.reset(seed=3)
+    yield Moment(obs, 0.0, 0.0, False, False, False, lives(env))
+    done = False
+    for action in actions:
+        raw_reward, terminated, truncated, info = 0.0, False, False, {"life_lost": False}
+        if done:
+            obs, _ = env.reset()
+        else:
+            obs, reward, terminated, truncated, info = env.step(action)
+            raw_reward = float(reward)
+        done = terminated or truncated
+        game_over = done and not info["life_lost"]
+        yield Moment(obs, np.sign(raw_reward), raw_reward, terminated, truncated, game_over, lives(env))
+    env.close()
+
+
+def lives(env: gymnasium.Env[Any, Any]) -> int:
+    return int(ale(env).lives())
+
+
+def ale(env: gymnasium.Env[Any, Any]) -> Any:
+    return env.unwrapped.ale  # type: ignore[attr-defined]
+
+
+def random_actions(env_id: str, num_steps: int) -> np.ndarray:
+    env = make_atari(env_id, True)
+    choices = env.action_space.n  # type: ignore[attr-defined]
+    env.close()
+    return np.random.default_rng(0).integers(0, choices, num_steps)
+
+
+def assert_same_play(game: str, num_steps: int, **options: int) -> Counter[str]:
+    """Every step of both plays agrees; what was met on the way."""
+    env_id = f"{game}NoFrameskip-v4"
+    actions = random_actions(env_id, num_steps)
+    met: Counter[str] = Counter()
+    plays = zip(gymnasium_play(env_id, actions), envpool_play(f"{game}-v5", actions, **options), strict=True)
+    for step, (ours, theirs) in enumerate(plays):
+        assert ours[1:] == theirs[1:], f"step {step}"
+        same = slice(None, -1 if ours.game_over and not ours.truncated else None)
+        assert_array_equal(ours.obs[same], theirs.obs[same], f"step {step}")
+        met += Counter(
+            games=ours.game_over,
+            lost_lives=ours.terminated and not ours.game_over,
+            truncations=ours.truncated,
+            rewards=ours.raw_reward != 0,
+            clipped=ours.raw_reward != ours.reward,
+        )
+    return met
+
+
+def test_breakout_is_the_same_on_envpool() -> None:
+    met = assert_same_play("Breakout", 3000)
+    assert met["games"] >= 5
+    assert met["lost_lives"] == 4 * met["games"]
+    assert met["rewards"] >= 10
+
+
+def test_pong_is_the_same_on_envpool() -> None:
+    met = assert_same_play("Pong", 3000)
+    assert met["games"] >= 2
+    assert met["lost_lives"] == 0
+    assert met["rewards"] >= 40
+
+
+def test_beam_rider_is_the_same_on_envpool() -> None:
+    met = assert_same_play("BeamRider", 2000)
+    print(met)
+    assert met["lost_lives"] >= 1
+    assert met["clipped"] >= 5
+
+
+def test_a_game_without_fire_is_the_same_on_envpool() -> None:
+    assert not has_fire("Freeway")
+    assert_same_play("Freeway", 300)
+
+
+def test_the_step_limit_is_the_same_on_envpool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", 100)
+    met = assert_same_play("Breakout", 1000, max_episode_steps=100)
+    print(met)
+    assert met["truncations"] >= 5
+    assert met["lost_lives"] >= 5
+
+
+def test_the_numbers_of_the_task_are_those_of_envpool() -> None:
+    theirs = envpool.make_spec("Breakout-v5").config
+    ours = (atari.NOOP_MAX, atari.FRAME_SKIP, atari.STACKED_FRAMES, atari.MAX_STEPS_PER_GAME)
+    assert ours == (theirs.noop_max, theirs.frame_skip, theirs.stack_num, theirs.max_episode_steps)
+    assert theirs.repeat_action_probability == 0
+    assert theirs.use_fire_reset
+    assert theirs.gray_scale
+    assert theirs.use_inter_area_resize
+
+
+def has_fire(game: str) -> bool:
+    env = make_atari(f"{game}NoFrameskip-v4", True)
+    meanings: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
+    env.close()
+    return "FIRE" in meanings
+
+
+def play_to_the_end(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Random play to the end of an episode: its last two observations and its last info."""
+    rng = np.random.default_rng(1)
+    obs = np.empty(0)
+    while True:
+        before = obs
+        obs, _, terminated, truncated, info = env.step(rng.integers(4))
+        if terminated or truncated:
+            return before, obs, info
+
+
+def test_after_a_lost_life_the_same_game_goes_on() -> None:
+    env = make_atari("BreakoutNoFrameskip-v4", True)
+    env.reset(seed=1)
+    seen, frame_numbers = [lives(env)], [ale(env).getEpisodeFrameNumber()]
+    for _ in range(4):
+        _, last, info = play_to_the_end(env)
+        first, _ = env.reset()
+        assert info["life_lost"]
+        assert_array_equal(first[:-1], last[1:])  # the older frames stay in the stack
+        assert np.ptp(first, axis=0).any()
+        seen.append(lives(env))
+        frame_numbers.append(ale(env).getEpisodeFrameNumber())
+    assert seen == [5, 4, 3, 2, 1]
+    assert (np.diff(frame_numbers) > 4).all()
+
+
+def test_after_the_last_life_a_new_game_starts() -> None:
+    env = make_atari("BreakoutNoFrameskip-v4", True)
+    env.reset(seed=1)
+    for _ in range(4):
+        play_to_the_end(env)
+        env.reset()
+    _, last, info = play_to_the_end(env)
+    assert not info["life_lost"]
+    assert lives(env) == 0
+    first, _ = env.reset()
+    assert lives(env) == 5
+    assert ale(env).getEpisodeFrameNumber() <= atari.NOOP_MAX
+    assert_array_equal(first, np.broadcast_to(first[0], first.shape))  # filled with the first frame
+    assert not np.array_equal(first, last)
+
+
+def test_a_seed_starts_a_new_game_in_the_middle_of_one() -> None:
+    env = make_atari("BreakoutNoFrameskip-v4", True)
+    fresh, _ = env.reset(seed=1)
+    play_to_the_end(env)
+    again, _ = env.reset(seed=1)
+    assert lives(env) == 5
+    assert_array_equal(again, fresh)
+
+
+def test_without_episodic_life_an_episode_is_a_game() -> None:
+    env = make_atari("BreakoutNoFrameskip-v4", False)
+    env.reset(seed=1)
+    _, _, info = play_to_the_end(env)
+    assert not info["life_lost"]
+    assert lives(env) == 0
+
+
+def start_frames(env: gymnasium.Env[Any, Any], seeds: range) -> list[int]:
+    """How many frames were played before the first observation."""
+    numbers = []
+    for seed in seeds:
+        env.reset(seed=seed)
+        numbers.append(int(ale(env).getEpisodeFrameNumber()))
+    return numbers
+
+
+@pytest.mark.parametrize("game", ["Breakout", "Freeway"])
+def test_seeds_differ_in_their_noops_and_repeat_them(game: str) -> None:
+    # Breakout: 0 to 29 no-ops and FIRE. Freeway: 1 to 30 no-ops.
+    env = make_atari(f"{game}NoFrameskip-v4", True)
+    numbers = start_frames(env, range(60))
+    assert set(numbers) <= set(range(1, 31))
+    assert len(set(numbers)) > 15
+    assert start_frames(env, range(60)) == numbers
+
+
+def memory_after(env_id: str, seed: int, actions: list[int]) -> np.ndarray:
+    env = gymnasium.make(env_id, frameskip=1, repeat_action_probability=0.0)
+    env.reset(seed=seed)
+    for action in actions:
+        env.step(action)
+    memory: np.ndarray = ale(env).getRAM()
+    return memory
+
+
+@pytest.mark.parametrize(("game", "last"), [("Breakout", atari.FIRE), ("Freeway", atari.NOOP)])
+def test_games_start_with_fire_only_where_they_have_it(game: str, last: int) -> None:
+    env_id = f"{game}NoFrameskip-v4"
+    env = make_atari(env_id, True)
+    (frames,) = start_frames(env, range(3, 4))
+    assert frames > 1
+    other = 1 - last
+    assert_array_equal(ale(env).getRAM(), memory_after(env_id, 3, [atari.NOOP] * (frames - 1) + [last]))
+    assert not np.array_equal(ale(env).getRAM(), memory_after(env_id, 3, [atari.NOOP] * (frames - 1) + [other]))
+
+
+def test_the_step_limit_truncates_a_game_and_does_not_terminate_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", 20)
+    env = GymnasiumEnv(Task("pong", "PongNoFrameskip-v4", 2, Atari(True, True)), "sync")
+    env.reset([1, 2])
+    steps = [env.step(np.zeros(2, int)) for _ in range(42)]
+    ends = np.zeros((42, 2), bool)
+    ends[[19, 40]] = True  # step 20 is the reset
+    assert_array_equal([step.truncated for step in steps], ends)
+    assert_array_equal([step.episode_over for step in steps], ends)
+    assert not any(step.terminated.any() for step in steps)
+    env.close()
+
+
+def test_lives_count_towards_the_same_step_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", 60)
+    env = make_atari("BreakoutNoFrameskip-v4", True)
+    env.reset(seed=1)
+    rng = np.random.default_rng(1)
+    lost, truncated = 0, False
+    for step in range(60):
+        assert not truncated
+        _, _, terminated, truncated, info = env.step(rng.integers(4))
+        assert terminated == info["life_lost"]
+        if terminated and step < 59:
+            lost += 1
+            env.reset()
+    assert truncated
+    assert lost >= 1
