@@ -1,7 +1,7 @@
 """Checkpoints: `checkpoints/iteration_<k>/` with `arrays.safetensors` and `state.json`, portable and checked.
 
 Arrays are a runner's `export`, in the neutral layout that every framework restores; `state.json` holds the counters
-of the outer loop and the checksum of the arrays. Each is written aside and renamed, so that it is whole or absent.
+of the outer loop and the checksums of both. Each is written aside and renamed, so that it is whole or absent.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int) -> Pat
     aside = folder / f".{final.name}.tmp"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    data = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()})
+    data = safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in checkpoint.arrays.items()})
     state = {
         "schema_version": SCHEMA_VERSION,
         "iteration": iteration,
-        "sha256": hashlib.sha256(data).hexdigest(),
+        "arrays_sha256": _sha256(data),
+        "loop_sha256": _sha256(_canonical(checkpoint.loop)),
         "loop": checkpoint.loop,
     }
     _write(aside / "arrays.safetensors", data)
     _write(aside / "state.json", json.dumps(state, indent=2, allow_nan=False).encode())
     sync_folder(aside)
+    shutil.rmtree(final, ignore_errors=True)
     aside.rename(final)
     sync_folder(folder)
     for old in _newest_first(folder)[keep:]:
@@ -67,8 +69,10 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
         try:
             return load(path)
         except Damaged as reason:
-            warn(f"checkpoint {path} is damaged ({reason}); the one before it is used")
-            path.rename(path.with_name(f"{path.name}.damaged"))
+            warn(f"checkpoint {path} is damaged ({reason}); it is set aside for the one before it")
+            aside = path.with_name(f"{path.name}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
     if found:
         raise ConfigError(f"no checkpoint in {folder} is whole; rerun=true starts the run afresh beside it")
     return None
@@ -81,11 +85,21 @@ def load(path: Path) -> Checkpoint:
         data = (path / "arrays.safetensors").read_bytes()
         if state["schema_version"] != SCHEMA_VERSION:
             raise Damaged(f"schema version {state['schema_version']}, this is {SCHEMA_VERSION}")
-        if hashlib.sha256(data).hexdigest() != state["sha256"]:
+        if _sha256(data) != state["arrays_sha256"]:
             raise Damaged("the checksum of arrays.safetensors does not match")
+        if _sha256(_canonical(state["loop"])) != state["loop_sha256"]:
+            raise Damaged("the checksum of the counters in state.json does not match")
         return Checkpoint(safetensors.numpy.load(data), dict(state["loop"]))
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from error
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, allow_nan=False).encode()
 
 
 def _newest_first(folder: Path) -> list[Path]:

@@ -31,6 +31,9 @@ _PACKAGE = Path(__file__).parent
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 """Inside the package in a wheel, beside it in a clone."""
 
+_BUILDS = {"framework": "runner", "backend": "make", "network": "build"}
+"""The method by which a group's choice is put to use."""
+
 NOT_IDENTITY = ("seed", "name", "outputs", "rerun")
 """Root keys that do not make another experiment: they are not hashed into the name of a run's folder."""
 
@@ -134,7 +137,8 @@ class Config:
         """`<outputs>/<name>/<env>-<backend>-<framework>-<hash>/seed<k>`; the hash is of what makes an experiment."""
         identity = {key: value for key, value in self.resolved.items() if key not in NOT_IDENTITY}
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
-        experiment = f"{file_name(self.task.name)}-{self.backend.name}-{self.framework.name}-{digest}"
+        names = (self.task.name, self.backend.name, self.framework.name, digest)
+        experiment = "-".join(file_name(name) for name in names)
         return Path(self.root.outputs) / self.root.name / experiment / f"seed{self.root.seed}"
 
 
@@ -151,7 +155,9 @@ def load_config(overrides: Sequence[str]) -> Config:
     try:
         composed = _compose(overrides)
     except Exception as error:  # Hydra raises whatever its parser and its YAML files meet
-        raise ConfigError(_explain(error)) from error
+        if "Config group override must be a string" in str(error):
+            raise ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices") from error
+        raise ConfigError(explain(error)) from error
     config = _typed_config(composed)
     _check_values(config)
     config.backend.require()
@@ -183,7 +189,7 @@ def _target(group: str, node: Any) -> Any:
         cls = getattr(importlib.import_module(module), name)
     except Exception as error:  # importing whatever the user named
         raise ConfigError(f"{group}._target_ names no class that can be imported: {_one_line(error)}") from error
-    if not is_dataclass(cls):
+    if not (is_dataclass(cls) and hasattr(cls, _BUILDS[group])):
         raise ConfigError(f"{group}._target_={node['_target_']} is not a choice of the group {group}")
     return cls
 
@@ -198,7 +204,7 @@ def _typed(path: str, cls: Any, node: Any) -> Any:
         values = {key: value for key, value in node.items() if key != "_target_"}
         return OmegaConf.to_object(OmegaConf.merge(schema, values))
     except OmegaConfBaseException as error:
-        raise ConfigError(_explain(error, path)) from error
+        raise ConfigError(explain(error, path)) from error
 
 
 def _check_values(config: Config) -> None:
@@ -215,6 +221,8 @@ def _check_values(config: Config) -> None:
             "choose auto, cpu, cuda or cuda:<i>",
         ),
         ("name", root.name, _is_inside(root.name), "must be a relative path without '..'"),
+        ("env.name", root.env.name, root.env.name.strip() != "", "must not be empty"),
+        ("env.id", root.env.id, root.env.id is None or root.env.id.strip() != "", "must not be empty"),
         ("outputs", root.outputs, root.outputs.strip() != "", "must name a folder"),
         (
             "checkpoint.every_iterations",
@@ -263,7 +271,7 @@ def _is_inside(name: str) -> bool:
     return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
 
 
-def _explain(error: Exception, path: str = "") -> str:
+def explain(error: Exception, path: str = "") -> str:
     """A composition error of Hydra or OmegaConf as one line; `path` completes the keys that it names."""
     text = str(error).split("Config search path")[0]
     if override := re.search(r"Could not (?:override|delete)[^']*'([^']*)'", text):
@@ -271,13 +279,23 @@ def _explain(error: Exception, path: str = "") -> str:
     full_key = re.search(r"full_key: (\S+)", text)
     text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
     text = re.sub(r"\s*See https?://\S+.*", "", text)
-    if options := re.search(r"Could not find '([^']*)'\s*Available options in '[^']*':(.*)", text, re.DOTALL):
-        group, _, choice = options[1].rpartition("/")
-        return f"{group}={choice}: there is no such choice; choose one of {', '.join(options[2].split())}"
+    if missing := re.search(r"Could not find '(\w+)/([^']*)'", text):
+        folder = CONF / missing[1]
+        choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+        return f"{missing[1]}={missing[2]}: there is no such choice; choose one of {', '.join(choices)}"
     if full_key is None:
         return _one_line(text)
     key = f"{path}.{full_key[1]}".strip(".")
     return _no_key(key) if "not in" in text else f"{key}: {_one_line(text)}"
+
+
+def _group_without_name(overrides: Sequence[str]) -> str:
+    """The first override of a whole group by something other than a name, such as `ppo=3`."""
+    for override in overrides:
+        group, _, choice = override.partition("=")
+        if (CONF / group).is_dir() and (choice == "null" or not re.fullmatch(r"[A-Za-z_][\w/-]*", choice)):
+            return override
+    return "one of the groups"
 
 
 def _no_key(key: str) -> str:

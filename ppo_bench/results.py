@@ -50,6 +50,8 @@ def plain(value: Any) -> Any:
         return None
     if isinstance(value, Mapping):
         return {key: plain(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(child) for child in value]
     return value
 
 

@@ -6,9 +6,10 @@ Thread counts, compile caches and GPU memory therefore do not leak from one run 
 from __future__ import annotations
 
 import itertools
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -16,27 +17,47 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from ppo_bench.config import CONF, load_config
-from ppo_bench.errors import ConfigError
+from ppo_bench.config import CONF, explain, load_config
+from ppo_bench.errors import ConfigError, Interrupted
 from ppo_bench.progress import say
+
+INTERRUPTED = 130
 
 
 def sweep(overrides: Sequence[str]) -> int:
     """Run every job of a sweep; 1 if any failed. Raises `ConfigError` for the first that is misconfigured."""
     jobs = expand(overrides)
-    configs = [load_config(job) for job in jobs]
-    for config in configs:
-        config.framework.require()
-    hydra_command(["--multirun", *overrides])
-    failed = [
-        " ".join(job)
-        for job, config in zip(jobs, configs, strict=True)
-        if not (config.run_folder / "result.json").exists()
-    ]
+    for job in jobs:
+        load_config(job).framework.require()
+    failed: list[str] = []
+
+    def run_job(_: DictConfig) -> None:
+        """One job. A failed one has said why on stderr, and does not stop the others."""
+        job = list(HydraConfig.get().overrides.task)
+        code = _run([sys.executable, "-m", "ppo_bench", *job])
+        if code == INTERRUPTED:
+            raise Interrupted("the sweep stopped with the run above; the same command goes on from there")
+        if code != 0:
+            failed.append(" ".join(job))
+            say(f"failed with exit code {code}: {failed[-1]}")
+
+    hydra_command(["--multirun", *overrides], run_job)
     say(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done")
-    for job in failed:
-        say(f"not done: {job}")
+    for line in failed:
+        say(f"not done: {line}")
     return 1 if failed else 0
+
+
+def _run(command: list[str]) -> int:
+    """The exit code of a child that is left to end in its own way when this process is asked to stop."""
+    child = subprocess.Popen(command)
+    handlers = {signal.SIGINT: lambda *_: None, signal.SIGTERM: lambda *_: child.terminate()}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        return child.wait()
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
@@ -50,24 +71,21 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
             for override in parsed
         ]
     except HydraException as error:
-        raise ConfigError(" ".join(str(error).split())) from error
+        raise ConfigError(explain(error)) from error
     return [list(job) for job in itertools.product(*alternatives)]
 
 
-def hydra_command(arguments: Sequence[str]) -> int:
-    """Hydra's own command line: sweeps, `--cfg`, `--info`, `--config-dir` and the rest."""
-    before = sys.argv
-    sys.argv = ["ppo_bench", *arguments]
-    try:
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(_job)()
-    finally:
-        sys.argv = before
+def show_config(arguments: Sequence[str]) -> int:
+    """Hydra's own views of a configuration: `--cfg`, `--resolve`, `--package`, `--info`."""
+    hydra_command(arguments, lambda _: None)
     return 0
 
 
-def _job(_: DictConfig) -> None:
-    """One job of a sweep. A failed one has said why on stderr; it does not stop the others."""
-    overrides = list(HydraConfig.get().overrides.task)
-    command = [sys.executable, "-m", "ppo_bench", *overrides]
-    if (code := subprocess.run(command, check=False).returncode) != 0:
-        say(f"failed with exit code {code}: {' '.join(overrides)}")
+def hydra_command(arguments: Sequence[str], job: Callable[[DictConfig], None]) -> None:
+    """Hydra's command line over the project's configuration, with `job` as what it runs."""
+    before = sys.argv
+    sys.argv = ["ppo_bench", *arguments]
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+    finally:
+        sys.argv = before

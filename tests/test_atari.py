@@ -20,7 +20,8 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.envs import atari
 from ppo_bench.envs.atari import make_atari
-from ppo_bench.envs.base import Atari, Task
+from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
+from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 
 gymnasium.register_envs(ale_py)
@@ -71,7 +72,7 @@ def gymnasium_play(env_id: str, actions: np.ndarray) -> Iterator[Moment]:
             raw_reward = float(reward)
         done = terminated or truncated
         game_over = done and not info["life_lost"]
-        yield Moment(obs, np.sign(raw_reward), raw_reward, terminated, truncated, game_over, lives(env))
+        yield Moment(obs, float(np.sign(raw_reward)), raw_reward, terminated, truncated, game_over, lives(env))
     env.close()
 
 
@@ -113,7 +114,7 @@ def assert_same_play(game: str, num_steps: int, **options: int) -> Counter[str]:
 def test_breakout_is_the_same_on_envpool() -> None:
     met = assert_same_play("Breakout", 3000)
     assert met["games"] >= 5
-    assert met["lost_lives"] == 4 * met["games"]
+    assert 4 * met["games"] <= met["lost_lives"] <= 4 * met["games"] + 4
     assert met["rewards"] >= 10
 
 
@@ -126,8 +127,8 @@ def test_pong_is_the_same_on_envpool() -> None:
 
 def test_beam_rider_is_the_same_on_envpool() -> None:
     met = assert_same_play("BeamRider", 2000)
-    print(met)
-    assert met["lost_lives"] >= 1
+    assert met["games"] >= 1
+    assert met["lost_lives"] >= 2
     assert met["clipped"] >= 5
 
 
@@ -139,7 +140,6 @@ def test_a_game_without_fire_is_the_same_on_envpool() -> None:
 def test_the_step_limit_is_the_same_on_envpool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", 100)
     met = assert_same_play("Breakout", 1000, max_episode_steps=100)
-    print(met)
     assert met["truncations"] >= 5
     assert met["lost_lives"] >= 5
 
@@ -159,6 +159,10 @@ def has_fire(game: str) -> bool:
     meanings: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
     env.close()
     return "FIRE" in meanings
+
+
+def copy(step: Step) -> Step:
+    return Step(*(array.copy() for array in step))
 
 
 def play_to_the_end(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
@@ -204,6 +208,24 @@ def test_after_the_last_life_a_new_game_starts() -> None:
     assert not np.array_equal(first, last)
 
 
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+def test_an_episode_is_over_with_the_last_of_five_lives(backend: str) -> None:
+    rules = Atari(episodic_life=True, reward_clip=True)
+    env: VectorEnv
+    if backend == "gymnasium":
+        env = GymnasiumEnv(Task("breakout", "BreakoutNoFrameskip-v4", 1, rules), "sync")
+    else:
+        env = EnvPoolEnv(Task("breakout", "Breakout-v5", 1, rules), 1)
+    env.reset([1])
+    rng = np.random.default_rng(1)
+    steps = [copy(env.step(rng.integers(0, 4, 1))) for _ in range(500)]
+    env.close()
+    over = [bool(step.episode_over[0]) for step in steps if step.terminated[0]]
+    assert len(over) >= 10
+    assert over == [end % 5 == 4 for end in range(len(over))]
+    assert sum(step.episode_over[0] for step in steps) == sum(over)
+
+
 def test_a_seed_starts_a_new_game_in_the_middle_of_one() -> None:
     env = make_atari("BreakoutNoFrameskip-v4", True)
     fresh, _ = env.reset(seed=1)
@@ -234,10 +256,10 @@ def start_frames(env: gymnasium.Env[Any, Any], seeds: range) -> list[int]:
 def test_seeds_differ_in_their_noops_and_repeat_them(game: str) -> None:
     # Breakout: 0 to 29 no-ops and FIRE. Freeway: 1 to 30 no-ops.
     env = make_atari(f"{game}NoFrameskip-v4", True)
-    numbers = start_frames(env, range(60))
+    numbers = start_frames(env, range(20))
     assert set(numbers) <= set(range(1, 31))
-    assert len(set(numbers)) > 15
-    assert start_frames(env, range(60)) == numbers
+    assert len(set(numbers)) >= 10
+    assert start_frames(env, range(5)) == numbers[:5]
 
 
 def memory_after(env_id: str, seed: int, actions: list[int]) -> np.ndarray:
@@ -264,7 +286,7 @@ def test_the_step_limit_truncates_a_game_and_does_not_terminate_it(monkeypatch: 
     monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", 20)
     env = GymnasiumEnv(Task("pong", "PongNoFrameskip-v4", 2, Atari(True, True)), "sync")
     env.reset([1, 2])
-    steps = [env.step(np.zeros(2, int)) for _ in range(42)]
+    steps = [copy(env.step(np.zeros(2, int))) for _ in range(42)]
     ends = np.zeros((42, 2), bool)
     ends[[19, 40]] = True  # step 20 is the reset
     assert_array_equal([step.truncated for step in steps], ends)
@@ -273,18 +295,20 @@ def test_the_step_limit_truncates_a_game_and_does_not_terminate_it(monkeypatch: 
     env.close()
 
 
-def test_lives_count_towards_the_same_step_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", 60)
-    env = make_atari("BreakoutNoFrameskip-v4", True)
-    env.reset(seed=1)
-    rng = np.random.default_rng(1)
-    lost, truncated = 0, False
-    for step in range(60):
-        assert not truncated
-        _, _, terminated, truncated, info = env.step(rng.integers(4))
-        assert terminated == info["life_lost"]
-        if terminated and step < 59:
-            lost += 1
-            env.reset()
-    assert truncated
-    assert lost >= 1
+def test_a_game_that_ends_on_the_step_limit_is_terminated_and_not_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def last_step() -> tuple[int, bool, bool]:
+        env = make_atari("BreakoutNoFrameskip-v4", False)
+        env.reset(seed=1)
+        rng = np.random.default_rng(1)
+        for step in range(1, 1000):
+            _, _, terminated, truncated, _ = env.step(rng.integers(4))
+            if terminated or truncated:
+                return step, terminated, truncated
+        raise AssertionError("the game does not end")
+
+    length, terminated, truncated = last_step()
+    assert (terminated, truncated) == (True, False)
+    monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", length)
+    assert last_step() == (length, True, False)
+    monkeypatch.setattr(atari, "MAX_STEPS_PER_GAME", length - 1)
+    assert last_step() == (length - 1, False, True)

@@ -22,8 +22,10 @@ class EnvPoolBackend:
     num_threads: int
 
     def require(self) -> None:
-        """Raise `ConfigError` if EnvPool is not installed."""
+        """Raise `ConfigError` if EnvPool is not installed or an option is out of range."""
         require("envpool", "envpool", "backend=envpool")
+        if self.num_threads < 0:
+            raise ConfigError(f"backend.num_threads={self.num_threads}: must be at least 1, or 0 to let EnvPool choose")
 
     def make(self, task: Task) -> EnvPoolEnv:
         """The environments of `task`."""
@@ -49,7 +51,10 @@ class EnvPoolEnv:
             self._options |= {"episodic_life": task.atari.episodic_life, "reward_clip": task.atari.reward_clip}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium warns of the precision of EnvPool's bounds
-            spec = envpool.make_spec(task.id, **self._options)
+            try:
+                spec = envpool.make_spec(task.id, **self._options)
+            except TypeError as error:
+                raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null") from error
             self.observation_space = spec.gymnasium_observation_space
             self.action_space = spec.gymnasium_action_space
         supported_spaces(task, self.observation_space, self.action_space)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,15 +36,16 @@ class GymnasiumEnv:
     """A `VectorEnv` over gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
 
     def __init__(self, task: Task, vectorization: str) -> None:
-        import gymnasium
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
         build = functools.partial(_make_one, task)
         try:
             # Built once here, where a failure has a readable cause, before worker processes build theirs.
             env = build()
-        except (gymnasium.error.Error, ImportError) as error:
-            raise ConfigError(f"gymnasium cannot make {task.id!r}: {_one_line(error)}") from error
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever the environment's own constructor raises
+            raise ConfigError(f"gymnasium cannot make {task.id!r}: {' '.join(str(error).split())}") from error
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
@@ -76,18 +78,17 @@ def _make_one(task: Task) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # v4 tasks are meant where they are named
-        if task.atari is None and not task.id.startswith("ALE/"):
-            return gymnasium.make(task.id)
-        require("ale_py", "atari", f"{task.id} on backend=gymnasium")
-        import ale_py
+        if task.atari or task.id.startswith("ALE/"):
+            require("ale_py", "atari", f"{task.id} on backend=gymnasium")
+        if task.id not in gymnasium.registry and importlib.util.find_spec("ale_py"):
+            import ale_py
 
-        gymnasium.register_envs(ale_py)
+            ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for every environment
+            gymnasium.register_envs(ale_py)
         if task.atari is None:
             return gymnasium.make(task.id)
+        if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
+            raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
 
         return make_atari(task.id, task.atari.episodic_life)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())

@@ -1,0 +1,297 @@
+"""The checker passes what keeps the contract, and names the rule that each broken environment breaks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from ppo_bench.config import load_config
+from ppo_bench.envs.base import Step, VectorEnv
+from ppo_bench.envs.check import Finding, check_contract
+
+FINITE = "observations and rewards are finite"
+OBS_TYPE = "observations have the space's shape and dtype"
+STEP_TYPES = "rewards are float32 [N], flags bool [N]"
+ENDS = "episodes end within the play"
+NO_REWARD = "the step after an end has reward 0"
+NO_ACTION = "the step after an end ignores its action"
+FINAL_OBS = "an end shows the episode's last observation, not the next one's first"
+NO_SECOND_END = "the step after an end does not end"
+OVER_IS_DONE = "an episode that is over is done"
+TRUNCATED_IS_OVER = "a truncated episode is over"
+REWARD_OR_SIGN = "the reward is the game's own or its sign"
+SEEDED = "a seed determines everything"
+NO_TWINS = "environments differ from each other"
+OTHER_SEED = "another seed plays otherwise"
+
+
+def broken(findings: list[Finding]) -> dict[str, str]:
+    """The evidence of each rule that is not kept."""
+    return {finding.rule: finding.evidence for finding in findings if not finding.kept}
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+@pytest.mark.parametrize(
+    ("env", "num_envs", "num_steps"), [("cartpole", 4, 300), ("hopper", 4, 300), ("breakout", 2, 300)]
+)
+def test_the_backends_keep_the_contract(env: str, backend: str, num_envs: int, num_steps: int) -> None:
+    config = load_config([f"env={env}", f"backend={backend}", f"ppo.num_envs={num_envs}", "ppo.num_minibatches=1"])
+    findings = check_contract(lambda: config.backend.make(config.task), num_steps)
+    assert broken(findings) == {}
+    assert len({finding.rule for finding in findings}) == 14
+
+
+class Walk:
+    """Keeps the contract: positions pushed by the actions; environment i ends after 4 + i steps, odd ones truncated."""
+
+    def __init__(self) -> None:
+        self.num_envs = 3
+        self.observation_space = spaces.Box(-100.0, 100.0, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        self.rngs = [np.random.default_rng(seed) for seed in seeds]
+        self.position = self.draw()
+        self.time = np.zeros(self.num_envs, int)
+        self.done = np.zeros(self.num_envs, bool)
+        return self.obs()
+
+    def step(self, actions: np.ndarray) -> Step:
+        self.resets = self.done
+        push = self.draw()
+        self.position = np.where(self.resets, push, self.position + np.where(actions == 1, push, -push))
+        self.time = np.where(self.resets, 0, self.time + 1)
+        self.done = self.time == 4 + np.arange(self.num_envs)
+        odd = np.arange(self.num_envs) % 2 == 1
+        reward = np.where(self.resets, 0, 2).astype(np.float32)
+        return Step(self.obs(), reward, self.done & ~odd, self.done & odd, self.done, reward)
+
+    def draw(self) -> np.ndarray:
+        return np.array([rng.random() for rng in self.rngs], np.float32)
+
+    def obs(self) -> np.ndarray:
+        return self.position[:, None]
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_environment_of_ones_own_can_be_checked() -> None:
+    assert broken(check_contract(Walk, 60)) == {}
+
+
+class IgnoresItsSeed(Walk):
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        return super().reset(range(self.num_envs))
+
+
+class SeedsItselfFromWhatCameBefore(Walk):
+    plays = 0
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        self.plays += 1
+        return super().reset([seed + self.plays for seed in seeds])
+
+
+class AllEnvironmentsAreOne(Walk):
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        return super().reset([seeds[0]] * self.num_envs)
+
+    def step(self, actions: np.ndarray) -> Step:
+        return super().step(np.full(self.num_envs, actions[0]))._replace(obs=np.repeat(self.obs()[:1], 3, 0))
+
+
+class ObservationsAreNan(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        return step._replace(obs=np.where(self.time[:, None] == 2, np.float32(np.nan), step.obs))
+
+
+class RewardsAreInfinite(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        reward = np.where(self.time == 2, np.float32(np.inf), step.reward)
+        return step._replace(reward=reward, raw_reward=reward)
+
+
+class ObservationsAreDouble(Walk):
+    def obs(self) -> np.ndarray:
+        return super().obs().astype(np.float64)
+
+
+class RewardsAreDouble(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        return step._replace(reward=step.reward.astype(np.float64))
+
+
+class FlagsAreIntegers(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        return step._replace(episode_over=step.episode_over.astype(np.int64))
+
+
+class RewardsAreColumns(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        return step._replace(reward=step.reward[:, None], raw_reward=step.raw_reward[:, None])
+
+
+class NeverEnds(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        self.time = np.zeros(self.num_envs, int)
+        return super().step(actions)
+
+
+class PaysForResets(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        reward = np.full(self.num_envs, 2, np.float32)
+        return super().step(actions)._replace(reward=reward, raw_reward=reward)
+
+
+class HeedsActionsOfResets(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        self.position = self.position + np.where(self.resets, actions, 0).astype(np.float32)
+        return step._replace(obs=self.obs())
+
+
+class ShowsTheNextStartAtTheEnd(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        end = super().step(actions)
+        starts = np.where(self.done, 0, self.position).astype(np.float32)
+        self.position = np.where(self.resets, 0, starts).astype(np.float32)
+        return end._replace(obs=self.obs())
+
+
+class EndsAgainAtOnce(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        return step._replace(terminated=step.terminated | self.resets, episode_over=step.episode_over | self.resets)
+
+
+class IsOverWithoutBeingDone(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        return step._replace(episode_over=step.episode_over | (self.time == 2))
+
+
+class IsTruncatedWithoutBeingOver(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        return step._replace(episode_over=step.terminated)
+
+
+class RewardsAreScaled(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        return step._replace(reward=step.reward * np.float32(0.1))
+
+
+@pytest.mark.parametrize(
+    ("make", "rules"),
+    [
+        (IgnoresItsSeed, [OTHER_SEED]),
+        # Where no two plays agree, actions at resets seem to matter.
+        (SeedsItselfFromWhatCameBefore, [NO_ACTION, SEEDED]),
+        (AllEnvironmentsAreOne, [NO_TWINS]),
+        (RewardsAreInfinite, [FINITE]),
+        (ObservationsAreDouble, [OBS_TYPE]),
+        (RewardsAreDouble, [STEP_TYPES]),
+        (FlagsAreIntegers, [STEP_TYPES]),
+        (NeverEnds, [ENDS]),
+        (PaysForResets, [NO_REWARD]),
+        (HeedsActionsOfResets, [NO_ACTION]),
+        (ShowsTheNextStartAtTheEnd, [FINAL_OBS]),
+        (IsOverWithoutBeingDone, [OVER_IS_DONE]),
+        (IsTruncatedWithoutBeingOver, [TRUNCATED_IS_OVER]),
+        (RewardsAreScaled, [REWARD_OR_SIGN]),
+    ],
+)
+def test_what_is_broken_is_named_and_nothing_else(make: Callable[[], VectorEnv], rules: list[str]) -> None:
+    assert list(broken(check_contract(make, 60))) == rules
+
+
+def test_observations_that_are_not_numbers_are_found() -> None:
+    assert FINITE in broken(check_contract(ObservationsAreNan, 60))
+
+
+def test_rewards_of_the_wrong_shape_are_found() -> None:
+    assert STEP_TYPES in broken(check_contract(RewardsAreColumns, 60))
+
+
+def test_a_second_end_on_the_reset_step_is_found() -> None:
+    evidence = broken(check_contract(EndsAgainAtOnce, 60))[NO_SECOND_END]
+    count, total = (int(word) for word in evidence.split() if word.isdigit())
+    assert 0 < count < total
+
+
+class SameStep:
+    """Gymnasium with same-step autoreset."""
+
+    def __init__(self) -> None:
+        self.num_envs = 3
+        self.envs = SyncVectorEnv([self.make_one] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
+        self.observation_space: Any = self.envs.single_observation_space
+        self.action_space: Any = self.envs.single_action_space
+
+    @staticmethod
+    def make_one() -> gymnasium.Env:
+        return gymnasium.make("CartPole-v1")
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        obs, _ = self.envs.reset(seed=list(seeds))
+        return obs
+
+    def step(self, actions: np.ndarray) -> Step:
+        obs, reward, terminated, truncated, _ = self.envs.step(actions)
+        reward = reward.astype(np.float32)
+        return Step(obs, reward, terminated, truncated, terminated | truncated, reward)
+
+    def close(self) -> None:
+        self.envs.close()
+
+
+def test_same_step_autoreset_is_found_and_called_by_its_name() -> None:
+    evidence = broken(check_contract(SameStep, 200))
+    assert set(evidence) == {NO_REWARD, NO_ACTION}
+    assert all("same step" in text for text in evidence.values())
+
+
+def run_check(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ppo_bench.check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command_prints_a_line_for_each_rule_and_the_verdict() -> None:
+    done = run_check("env=cartpole", "backend=gymnasium", "--num-steps", "300")
+    assert done.returncode == 0
+    *rules, verdict = done.stdout.splitlines()
+    assert verdict == "CartPole-v1 on gymnasium keeps the contract"
+    assert len(rules) == 14
+    assert all(line.startswith("ok ") for line in rules)
+    assert done.stderr == ""
+
+
+def test_the_command_fails_if_a_rule_is_broken() -> None:
+    done = run_check("env=cartpole", "backend=gymnasium", "--num-steps", "2")  # too few for an episode
+    assert done.returncode == 1
+    assert f"FAIL  {ENDS}" in done.stdout
+    assert done.stdout.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 14 rules"
+
+
+def test_the_command_refuses_an_unknown_environment_with_one_line() -> None:
+    done = run_check("env=cartpole", "env.id=CartPol-v1", "backend=gymnasium")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ppo_bench: ")
+    assert "CartPol-v1" in line

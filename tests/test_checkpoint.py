@@ -1,0 +1,210 @@
+"""Checkpoints: what comes back is what was saved, and a damaged one is named and passed over."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ppo_bench.checkpoint import Checkpoint, load, load_newest, save
+from ppo_bench.errors import ConfigError
+
+ARRAYS = {
+    "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "transposed": np.arange(6.0).reshape(2, 3).T,
+    "every_other": np.arange(10, dtype=np.int32)[::2],
+    "scalar": np.array(7),
+    "mean": np.array(0.1),
+    "empty": np.zeros((0, 3), np.float32),
+    "flags": np.array([True, False]),
+}
+
+
+class Exploit:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        return Path.mkdir, (self._folder,)  # type: ignore[return-value]
+
+
+def numbered(iteration: int) -> Checkpoint:
+    return Checkpoint({"x": np.array([iteration])}, {"iteration": iteration})
+
+
+def saved(folder: Path, *iterations: int, keep: int = 9) -> Path:
+    for iteration in iterations:
+        save(folder, iteration, numbered(iteration), keep)
+    return folder
+
+
+def loaded_iteration(folder: Path, warn: Callable[[str], None] = pytest.fail) -> int:
+    checkpoint = load_newest(folder, warn)
+    assert checkpoint is not None
+    assert checkpoint.loop == {"iteration": checkpoint.arrays["x"][0]}
+    return int(checkpoint.loop["iteration"])
+
+
+def put_in_place(path: Path, data: bytes) -> None:
+    """Other arrays under a checksum that is theirs."""
+    (path / "arrays.safetensors").write_bytes(data)
+    state = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps(state | {"sha256": hashlib.sha256(data).hexdigest()}))
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray((path / "arrays.safetensors").read_bytes())
+    data[-1] ^= 1
+    (path / "arrays.safetensors").write_bytes(data)
+
+
+def truncate(path: Path) -> None:
+    data = (path / "arrays.safetensors").read_bytes()
+    (path / "arrays.safetensors").write_bytes(data[:-4])
+
+
+def change_state(path: Path, **changes: object) -> None:
+    state = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps(state | changes))
+
+
+def empty_folder(path: Path) -> None:
+    shutil.rmtree(path)
+    path.mkdir()
+
+
+def replace_by_a_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.touch()
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flipped bit": flip_a_bit,
+    "truncated arrays": truncate,
+    "emptied arrays": lambda path: (path / "arrays.safetensors").write_bytes(b""),
+    "missing arrays": lambda path: (path / "arrays.safetensors").rename(path / "elsewhere"),
+    "no safetensors under a right checksum": lambda path: put_in_place(path, b"\0" * 64),
+    "a pickle": lambda path: (path / "arrays.safetensors").write_bytes(pickle.dumps(ARRAYS)),
+    "a pickle under a right checksum": lambda path: put_in_place(path, pickle.dumps(Exploit(path.parent / "run"))),
+    "missing state": lambda path: (path / "state.json").rename(path / "elsewhere"),
+    "emptied state": lambda path: (path / "state.json").write_text(""),
+    "state cut off": lambda path: (path / "state.json").write_text((path / "state.json").read_text()[:40]),
+    "state of another kind": lambda path: (path / "state.json").write_text("[1, 2]"),
+    "state that is no text": lambda path: (path / "state.json").write_bytes(b"\xff\xfe\0"),
+    "state without its keys": lambda path: (path / "state.json").write_text("{}"),
+    "no counters": lambda path: change_state(path, loop=None),
+    "another schema version": lambda path: change_state(path, schema_version=99),
+    "emptied folder": empty_folder,
+    "a file in its place": replace_by_a_file,
+}
+
+
+def test_arrays_and_counters_come_back_as_they_were(tmp_path: Path) -> None:
+    loop = {"iteration": 3, "wall_seconds": 0.1 + 0.2, "recent_returns": [1.0, 2.5], "nothing": None}
+    checkpoint = load(save(tmp_path, 3, Checkpoint(ARRAYS, loop), keep=1))
+    assert checkpoint.loop == loop
+    assert set(checkpoint.arrays) == set(ARRAYS)
+    for name, array in ARRAYS.items():
+        assert_array_equal(checkpoint.arrays[name], array, strict=True, err_msg=name)
+
+
+def test_without_checkpoints_there_is_nothing_to_load(tmp_path: Path) -> None:
+    assert load_newest(tmp_path, pytest.fail) is None
+    assert load_newest(tmp_path / "missing", pytest.fail) is None
+
+
+def test_the_newest_is_loaded(tmp_path: Path) -> None:
+    assert loaded_iteration(saved(tmp_path, 9, 10, 100, 99_999_999)) == 99_999_999
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    saved(tmp_path, 2, 4, 6, 8, 10, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["iteration_00000008", "iteration_00000010"]
+
+
+def test_keeping_one_never_leaves_none(tmp_path: Path) -> None:
+    for iteration in (1, 2, 3):
+        assert loaded_iteration(saved(tmp_path, iteration, keep=1)) == iteration
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=list(DAMAGES))
+def test_a_damaged_checkpoint_is_named_and_moved_aside_and_the_one_before_is_used(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    saved(tmp_path, 1, 2, 3)
+    damaged = tmp_path / "iteration_00000003"
+    damage(damaged)
+    warnings: list[str] = []
+    assert loaded_iteration(tmp_path, warnings.append) == 2
+    assert len(warnings) == 1
+    assert f"{damaged} is damaged" in warnings[0]
+    names = ["iteration_00000001", "iteration_00000002", "iteration_00000003.damaged"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert loaded_iteration(tmp_path) == 2
+
+
+def test_two_damaged_checkpoints_are_both_passed_over(tmp_path: Path) -> None:
+    saved(tmp_path, 1, 2, 3)
+    flip_a_bit(tmp_path / "iteration_00000002")
+    truncate(tmp_path / "iteration_00000003")
+    warnings: list[str] = []
+    assert loaded_iteration(tmp_path, warnings.append) == 1
+    assert len(warnings) == 2
+
+
+def test_the_same_iteration_can_be_damaged_again(tmp_path: Path) -> None:
+    saved(tmp_path, 1)
+    for _ in range(3):
+        saved(tmp_path, 2)
+        truncate(tmp_path / "iteration_00000002")
+        warnings: list[str] = []
+        assert loaded_iteration(tmp_path, warnings.append) == 1
+        assert len(warnings) == 1
+
+
+def test_damaged_ones_do_not_count_among_those_that_are_kept(tmp_path: Path) -> None:
+    saved(tmp_path, 1, 2, 3)
+    truncate(tmp_path / "iteration_00000003")
+    assert loaded_iteration(tmp_path, lambda _: None) == 2
+    saved(tmp_path, 4, keep=2)
+    whole = sorted(path.name for path in tmp_path.iterdir() if path.suffix == "")
+    assert whole == ["iteration_00000002", "iteration_00000004"]
+
+
+def test_only_damaged_checkpoints_are_an_error_every_time(tmp_path: Path) -> None:
+    saved(tmp_path, 1, 2)
+    for path in list(tmp_path.iterdir()):
+        truncate(path)
+    for warn in (lambda _: None, pytest.fail):
+        with pytest.raises(ConfigError, match=r"no checkpoint in .* is whole; rerun=true"):
+            load_newest(tmp_path, warn)
+
+
+def test_what_was_being_written_when_the_machine_stopped_is_never_loaded(tmp_path: Path) -> None:
+    saved(tmp_path, 1, 2)
+    (tmp_path / "iteration_00000002").rename(tmp_path / ".iteration_00000002.tmp")
+    assert loaded_iteration(tmp_path) == 1
+    shutil.rmtree(tmp_path / "iteration_00000001")
+    assert load_newest(tmp_path, pytest.fail) is None
+
+
+def test_what_was_being_written_when_the_machine_stopped_is_written_anew(tmp_path: Path) -> None:
+    saved(tmp_path, 1)
+    half = tmp_path / ".iteration_00000002.tmp"
+    half.mkdir()
+    (half / "leftover").touch()
+    assert loaded_iteration(saved(tmp_path, 2)) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["iteration_00000001", "iteration_00000002"]
+    assert sorted(path.name for path in (tmp_path / "iteration_00000002").iterdir()) == [
+        "arrays.safetensors",
+        "state.json",
+    ]

@@ -1,0 +1,345 @@
+"""Everything that can be asked for wrongly ends with exit code 2, one line that says what to change, and no folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+from ppo_bench.config import CONF, load_config
+
+ROOT = Path(__file__).parent.parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+GYM = ["backend=gymnasium"]
+SMALL = ["total_timesteps=1024"]  # what is wrongly accepted is over soon
+
+WRONG = {
+    # choices
+    "env=nothing": "choose one of acrobot, beam_rider, breakout, cartpole",
+    "framework=tensorflow": "choose one of torch_eager",
+    "backend=gym": "choose one of envpool, gymnasium",
+    "network=resnet": "choose one of auto, mlp, nature_cnn",
+    "ppo=default": "choose one of atari, classic, continuous",
+    "experiment=cleanrl/dqn": "cleanrl/dqn",
+    "ppo=3": "ppo=3",
+    "env=null": "env=null",
+    # keys
+    "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
+    "total_timestep=2048": "there is no key total_timestep; did you mean total_timesteps?",
+    "framework.threads=2": "did you mean framework.num_threads?",
+    "checkpoint.interval=2": "there is no key checkpoint.interval",
+    "+ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
+    "+surprise=1": "there is no key surprise",
+    "~ppo.gama": "there is no key ppo.gama",
+    "~env.ids": "env.ids",
+    # types
+    "ppo.gamma=high": "ppo.gamma: Value 'high'",
+    "seed=first": "seed: Value 'first'",
+    "seed=null": "seed: ",
+    "ppo.num_envs=1.5": "ppo.num_envs: Value '1.5'",
+    "rerun=perhaps": "rerun: Value 'perhaps'",
+    "checkpoint=3": "checkpoint: ",
+    "env.atari=true": "env.atari: ",
+    "env.ids=[CartPole-v1]": "env.ids",
+    # ranges
+    "seed=-1": "seed=-1: must lie between 0 and 2147483647",
+    "seed=2147483648": "seed=2147483648: must lie between 0 and 2147483647",
+    "precision=float16": "precision=float16: choose float32 or float64",
+    "device=tpu": "device=tpu: choose auto, cpu, cuda or cuda:<i>",
+    "name=../elsewhere": "name=../elsewhere: must be a relative path without '..'",
+    "name=/elsewhere": "name=/elsewhere: must be a relative path without '..'",
+    "name=''": "name=: must be a relative path",
+    "outputs=''": "outputs=: must name a folder",
+    "checkpoint.every_iterations=0": "checkpoint.every_iterations=0: must be at least 1",
+    "checkpoint.keep=0": "checkpoint.keep=0: must be at least 1",
+    "ppo.num_envs=0": "ppo.num_envs=0: must be at least 1",
+    "ppo.num_steps=-128": "ppo.num_steps=-128: must be at least 1",
+    "ppo.update_epochs=0": "ppo.update_epochs=0: must be at least 1",
+    "ppo.num_minibatches=0": "ppo.num_minibatches=0: must be at least 1",
+    "ppo.learning_rate=0": "ppo.learning_rate=0.0: must be above 0",
+    "ppo.learning_rate=inf": "ppo.learning_rate=inf: must be above 0",
+    "ppo.adam_eps=nan": "ppo.adam_eps=nan: must be above 0",
+    "ppo.gamma=1.01": "ppo.gamma=1.01: must lie between 0 and 1",
+    "ppo.gamma=nan": "ppo.gamma=nan: must lie between 0 and 1",
+    "ppo.gae_lambda=-0.1": "ppo.gae_lambda=-0.1: must lie between 0 and 1",
+    "ppo.clip_coef=0": "ppo.clip_coef=0.0: must be above 0",
+    "ppo.ent_coef=-0.01": "ppo.ent_coef=-0.01: must not be negative",
+    "ppo.vf_coef=inf": "ppo.vf_coef=inf: must not be negative",
+    "ppo.max_grad_norm=0": "ppo.max_grad_norm=0.0: must be above 0",
+    "ppo.target_kl=0": "ppo.target_kl=0.0: must be above 0, or null",
+    "ppo.obs_clip=0": "ppo.obs_clip=0.0: must be above 0",
+    "ppo.reward_clip=-1": "ppo.reward_clip=-1.0: must be above 0",
+    "framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",
+    "backend=gymnasium backend.vectorization=fork": "backend.vectorization=fork: choose sync or async",
+    "network=mlp network.activation=gelu": "network.activation=gelu: choose tanh or relu",
+    "network=mlp network.hidden_sizes=[64,0]": "network.hidden_sizes=[64, 0]: every size must be at least 1",
+    # what does not go together
+    "ppo.num_minibatches=3": "ppo.num_minibatches=3 does not divide the batch of ppo.num_envs x ppo.num_steps = 512",
+    "total_timesteps=511": "total_timesteps=511 is less than one iteration of ppo.num_envs x ppo.num_steps = 512",
+    "backend=envpool ~env.ids.envpool": "env=cartpole is not offered by backend=envpool; it is by backend=gymnasium",
+    "backend=gymnasium ~env.ids.gymnasium": "not offered by backend=gymnasium; it is by backend=envpool",
+    "network=nature_cnn": "network=nature_cnn takes images, not observations of shape (4,): use network=mlp",
+    "env=breakout backend=envpool ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
+    "env=breakout backend=gymnasium ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
+    "env=breakout backend=gymnasium env.id=CartPole-v1": "CartPole-v1",
+    "device=cuda:64": "device=cuda:64: PyTorch sees ",
+    # environments
+    "backend=envpool env.id=CartPol-v1": "EnvPool has no environment 'CartPol-v1'; did you mean CartPole-v1",
+    "env.id=Nothing-v0 backend=gymnasium": "gymnasium cannot make 'Nothing-v0'",
+    "env.id=CartPole-v99 backend=gymnasium": "gymnasium cannot make 'CartPole-v99'",
+    "env.id=nowhere:Env-v0 backend=gymnasium": "gymnasium cannot make 'nowhere:Env-v0'",
+    "env.id=Blackjack-v1 backend=gymnasium": "observations of kind Tuple are not supported, only Box",
+    # syntax and interpolations
+    "seed": "seed",
+    "seed=[1": "[1",
+    "seed=1,2": "seed=1,2",
+    "ppo.gamma=${nothing.here}": "ppo.gamma: Interpolation key 'nothing.here' not found",
+    "ppo.gamma=${oc.env:NOT_SET_ANYWHERE}": "ppo.gamma: ",
+    "framework._target_=os.nothing": "framework._target_ names no class that can be imported",
+    "framework._target_=ppo_bench.results.Rows": "is not a choice of the group framework",
+    # Hydra's own flags
+    "--no-such-flag": "--no-such-flag",
+    "--cfg everything": "everything",
+    "--cfg job ppo.gama=0.9": "ppo.gamma",
+    "--cfg job env=nothing": "choose one of acrobot, beam_rider, breakout, cartpole",
+}
+
+# The exit code of a whole process; EnvPool aborts at the number of threads unless it is checked before.
+WRONG_IN_A_PROCESS = {
+    "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
+    "env=nothing": "choose one of acrobot, beam_rider, breakout, cartpole",
+    "backend=gymnasium env.id=Nothing-v0": "gymnasium cannot make 'Nothing-v0'",
+    "backend=gymnasium device=cuda:64": "device=cuda:64: PyTorch sees ",
+    "backend=envpool backend.num_threads=-1": "backend.num_threads=-1",
+    "-m seed=1,2 ppo.gamma=0.9,1.5": "ppo.gamma=1.5: must lie between 0 and 1",
+}
+
+
+def command(text: str, outputs: Path) -> list[str]:
+    """The words of a wrong command line, after others that keep it short and away from every other run."""
+    words = text.split(" ")
+    flags = [word for word in words if word.startswith("-")]
+    return [
+        *flags,
+        *([] if "--cfg" in flags else [*SMALL, f"outputs={outputs}"]),
+        *(w for w in words if w not in flags),
+    ]
+
+
+def assert_one_line(error: str, fragment: str) -> None:
+    assert error.startswith("ppo_bench: ")
+    assert error.endswith("\n")
+    assert error.count("\n") == 1
+    assert fragment in error.removeprefix("ppo_bench: ")
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(("text", "fragment"), WRONG.items(), ids=list(WRONG))
+def test_a_wrong_command_line_ends_with_one_line_that_names_it(
+    text: str, fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = exit_code(main, command(text, tmp_path / "outputs"))
+    printed = capfd.readouterr()
+    assert code == 2
+    assert_one_line(printed.err, fragment)
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("text", "fragment"), WRONG_IN_A_PROCESS.items(), ids=list(WRONG_IN_A_PROCESS))
+def test_a_wrong_command_line_ends_a_process_with_exit_code_2(text: str, fragment: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "ppo_bench", *command(text, tmp_path / "outputs")]
+    process = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert_one_line(process.stderr, fragment)
+    assert process.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("hidden", "arguments", "fragment"),
+    [
+        (
+            "envpool",
+            ["backend=envpool"],
+            "backend=envpool needs envpool, which is not installed: pip install 'ppo-bench[envpool]'",
+        ),
+        ("torch", [], "framework=torch_eager needs torch, which is not installed: pip install 'ppo-bench[torch]'"),
+        ("torch", ["-m", "seed=1,2"], "framework=torch_eager needs torch, which is not installed"),
+        ("ale_py", ["env=pong", *GYM], "PongNoFrameskip-v4 on backend=gymnasium needs ale_py, which is not installed"),
+    ],
+    ids=["envpool", "torch", "torch in a sweep", "ale_py"],
+)
+def test_a_missing_package_is_named(
+    hidden: str,
+    arguments: list[str],
+    fragment: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == hidden else real(name, *rest))
+    code = exit_code(main, [*arguments, *SMALL, f"outputs={tmp_path}/outputs"])
+    printed = capfd.readouterr()
+    assert code == 2
+    assert_one_line(printed.err, fragment)
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["", "/deeper"])
+def test_outputs_that_cannot_be_written_are_named(
+    below: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    in_the_way = tmp_path / "outputs"
+    in_the_way.write_text("a file")
+    code = exit_code(main, [*GYM, *SMALL, f"outputs={in_the_way}{below}"])
+    assert code == 2
+    assert_one_line(capfd.readouterr().err, f"cannot write to {in_the_way}")
+    assert in_the_way.read_text() == "a file"
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_says_how_to_start_afresh(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    checkpoints = load_config(arguments).run_folder / "checkpoints"
+    for name in ("iteration_00000001", "iteration_00000002"):
+        (checkpoints / name).mkdir(parents=True)
+    assert exit_code(main, arguments) == 2
+    first, second, last = capfd.readouterr().err.splitlines()
+    assert "iteration_00000002 is damaged" in first
+    assert "iteration_00000001 is damaged" in second
+    assert_one_line(last + "\n", f"no checkpoint in {checkpoints} is whole; rerun=true")
+    assert exit_code(main, arguments) == 2
+    assert_one_line(capfd.readouterr().err, "rerun=true")
+    assert exit_code(main, [*arguments, "rerun=true"]) == 0
+
+
+def test_help_names_every_choice_and_the_common_overrides(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, ["--help"]) == 0
+    text = capsys.readouterr().out
+    lines = text.splitlines()
+    choices = {path.relative_to(CONF).with_suffix("") for path in CONF.rglob("*.yaml") if path.parent != CONF}
+    assert len(choices) > 15
+    for choice in choices:
+        assert choice.parts[0] in lines
+        name = "/".join(choice.parts[1:])
+        described = [line for line in lines if line.strip().startswith(f"{name} ")]
+        assert any(len(line.removeprefix(f"  {name}").strip()) > 10 for line in described), name
+    for override in ("total_timesteps=", "seed=", "precision=", "device=", "ppo.num_envs=", "env.id=", "outputs="):
+        assert any(line.strip().startswith(override) for line in lines), override
+
+
+def test_help_takes_less_than_a_second_and_imports_nothing_heavy(tmp_path: Path) -> None:
+    heavy = ["torch", "jax", "hydra", "omegaconf", "numpy", "gymnasium", "envpool"]
+    script = (
+        f"import sys; from ppo_bench.__main__ import main; main(['-h']); print([m in sys.modules for m in {heavy}])"
+    )
+    started = time.perf_counter()
+    words = [sys.executable, "-c", script]
+    process = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert time.perf_counter() - started < 1.0
+    assert process.stdout.splitlines()[-1] == str([False] * len(heavy))
+
+
+def test_cfg_prints_the_configuration_as_yaml_and_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(main, ["--cfg", "job", "env=pong", "ppo.gamma=0.5"]) == 0
+    printed = OmegaConf.to_container(OmegaConf.create(capsys.readouterr().out))
+    resolved = load_config(["env=pong", "ppo.gamma=0.5"]).resolved
+    assert printed == resolved
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_runs_every_job_once_and_reports_them_when_it_is_run_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    arguments = ["-m", "seed=1,2", *GYM, *SMALL, "outputs=runs"]
+    assert exit_code(main, arguments) == 0
+    printed = capfd.readouterr()
+    folders = [load_config([f"seed={seed}", *GYM, *SMALL, "outputs=runs"]).run_folder for seed in (1, 2)]
+    assert [line for line in printed.out.splitlines() if line.startswith("runs/")] == [
+        str(folder) for folder in folders
+    ]
+    assert printed.err.splitlines()[-1] == "ppo_bench: 2 of 2 runs are done"
+    assert sorted(folders[0].parent.iterdir()) == folders
+    results = {folder: (folder / "result.json").read_bytes() for folder in folders}
+    assert exit_code(main, arguments) == 0
+    assert capfd.readouterr().err.count(" is done: final_return_mean ") == 2
+    assert {folder: (folder / "result.json").read_bytes() for folder in folders} == results
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fragment"),
+    [
+        (["seed=1,2", "ppo.num_minibatches=4,3"], "ppo.num_minibatches=3 does not divide the batch"),
+        (["seed=range(1,3)", "env=cartpole,nothing"], "env=nothing: there is no such choice"),
+        (["seed=1,2", "ppo.gama=0.9"], "did you mean ppo.gamma?"),
+        (["seed=range(1"], "range(1"),
+    ],
+    ids=str,
+)
+def test_a_sweep_with_one_wrong_job_starts_none(
+    overrides: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, ["-m", *overrides, *GYM, *SMALL, f"outputs={tmp_path}/outputs"]) == 2
+    printed = capfd.readouterr()
+    assert_one_line(printed.err, fragment)
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    assert exit_code(main, ["-m", "env.id=Nothing-v0,CartPole-v1", *overrides]) == 1
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[-2:] == [
+        "ppo_bench: 1 of 2 runs are done",
+        f"ppo_bench: not done: env.id=Nothing-v0 {' '.join(overrides)}",
+    ]
+    assert sum("gymnasium cannot make 'Nothing-v0'" in line for line in lines) == 1
+    assert (load_config(["env.id=CartPole-v1", *overrides]).run_folder / "result.json").exists()
+
+
+def interrupted(_: list[str]) -> int:
+    raise KeyboardInterrupt
+
+
+def without_a_file(arguments: list[str]) -> int:
+    return len(Path(arguments[0]).read_bytes())
+
+
+def test_an_interruption_is_exit_code_130(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(interrupted, []) == 130
+    assert_one_line(capsys.readouterr().err, "stopped at once")
+
+
+def test_a_disk_that_fails_is_exit_code_1_and_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(without_a_file, [str(tmp_path / "gone")]) == 1
+    assert_one_line(capsys.readouterr().err, f"No such file or directory: {tmp_path / 'gone'}")
+
+
+def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:
+    with pytest.raises(IndexError):
+        exit_code(without_a_file, [])

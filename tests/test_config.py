@@ -1,0 +1,166 @@
+"""What a command line composes to, and the run folder that follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from ppo_bench.config import CONF, file_name, load_config
+from ppo_bench.runners.base import Hyperparameters
+
+CLASSIC: dict[str, Any] = OmegaConf.load(CONF / "ppo" / "classic.yaml")  # type: ignore[assignment]
+ENVS = sorted(path.stem for path in (CONF / "env").glob("*.yaml"))
+OFFERED = [
+    (env, backend, id_) for env in ENVS for backend, id_ in OmegaConf.load(CONF / f"env/{env}.yaml").env.ids.items()
+]
+
+
+def changed(value: Any) -> Any:
+    """Another value of the same type that is within range, and keeps minibatches whole."""
+    if isinstance(value, bool):
+        return str(not value).lower()
+    if isinstance(value, int):
+        return 2 * value
+    return 0.01 if value in (None, 0.0) else 0.5 * value
+
+
+def experiment_folder(*overrides: str) -> Path:
+    return load_config(overrides).run_folder.parent
+
+
+def test_without_overrides_torch_eager_learns_cartpole_on_gymnasium_with_its_own_hyperparameters() -> None:
+    config = load_config([])
+    assert config.framework.name == "torch_eager"
+    assert (config.task.name, config.task.id) == ("cartpole", "CartPole-v1")
+    assert config.backend.name == "gymnasium"
+    assert config.network.name == "auto"
+    assert asdict(config.ppo) == dict(CLASSIC)
+    assert (config.root.seed, config.root.total_timesteps, config.root.precision) == (1, 500_000, "float32")
+    assert config.num_iterations == 976
+
+
+def test_an_env_brings_its_backend_hyperparameters_budget_and_checkpoint_interval() -> None:
+    atari, mujoco = load_config(["env=breakout"]), load_config(["env=hopper"])
+    assert (atari.backend.name, atari.task.id, atari.root.total_timesteps) == ("envpool", "Breakout-v5", 10_000_000)
+    assert (atari.ppo.num_envs, atari.ppo.num_steps, atari.ppo.clip_coef) == (8, 128, 0.1)
+    assert atari.task.atari == (True, True)
+    assert atari.root.checkpoint.every_iterations == 500
+    assert (mujoco.backend.name, mujoco.task.id, mujoco.root.total_timesteps) == ("gymnasium", "Hopper-v4", 1_000_000)
+    assert (mujoco.ppo.num_envs, mujoco.ppo.num_steps, mujoco.ppo.norm_obs) == (1, 2048, True)
+    assert mujoco.task.atari is None
+    assert mujoco.root.checkpoint.every_iterations == 50
+
+
+@pytest.mark.parametrize("overrides", [["env=breakout", "{}"], ["{}", "env=breakout"]], ids=["after", "before"])
+def test_the_command_line_beats_the_env_wherever_it_stands(overrides: list[str]) -> None:
+    for key, value in [("ppo.num_envs", 16), ("total_timesteps", 4096), ("checkpoint.every_iterations", 7)]:
+        config = load_config([override.format(f"{key}={value}") for override in overrides])
+        assert OmegaConf.select(OmegaConf.create(config.resolved), key) == value
+    groups = load_config([override.format("ppo=classic") for override in overrides] + ["backend=gymnasium"])
+    assert groups.ppo.clip_coef == 0.2
+    assert groups.task.id == "BreakoutNoFrameskip-v4"
+
+
+def test_the_command_line_beats_an_experiment() -> None:
+    overrides = ["ppo.gamma=0.5", "name=mine", "backend=envpool", "total_timesteps=1024"]
+    config = load_config(["experiment=cleanrl/ppo", *overrides])
+    assert (config.ppo.gamma, config.root.name, config.root.total_timesteps) == (0.5, "mine", 1024)
+    assert config.backend.name == "envpool"
+    assert config.ppo.bootstrap_truncated is False
+
+
+def test_a_run_folder_says_what_was_run() -> None:
+    folder = load_config(["env=hopper", "backend=gymnasium", "outputs=/data/runs", "name=a/b", "seed=7"]).run_folder
+    assert folder.name == "seed7"
+    assert folder.parent.name.startswith("hopper-gymnasium-torch_eager-")
+    assert folder.parent.parent == Path("/data/runs/a/b")
+    assert len(folder.parent.name.rpartition("-")[2]) == 8
+
+
+def test_two_seeds_share_the_folder_of_their_experiment() -> None:
+    one, two = (load_config([f"seed={seed}"]).run_folder for seed in (1, 2))
+    assert (one.name, two.name) == ("seed1", "seed2")
+    assert one.parent == two.parent
+
+
+@pytest.mark.parametrize("override", ["seed=2", "outputs=elsewhere", "name=other", "rerun=true"])
+def test_what_does_not_make_another_experiment_is_not_hashed(override: str) -> None:
+    assert experiment_folder(override).name == experiment_folder().name
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Hyperparameters)])
+def test_every_hyperparameter_makes_another_experiment(name: str) -> None:
+    assert experiment_folder(f"ppo.{name}={changed(CLASSIC[name])}") != experiment_folder()
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "total_timesteps=1024",
+        "precision=float64",
+        "network=mlp",
+        "framework.num_threads=2",
+        "backend=envpool",
+        "backend.vectorization=async",
+        "env.id=CartPole-v0",
+        "checkpoint.every_iterations=3",
+    ],
+)
+def test_whatever_else_changes_the_numbers_makes_another_experiment(override: str) -> None:
+    assert experiment_folder(override) != experiment_folder()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ppo.gamma=1", "ppo.gamma=1.0"),
+        ("ppo.learning_rate=1e-3", "ppo.learning_rate=0.001"),
+        ("ppo.norm_obs=yes", "ppo.norm_obs=true"),
+        ("total_timesteps=2_048", "total_timesteps=2048"),
+        ("ppo.gamma=0.99", "ppo=classic"),
+    ],
+)
+def test_two_spellings_of_a_value_are_the_same_experiment(one: str, other: str) -> None:
+    assert experiment_folder(one) == experiment_folder(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("CartPole-v1", "CartPole-v1"),
+        ("ALE/Pong-v5", "ALE_Pong-v5"),
+        ("module:Env v0", "module_Env_v0"),
+        ("../../etc", "_.._etc"),
+        ("..", "_"),
+        ("", "_"),
+    ],
+)
+def test_names_are_made_safe_for_files(name: str, safe: str) -> None:
+    assert file_name(name) == safe
+
+
+def test_an_id_with_slashes_names_one_folder() -> None:
+    folder = load_config(["backend=gymnasium", "env.id=ALE/Pong-v5", "outputs=runs"]).run_folder
+    assert folder.parent.parent == Path("runs/default")
+    assert folder.parent.name.startswith("ALE_Pong-v5-gymnasium-")
+
+
+def test_the_yaml_that_explains_the_hyperparameters_has_all_of_them_and_no_others() -> None:
+    assert list(CLASSIC) == [field.name for field in fields(Hyperparameters)]
+
+
+@pytest.mark.parametrize(("env", "backend", "id_"), OFFERED)
+def test_every_env_composes_with_each_backend_that_it_offers(env: str, backend: str, id_: str) -> None:
+    config = load_config([f"env={env}", f"backend={backend}"])
+    assert (config.task.name, config.task.id, config.backend.name) == (env, id_, backend)
+    assert config.num_iterations >= config.root.checkpoint.every_iterations
+
+
+def test_the_default_backend_of_every_env_is_one_that_it_offers() -> None:
+    assert len(ENVS) >= 7
+    for env in ENVS:
+        assert (env, load_config([f"env={env}"]).backend.name) in [(name, backend) for name, backend, _ in OFFERED]

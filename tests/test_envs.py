@@ -1,0 +1,308 @@
+"""Both backends on CartPole, where the rules can be checked against its known bounds, and what they refuse."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+from numpy.testing import assert_array_equal
+from scipy.stats import ks_2samp
+
+from ppo_bench import noise
+from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
+from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
+from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
+from ppo_bench.errors import ConfigError
+
+CARTPOLE = Task("cartpole", "CartPole-v1", 4)
+POSITION_LIMIT, ANGLE_LIMIT = 2.4, 0.2095
+START_LIMIT = 0.05
+
+Make = Callable[[Task], VectorEnv]
+
+BACKENDS: dict[str, Make] = {
+    "gymnasium-sync": GymnasiumBackend("gymnasium", "sync").make,
+    "gymnasium-async": GymnasiumBackend("gymnasium", "async").make,
+    "envpool": EnvPoolBackend("envpool", 2).make,
+}
+
+
+@pytest.fixture(params=BACKENDS)
+def make(request: pytest.FixtureRequest) -> Make:
+    """Each backend in turn."""
+    return BACKENDS[request.param]
+
+
+def outside(obs: np.ndarray) -> np.ndarray:
+    return (np.abs(obs[:, 0]) > POSITION_LIMIT) | (np.abs(obs[:, 2]) > ANGLE_LIMIT)
+
+
+def fall(obs: np.ndarray) -> np.ndarray:
+    """A policy that holds the pole for some 40 steps."""
+    return (obs[:, 2] > 0).astype(np.int64)
+
+
+def balance(obs: np.ndarray) -> np.ndarray:
+    """A policy that holds the pole for 500 steps."""
+    return (obs @ np.array([0.05, 0.2, 1.0, 1.0]) > 0).astype(np.int64)
+
+
+def play(env: VectorEnv, seeds: list[int], policy: Callable[[np.ndarray], np.ndarray], num_steps: int) -> list[Step]:
+    """The first observations as a step without events, then `num_steps` steps; the arrays are copies."""
+    obs = env.reset(seeds).copy()
+    nothing = np.zeros(env.num_envs, bool)
+    steps = [Step(obs, np.zeros(env.num_envs, np.float32), nothing, nothing, nothing, nothing)]
+    for _ in range(num_steps):
+        steps.append(Step(*(array.copy() for array in env.step(policy(steps[-1].obs)))))
+    return steps
+
+
+def assert_same_play(actual: list[Step], expected: list[Step]) -> None:
+    for t, (a, b) in enumerate(zip(actual, expected, strict=True)):
+        for name in Step._fields:
+            assert_array_equal(getattr(a, name), getattr(b, name), f"step {t}, {name}")
+
+
+def test_an_end_shows_the_final_observation_and_the_next_step_a_fresh_start(make: Make) -> None:
+    env = make(CARTPOLE)
+    steps = play(env, [1, 2, 3, 4], fall, 200)
+    env.close()
+    ends = 0
+    for before, step in pairwise(steps):
+        reset = before.terminated
+        assert_array_equal(step.terminated, outside(step.obs))
+        assert_array_equal(step.reward, np.where(reset, 0, 1))
+        assert_array_equal(step.raw_reward, step.reward)
+        assert_array_equal(step.episode_over, step.terminated)
+        assert (np.abs(step.obs[reset]) <= START_LIMIT).all()
+        assert not (reset & (step.terminated | step.truncated)).any()
+        assert not step.truncated.any()
+        ends += step.terminated.sum()
+    assert ends >= 8
+
+
+def test_the_time_limit_truncates_and_does_not_terminate(make: Make) -> None:
+    env = make(CARTPOLE)
+    steps = play(env, [1, 2, 3, 4], balance, 510)
+    env.close()
+    assert not any(step.terminated.any() for step in steps)
+    for t, step in enumerate(steps):
+        assert_array_equal(step.truncated, np.full(4, t == 500))
+        assert_array_equal(step.episode_over, step.truncated)
+    assert not outside(steps[500].obs).any()
+    assert (np.abs(steps[500].obs).max(1) > START_LIMIT).all()
+    assert (np.abs(steps[501].obs) <= START_LIMIT).all()
+    assert_array_equal(steps[501].reward, np.zeros(4))
+
+
+def test_actions_of_reset_steps_are_ignored(make: Make) -> None:
+    def play_with(action_of_resets: int) -> list[Step]:
+        env = make(CARTPOLE)
+        steps = play(env, [1, 2, 3, 4], lambda obs: np.where(outside(obs), action_of_resets, fall(obs)), 100)
+        env.close()
+        return steps
+
+    steps = play_with(0)
+    assert any(step.terminated.any() for step in steps[:-1])
+    assert_same_play(steps, play_with(1))
+
+
+def first_returns(env: VectorEnv, seed: int) -> np.ndarray:
+    """Returns of the first episode of each environment under `fall`."""
+    steps = play(env, noise.env_seeds(seed, 0, env.num_envs), fall, 150)
+    env.close()
+    over = np.stack([step.episode_over for step in steps])
+    assert over.any(0).all()
+    rewards = np.stack([step.raw_reward for step in steps])
+    returns: np.ndarray = rewards.cumsum(0)[over.argmax(0), np.arange(env.num_envs)]
+    return returns
+
+
+def test_returns_on_both_backends_come_from_one_distribution() -> None:
+    task = Task("cartpole", "CartPole-v1", 400)
+    ours, theirs = (first_returns(BACKENDS[name](task), 1) for name in ("gymnasium-sync", "envpool"))
+    assert len(np.unique(ours)) > 10
+    assert ks_2samp(ours, theirs).pvalue > 0.01
+
+
+def test_each_environment_starts_from_its_own_seed_wherever_it_stands(make: Make) -> None:
+    env = make(CARTPOLE)
+    first, rolled = env.reset([50, 7, 31, 2]).copy(), env.reset([7, 31, 2, 50]).copy()
+    env.close()
+    assert_array_equal(rolled, np.roll(first, -1, axis=0))
+    assert len(np.unique(first, axis=0)) == 4
+
+
+def test_neighbouring_seeds_of_a_run_share_no_stream(make: Make) -> None:
+    env = make(CARTPOLE)
+    starts = [env.reset(noise.env_seeds(seed, 0, 4)).copy() for seed in (1, 2, 3)]
+    env.close()
+    assert len(np.unique(np.concatenate(starts), axis=0)) == 12
+
+
+def test_a_reset_after_play_equals_new_environments(make: Make) -> None:
+    env = make(CARTPOLE)
+    fresh = play(env, [1, 2, 3, 4], fall, 80)
+    ended = next(t for t, step in enumerate(fresh) if step.terminated.any())
+    play(env, [9, 10, 11, 12], fall, 60)
+    assert_same_play(play(env, [1, 2, 3, 4], fall, ended), fresh[: ended + 1])  # stops where a reset is due
+    assert_same_play(play(env, [1, 2, 3, 4], fall, 80), fresh)
+    env.close()
+    new = make(CARTPOLE)
+    assert_same_play(play(new, [1, 2, 3, 4], fall, 80), fresh)
+    new.close()
+
+
+@pytest.mark.parametrize(
+    "task",
+    [CARTPOLE, Task("hopper", "Hopper-v4", 4), Task("pong", "Pong-v5", 4, Atari(True, True))],
+    ids=lambda task: task.name,
+)
+def test_the_number_of_threads_does_not_change_the_play(task: Task) -> None:
+    one, two = (EnvPoolEnv(task, num_threads) for num_threads in (1, 2))
+    assert_same_play(random_play(one), random_play(two))
+
+
+def random_play(env: VectorEnv) -> list[Step]:
+    rng = np.random.default_rng(1)
+    space = env.action_space
+
+    def policy(obs: np.ndarray) -> np.ndarray:
+        if isinstance(space, spaces.Discrete):
+            return rng.integers(0, int(space.n), env.num_envs)
+        return rng.uniform(-1.0, 1.0, (env.num_envs, *space.shape)).astype(np.float32)
+
+    steps = play(env, [1, 2, 3, 4], policy, 100)
+    env.close()
+    return steps
+
+
+def test_worker_processes_do_not_change_the_play() -> None:
+    sync, worker = GymnasiumEnv(CARTPOLE, "sync"), GymnasiumEnv(CARTPOLE, "async")
+    assert_same_play(random_play(worker), random_play(sync))
+
+
+@pytest.mark.parametrize("reward_clip", [True, False])
+def test_rewards_are_clipped_to_their_sign_only_where_the_task_says_so(make: Make, reward_clip: bool) -> None:
+    env_id = "MsPacman-v5" if make is BACKENDS["envpool"] else "MsPacmanNoFrameskip-v4"
+    env = make(Task("ms_pacman", env_id, 4, Atari(episodic_life=False, reward_clip=reward_clip)))
+    steps = random_play(env)
+    raw = np.stack([step.raw_reward for step in steps])
+    assert raw.max() == 10  # a pellet
+    assert_array_equal([step.reward for step in steps], np.sign(raw) if reward_clip else raw)
+
+
+def refusal(make: Make, task: Task) -> str:
+    """The message of the `ConfigError`, which must be one line."""
+    with pytest.raises(ConfigError) as error:
+        make(task)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_unknown_ids_are_refused_with_near_names(make: Make) -> None:
+    message = refusal(make, Task("typo", "CartPol-v1", 1))
+    assert "'CartPol-v1'" in message
+    assert "did you mean" in message.lower()
+    assert "CartPole" in message
+
+
+def test_ids_that_resemble_nothing_are_refused(make: Make) -> None:
+    assert "zzzqqq" in refusal(make, Task("nothing", "zzzqqq", 1))
+
+
+def test_ids_of_packages_that_are_not_installed_are_refused() -> None:
+    assert "'nowhere'" in refusal(BACKENDS["gymnasium-sync"], Task("nowhere", "nowhere:Here-v0", 1))
+
+
+@pytest.mark.parametrize(
+    ("backend", "env_id", "kind"),
+    [
+        ("gymnasium-sync", "Blackjack-v1", "Tuple"),
+        ("gymnasium-sync", "FrozenLake-v1", "Discrete"),
+        ("envpool", "FrozenLake-v1", "Discrete"),
+        ("envpool", "HopperHop-v1", "Dict"),
+    ],
+)
+def test_observations_other_than_one_array_are_refused(backend: str, env_id: str, kind: str) -> None:
+    message = refusal(BACKENDS[backend], Task("unsupported", env_id, 1))
+    assert message.startswith(f"{env_id}: observations of kind {kind} are not supported")
+
+
+class Spaces(gymnasium.Env[Any, Any]):
+    """Nothing but spaces."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def __init__(self, action_space: spaces.Space[Any]) -> None:
+        self.action_space = action_space
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[spaces.Space[Any]], Task]:
+    """Registers an environment with these actions for as long as the test runs."""
+
+    def add(action_space: spaces.Space[Any]) -> Task:
+        spec = EnvSpec("Spaces-v0", entry_point=lambda **_: Spaces(action_space), disable_env_checker=True)
+        monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+        return Task("spaces", spec.id, 1)
+
+    return add
+
+
+@pytest.mark.parametrize(
+    "action_space",
+    [
+        spaces.MultiDiscrete([2, 3]),
+        spaces.MultiBinary(2),
+        spaces.Box(-1.0, 1.0, (2, 2), np.float32),
+        spaces.Box(0, 5, (2,), np.int64),
+    ],
+    ids=["MultiDiscrete", "MultiBinary", "matrix", "integers"],
+)
+def test_actions_other_than_one_choice_or_one_vector_are_refused(
+    register: Callable[[spaces.Space[Any]], Task], action_space: spaces.Space[Any]
+) -> None:
+    message = refusal(BACKENDS["gymnasium-sync"], register(action_space))
+    assert message.startswith("Spaces-v0: actions ")
+    assert message.endswith("only Discrete and a vector of floats")
+
+
+def test_choices_that_do_not_start_at_0_are_refused(register: Callable[[spaces.Space[Any]], Task]) -> None:
+    message = refusal(BACKENDS["gymnasium-sync"], register(spaces.Discrete(3, start=1)))
+    assert message == "Spaces-v0: discrete actions must start at 0, not at 1"
+
+
+def test_one_choice_and_one_vector_are_accepted(register: Callable[[spaces.Space[Any]], Task]) -> None:
+    for action_space in (spaces.Discrete(3), spaces.Box(-1.0, 1.0, (2,), np.float32)):
+        env = GymnasiumEnv(register(action_space), "sync")
+        assert env.action_space == action_space
+        env.close()
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing_is_installed(name: str, package: str | None = None) -> None:
+        return None
+
+    monkeypatch.setattr(importlib.util, "find_spec", nothing_is_installed)
+    with pytest.raises(ConfigError) as error:
+        EnvPoolBackend("envpool", 0).require()
+    assert "\n" not in str(error.value)
+    assert "backend=envpool" in str(error.value)
+    assert "pip install 'ppo-bench[envpool]'" in str(error.value)
+    for task in (Task("pong", "PongNoFrameskip-v4", 1, Atari(True, True)), Task("pong", "ALE/Pong-v5", 1)):
+        message = refusal(BACKENDS["gymnasium-sync"], task)
+        assert task.id in message
+        assert "pip install 'ppo-bench[atari]'" in message
+
+
+def test_a_vectorization_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^backend\.vectorization=threads: choose sync or async$"):
+        GymnasiumBackend("gymnasium", "threads").require()

@@ -1,0 +1,102 @@
+"""The presets under conf/experiment: each trains, and each has the numbers of the script that it is named after."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+from ppo_bench.config import CONF, load_config
+
+PRESETS = sorted(
+    path.relative_to(CONF / "experiment").with_suffix("").as_posix() for path in CONF.rglob("experiment/**/*.yaml")
+)
+
+ONE_ITERATION = ["ppo.num_envs=2", "ppo.num_steps=8", "ppo.num_minibatches=2", "total_timesteps=16"]
+
+# The defaults of `Args` in CleanRL's scripts; time limits end episodes there as terminal states do.
+SAME_IN_ALL = {
+    "anneal_lr": True,
+    "adam_eps": 1e-5,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "norm_adv": True,
+    "clip_vloss": True,
+    "vf_coef": 0.5,
+    "max_grad_norm": 0.5,
+    "target_kl": None,
+    "bootstrap_truncated": False,
+    "obs_clip": 10.0,
+    "reward_clip": 10.0,
+}
+DISCRETE = {"num_steps": 128, "learning_rate": 2.5e-4, "update_epochs": 4, "num_minibatches": 4, "ent_coef": 0.01} | {
+    "norm_obs": False,
+    "norm_reward": False,
+}
+CLEANRL: dict[str, dict[str, Any]] = {
+    "cleanrl/ppo": SAME_IN_ALL | DISCRETE | {"num_envs": 4, "clip_coef": 0.2, "mask_resets": True},
+    "cleanrl/ppo_atari": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": True},
+    "cleanrl/ppo_atari_envpool": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": False},
+    "cleanrl/ppo_continuous_action": SAME_IN_ALL
+    | {
+        "num_envs": 1,
+        "num_steps": 2048,
+        "learning_rate": 3e-4,
+        "update_epochs": 10,
+        "num_minibatches": 32,
+        "clip_coef": 0.2,
+        "ent_coef": 0.0,
+        "mask_resets": True,
+        "norm_obs": True,
+        "norm_reward": True,
+    },
+}
+SETTINGS = {
+    "cleanrl/ppo": (500_000, "gymnasium", "CartPole-v1", "mlp"),
+    "cleanrl/ppo_atari": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", "nature_cnn"),
+    "cleanrl/ppo_atari_envpool": (10_000_000, "envpool", "Breakout-v5", "nature_cnn"),
+    "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", "mlp"),
+}
+
+
+def test_there_are_presets() -> None:
+    assert set(CLEANRL) <= set(PRESETS)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_trains(preset: str, tmp_path: Path) -> None:
+    arguments = [f"experiment={preset}", *ONE_ITERATION, f"outputs={tmp_path}"]
+    assert exit_code(main, arguments) == 0
+    folder = load_config(arguments).run_folder
+    assert folder.is_relative_to(tmp_path / preset)
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["status"], result["iterations"], result["global_step"]) == ("complete", 1, 16)
+    (row,) = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    assert row["gradient_norm"] > 0
+    assert row["entropy"] is not None
+
+
+@pytest.mark.parametrize("preset", CLEANRL)
+def test_a_preset_has_the_hyperparameters_of_its_script(preset: str) -> None:
+    assert asdict(load_config([f"experiment={preset}"]).ppo) == CLEANRL[preset]
+
+
+@pytest.mark.parametrize("preset", SETTINGS)
+def test_a_preset_has_the_budget_environment_and_network_of_its_script(preset: str) -> None:
+    config = load_config([f"experiment={preset}"])
+    settings = (config.root.total_timesteps, config.backend.name, config.task.id, config.network.name)
+    assert settings == SETTINGS[preset]
+    assert config.root.name == preset
+
+
+@pytest.mark.parametrize("preset", ["cleanrl/ppo_atari", "cleanrl/ppo_atari_envpool"])
+def test_atari_presets_end_episodes_with_lives_and_clip_rewards(preset: str) -> None:
+    atari = load_config([f"experiment={preset}"]).task.atari
+    assert atari is not None
+    assert atari.episodic_life
+    assert atari.reward_clip

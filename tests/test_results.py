@@ -1,0 +1,118 @@
+"""The files of a run: whole or not there at all, without NaN, cut back to a checkpoint, never overwritten."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.errors import ConfigError
+from ppo_bench.results import Rows, choose_folder, create_folder, read_json, steady_sps, write_json
+
+
+def test_a_json_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    value = {"text": "ü", "number": 0.1, "nothing": None, "nested": {"list": [1, 2]}}
+    write_json(tmp_path / "x.json", value)
+    assert read_json(tmp_path / "x.json") == value
+
+
+def test_numbers_that_do_not_exist_become_null_at_every_depth(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", {"a": math.nan, "b": {"c": math.inf, "d": {"e": -math.inf, "f": 1.5}}})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": {"c": None, "d": {"e": None, "f": 1.5}}}
+
+
+def test_a_failing_write_leaves_the_old_file(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", {"a": 1})
+    before = (tmp_path / "x.json").read_bytes()
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "x.json", {"a": 2, "b": object()})
+    assert (tmp_path / "x.json").read_bytes() == before
+    write_json(tmp_path / "x.json", {"a": 3})
+    assert read_json(tmp_path / "x.json") == {"a": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", b"\xff\xfe"], ids=repr)
+def test_a_damaged_json_file_is_named(tmp_path: Path, content: str | bytes) -> None:
+    path = tmp_path / "result.json"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ConfigError, match=r"result\.json is damaged .*rerun=true"):
+        read_json(path)
+
+
+def test_a_missing_json_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run\.json is damaged .*rerun=true"):
+        read_json(tmp_path / "run.json")
+
+
+def test_rows_are_json_lines_without_nan(tmp_path: Path) -> None:
+    rows = Rows(tmp_path / "x.jsonl", 0)
+    rows.append([{"a": 1, "b": math.nan}, {"a": 2, "b": 0.5}])
+    rows.append([])
+    rows.append([{"a": 3, "b": -math.inf}])
+    rows.close()
+    lines = (tmp_path / "x.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"a": 1, "b": None}, {"a": 2, "b": 0.5}, {"a": 3, "b": None}]
+
+
+def test_rows_are_with_the_operating_system_as_soon_as_they_are_appended(tmp_path: Path) -> None:
+    rows = Rows(tmp_path / "x.jsonl", 0)
+    rows.append([{"a": 1}])
+    assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n'
+    assert rows.length_bytes() == len('{"a": 1}\n')
+    rows.close()
+
+
+def test_rows_are_cut_back_to_the_length_of_a_checkpoint_and_go_on_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    first = Rows(path, 0)
+    first.append([{"a": 1}])
+    kept = first.length_bytes()
+    first.append([{"a": "lost"}])
+    first.close()
+    path.write_text(path.read_text() + '{"a": "half a l')
+    second = Rows(path, kept)
+    assert second.length_bytes() == kept
+    second.append([{"a": 2}])
+    second.close()
+    assert path.read_text() == '{"a": 1}\n{"a": 2}\n'
+
+
+def test_rows_of_a_run_that_starts_over_are_emptied(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
+    Rows(tmp_path / "x.jsonl", 0).close()
+    assert (tmp_path / "x.jsonl").read_bytes() == b""
+
+
+def test_a_run_keeps_its_folder_unless_a_rerun_is_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "seed1"
+    assert choose_folder(folder, rerun=False) == folder
+    assert choose_folder(folder, rerun=True) == folder
+    folder.mkdir()
+    assert choose_folder(folder, rerun=False) == folder
+    assert choose_folder(folder, rerun=True) == tmp_path / "seed1-rerun2"
+    (tmp_path / "seed1-rerun2").mkdir()
+    assert choose_folder(folder, rerun=True) == tmp_path / "seed1-rerun3"
+
+
+def test_a_folder_is_made_with_its_parents_and_left_as_it_is_if_it_exists(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b" / "seed1"
+    create_folder(folder)
+    (folder / "metrics.jsonl").write_text("x")
+    create_folder(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "metrics.jsonl"]
+
+
+@pytest.mark.parametrize("in_the_way", ["a", "a/seed1", "a/seed1/checkpoints"])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, in_the_way: str) -> None:
+    (tmp_path / in_the_way).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / in_the_way).touch()
+    with pytest.raises(ConfigError, match=r"cannot write to .*seed1: .*outputs="):
+        create_folder(tmp_path / "a" / "seed1")
+
+
+def test_the_steady_speed_is_that_of_the_median_iteration(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("".join(f'{{"sps": {sps}}}\n' for sps in (1, 500, 300, 9_000, 400)))
+    assert steady_sps(tmp_path / "metrics.jsonl") == 400

@@ -1,0 +1,323 @@
+"""A run from start to end on CartPole: what it leaves behind, and that stopping it changes none of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ppo_bench.__main__ import main
+from ppo_bench.checkpoint import load
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+
+ROOT = Path(__file__).parent.parent
+BATCH, ITERATIONS, EVERY, NUM_ENVS = 512, 60, 5, 4
+RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", f"total_timesteps={ITERATIONS * BATCH + 100}"]
+RUN += [f"checkpoint.every_iterations={EVERY}"]
+SMALL = ["env=cartpole", "backend=gymnasium", "total_timesteps=1024"]
+
+METRICS = {
+    *("iteration", "global_step", "wall_seconds", "sps", "learning_rate", "policy_loss", "value_loss", "entropy"),
+    *("old_approx_kl", "approx_kl", "clip_fraction", "explained_variance", "gradient_norm"),
+    *("episodic_return", "episodic_length"),
+}
+RESULT = {
+    *("schema_version", "status", "env", "env_id", "backend", "framework", "seed", "total_timesteps", "episodes"),
+    *("final_return_mean", "final_return_std", "masked_fraction"),
+    *("wall_seconds", "setup_seconds", "compile_seconds", "steady_sps"),
+}
+
+
+def run_folder(outputs: Path, arguments: list[str] = RUN) -> Path:
+    return load_config([*arguments, f"outputs={outputs}"]).run_folder
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]:
+    """All that a run learnt, without the time that it took: metrics, episodes and everything in its last checkpoint."""
+    metrics = rows(folder / "metrics.jsonl")
+    timeless = [{key: row[key] for key in row if key not in ("wall_seconds", "sps")} for row in metrics]
+    arrays = load(folder / "checkpoints" / f"iteration_{ITERATIONS:08d}").arrays
+    return timeless, (folder / "episodes.jsonl").read_bytes(), {name: arrays[name].tobytes() for name in arrays}
+
+
+def snapshot(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that nothing interrupted; not to be changed."""
+    outputs = tmp_path_factory.mktemp("finished")
+    assert exit_code(main, [*RUN, f"outputs={outputs}"]) == 0
+    return run_folder(outputs)
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    """A copy of `finished`, under the outputs folder `tmp_path`."""
+    folder = run_folder(tmp_path)
+    shutil.copytree(finished, folder)
+    return folder
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_run_leaves_the_documented_files_and_no_others(finished: Path) -> None:
+    checkpoints = [f"checkpoints/iteration_{k:08d}" for k in (ITERATIONS - EVERY, ITERATIONS)]
+    expected = [f"{folder}/{name}" for folder in checkpoints for name in ("arrays.safetensors", "state.json")]
+    assert files(finished) == [*expected, "episodes.jsonl", "metrics.jsonl", "result.json", "run.json"]
+
+
+def test_run_json_says_what_ran_where(finished: Path) -> None:
+    run = json.loads((finished / "run.json").read_text())
+    assert run["schema_version"] == 1
+    assert run["config"] == load_config([*RUN, f"outputs={finished.parents[2]}"]).resolved
+    assert run["versions"]["torch"].startswith("2.")
+    assert run["versions"]["numpy"] == np.__version__
+    assert {"python", "gymnasium", "envpool", "hydra-core", "jax", "ppo-bench"} <= set(run["versions"])
+    assert run["git_commit"] is None or re.fullmatch(r"[0-9a-f]{40}\+?", run["git_commit"])
+    assert run["hardware"]["cores"] == os.cpu_count()
+    assert {"cpu", "memory", "gpu", "platform"} <= set(run["hardware"])
+    assert run["execution"]["threads"] == 1
+    assert {"device", "float32_matmul_precision"} <= set(run["execution"])
+
+
+def test_metrics_have_a_row_an_iteration_with_every_documented_field(finished: Path) -> None:
+    metrics = rows(finished / "metrics.jsonl")
+    assert [row["iteration"] for row in metrics] == list(range(1, ITERATIONS + 1))
+    assert [row["global_step"] for row in metrics] == [k * BATCH for k in range(1, ITERATIONS + 1)]
+    seconds = [row["wall_seconds"] for row in metrics]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0
+    for row in metrics:
+        assert set(row) >= METRICS
+        assert all(isinstance(row[key], int | float) for key in METRICS), row
+        assert row["sps"] > 0
+        assert 0 < row["entropy"] < np.log(2) + 1e-6
+        assert row["explained_variance"] <= 1
+        assert 0 <= row["clip_fraction"] <= 1
+    assert metrics[0]["learning_rate"] == 2.5e-4
+    assert metrics[-1]["learning_rate"] == pytest.approx(2.5e-4 / ITERATIONS)
+
+
+def test_episodes_agree_with_the_metrics_row_of_their_iteration(finished: Path) -> None:
+    episodes = rows(finished / "episodes.jsonl")
+    steps = [row["global_step"] for row in episodes]
+    assert steps == sorted(steps)
+    assert all(set(row) == {"global_step", "env", "return", "length"} for row in episodes)
+    assert {row["env"] for row in episodes} == set(range(NUM_ENVS))
+    for metrics in rows(finished / "metrics.jsonl"):
+        last = metrics["global_step"]
+        ended = [row for row in episodes if last - BATCH < row["global_step"] <= last]
+        assert metrics["episodes"] == len(ended)
+        assert metrics["episodic_return"] == pytest.approx(statistics.mean(row["return"] for row in ended))
+        assert metrics["episodic_length"] == pytest.approx(statistics.mean(row["length"] for row in ended))
+
+
+def test_every_step_belongs_to_an_episode_a_reset_or_an_episode_that_did_not_end(finished: Path) -> None:
+    episodes, metrics = rows(finished / "episodes.jsonl"), rows(finished / "metrics.jsonl")
+    assert all(row["return"] == row["length"] for row in episodes)  # CartPole pays 1 a step
+    masked = sum(row["masked_fraction"] * BATCH for row in metrics)
+    # Every episode's end is followed by a reset step, unless the environments were restarted right after it.
+    assert len(episodes) - NUM_ENVS * ITERATIONS // EVERY <= masked <= len(episodes)
+    between = EVERY * BATCH
+    for start in range(0, ITERATIONS * BATCH, between):
+        ended = [row for row in episodes if start < row["global_step"] <= start + between]
+        resets = sum(row["masked_fraction"] * BATCH for row in metrics if start < row["global_step"] <= start + between)
+        unfinished = between - resets - sum(row["length"] for row in ended)
+        assert 0 <= unfinished < NUM_ENVS * 500
+        for env in range(NUM_ENVS):  # within each environment, one after the other
+            mine = [row for row in ended if row["env"] == env]
+            for before, after in itertools.pairwise(mine):
+                assert after["global_step"] - before["global_step"] == NUM_ENVS * (after["length"] + 1)
+
+
+def test_result_json_sums_the_run_up(finished: Path) -> None:
+    result = json.loads((finished / "result.json").read_text())
+    metrics, episodes = rows(finished / "metrics.jsonl"), rows(finished / "episodes.jsonl")
+    last = [row["return"] for row in episodes[-100:]]
+    assert set(result) >= RESULT
+    assert result["status"] == "complete"
+    assert (result["env"], result["env_id"]) == ("cartpole", "CartPole-v1")
+    assert (result["backend"], result["framework"], result["seed"]) == ("gymnasium", "torch_eager", 1)
+    assert (result["total_timesteps"], result["global_step"]) == (ITERATIONS * BATCH + 100, ITERATIONS * BATCH)
+    assert (result["iterations"], result["episodes"]) == (ITERATIONS, len(episodes))
+    assert result["final_return_mean"] == pytest.approx(statistics.mean(last))
+    assert result["final_return_std"] == pytest.approx(statistics.pstdev(last))
+    assert result["masked_fraction"] == pytest.approx(statistics.mean(row["masked_fraction"] for row in metrics))
+    assert result["wall_seconds"] == metrics[-1]["wall_seconds"]
+    assert result["steady_sps"] == statistics.median(row["sps"] for row in metrics)
+    assert result["setup_seconds"] > 0
+    assert result["compile_seconds"] is None
+
+
+def test_the_policy_improves(finished: Path) -> None:
+    returns = [row["return"] for row in rows(finished / "episodes.jsonl")]
+    assert statistics.mean(returns[-50:]) > 2 * statistics.mean(returns[:50])
+
+
+def test_what_did_not_happen_is_null(tmp_path: Path) -> None:
+    arguments = [*SMALL, "ppo.num_envs=1", "ppo.num_steps=4", "ppo.num_minibatches=1", "total_timesteps=4"]
+    assert exit_code(main, [*arguments, f"outputs={tmp_path}"]) == 0
+    folder = run_folder(tmp_path, arguments)
+    (row,) = rows(folder / "metrics.jsonl")
+    result = json.loads((folder / "result.json").read_text())
+    assert (row["episodes"], row["episodic_return"], row["episodic_length"]) == (0, None, None)
+    assert (result["episodes"], result["final_return_mean"], result["final_return_std"]) == (0, None, None)
+    assert (folder / "episodes.jsonl").read_bytes() == b""
+    assert "NaN" not in (folder / "metrics.jsonl").read_text() + (folder / "result.json").read_text()
+
+
+def test_the_run_folder_is_the_last_line_of_stdout_and_progress_goes_to_stderr(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [*SMALL, f"outputs={tmp_path}"]) == 0
+    printed = capfd.readouterr()
+    assert printed.out == f"{run_folder(tmp_path, SMALL)}\n"
+    assert "step 1,024 of 1,024" in printed.err
+
+
+def test_a_finished_run_is_reported_and_not_touched(copied: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(copied)
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    printed = capfd.readouterr()
+    mean = json.loads((copied / "result.json").read_text())["final_return_mean"]
+    assert printed.out.splitlines()[-1] == str(copied)
+    assert printed.err.splitlines() == [
+        f"ppo_bench: {copied} is done: final_return_mean {mean}; rerun=true trains afresh beside it"
+    ]
+    assert snapshot(copied) == before
+
+
+def test_a_rerun_trains_afresh_beside_the_run_and_learns_the_same(
+    copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(copied)
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}", "rerun=true"]) == 0
+    beside = copied.with_name("seed1-rerun2")
+    assert capfd.readouterr().out.splitlines()[-1] == str(beside)
+    assert learnt(beside) == learnt(copied)
+    assert snapshot(copied) == before
+
+
+def test_another_seed_learns_something_else(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        assert exit_code(main, [*SMALL, f"outputs={tmp_path}", f"seed={seed}"]) == 0
+    one, two = (run_folder(tmp_path, [*SMALL, f"seed={seed}"]) / "episodes.jsonl" for seed in (1, 2))
+    assert one.read_bytes() != two.read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
+    number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments, folder = [*RUN, f"outputs={tmp_path}"], run_folder(tmp_path)
+    code, error = stop_after_first_checkpoint([sys.executable, "-m", "ppo_bench", *arguments], folder, number)
+    assert not (folder / "result.json").exists()
+    newest = max(int(path.name.removeprefix("iteration_")) for path in (folder / "checkpoints").glob("iteration_*"))
+    assert EVERY <= newest < ITERATIONS
+    if number == signal.SIGKILL:
+        assert code == -signal.SIGKILL
+    else:
+        assert code == 130
+        stopped = re.fullmatch(r"ppo_bench: stopped after iteration (\d+); kept up to iteration (\d+) in (.*)", error)
+        assert stopped, error
+        assert newest <= int(stopped[1]) < newest + EVERY
+        assert int(stopped[2]) == newest
+        assert stopped[3] == f"{folder}; the same command resumes there"
+    assert exit_code(main, arguments) == 0
+    printed = capfd.readouterr()
+    assert f"resuming {folder} after iteration {newest} of {ITERATIONS}" in printed.err
+    assert "warning" not in printed.err
+    assert learnt(folder) == learnt(finished)
+    seconds = [row["wall_seconds"] for row in rows(folder / "metrics.jsonl")]
+    assert seconds == sorted(seconds)
+
+
+def stop_after_first_checkpoint(command: list[str], folder: Path, number: signal.Signals) -> tuple[int, str]:
+    """Exit code and last line on stderr of a run that got the signal once it had a checkpoint."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and not any((folder / "checkpoints").glob("iteration_*")):
+            time.sleep(0.01)
+        run.send_signal(number)
+        _, error = run.communicate(timeout=60)
+    return run.returncode, (error.splitlines() or [""])[-1]
+
+
+def test_the_checkpoint_before_a_damaged_one_leads_to_the_same_end(
+    finished: Path, copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (copied / "result.json").unlink()
+    newest = copied / "checkpoints" / f"iteration_{ITERATIONS:08d}"
+    data = (newest / "arrays.safetensors").read_bytes()
+    (newest / "arrays.safetensors").write_bytes(data[: len(data) // 2])
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    error = capfd.readouterr().err
+    assert f"{newest} is damaged" in error
+    assert f"resuming {copied} after iteration {ITERATIONS - EVERY} of {ITERATIONS}" in error
+    assert learnt(copied) == learnt(finished)
+
+
+def test_a_run_without_a_checkpoint_starts_over(
+    finished: Path, copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (copied / "result.json").unlink()
+    shutil.rmtree(copied / "checkpoints")
+    (copied / "run.json").write_text("{}")
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    assert "resuming" not in capfd.readouterr().err
+    assert learnt(copied) == learnt(finished)
+    assert json.loads((copied / "run.json").read_text())["config"]["total_timesteps"] == ITERATIONS * BATCH + 100
+
+
+def test_a_run_that_was_stopped_before_its_result_only_writes_that(copied: Path) -> None:
+    before = json.loads((copied / "result.json").read_text())
+    (copied / "result.json").unlink()
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    after = json.loads((copied / "result.json").read_text())
+    differing = ("setup_seconds", "peak_memory_bytes")
+    assert {key: after[key] for key in after if key not in differing} == {
+        key: before[key] for key in before if key not in differing
+    }
+
+
+@pytest.mark.parametrize("complete", [True, False], ids=["finished", "resumed"])
+def test_versions_and_hardware_that_differ_are_named(
+    complete: bool, copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = json.loads((copied / "run.json").read_text())
+    run["versions"]["torch"], run["hardware"]["cores"] = "1.0.0", 999
+    (copied / "run.json").write_text(json.dumps(run))
+    if not complete:
+        (copied / "result.json").unlink()
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]
+    assert "torch: 1.0.0 -> 2." in warning
+    assert f"cores: 999 -> {os.cpu_count()}" in warning
+
+
+@pytest.mark.parametrize("name", ["result.json", "run.json"])
+def test_a_damaged_file_of_a_finished_run_is_named(name: str, copied: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (copied / name).write_text("{")
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 2
+    assert f"{copied / name} is damaged" in capfd.readouterr().err.splitlines()[-1]
