@@ -200,8 +200,8 @@ class RewardsAreScaled(Walk):
     ("make", "rules"),
     [
         (IgnoresItsSeed, [OTHER_SEED]),
-        # Where no two plays agree, actions at resets seem to matter.
-        (SeedsItselfFromWhatCameBefore, [NO_ACTION, SEEDED]),
+        # Where no two plays agree, whether actions at resets matter cannot be told.
+        (SeedsItselfFromWhatCameBefore, [SEEDED]),
         (AllEnvironmentsAreOne, [NO_TWINS]),
         (RewardsAreInfinite, [FINITE]),
         (ObservationsAreDouble, [OBS_TYPE]),

@@ -51,7 +51,7 @@ def check_contract(make: Callable[[], VectorEnv], num_steps: int) -> list[Findin
 
 
 def _play(env: VectorEnv, seed: int, num_steps: int, alter_reset_actions: bool = False) -> Play:
-    """Random play from `seed`, by the same actions every time but for those of reset steps if they are to be altered."""
+    """Random play from `seed`; the actions are always the same, but at resets if they are to be altered there."""
     rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
     observations = [env.reset(noise.env_seeds(seed, 0, env.num_envs)).copy()]
     steps: list[Step] = []
@@ -92,7 +92,7 @@ def _shapes_and_types(play: Play, env: VectorEnv) -> Iterator[Finding]:
     yield Finding(
         "rewards are float32 [N], flags bool [N]",
         dtypes == expected and all(getattr(steps, name).shape[1:] == shape[:1] for name in dtypes),
-        ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items()),
+        ", ".join(f"{name} {dtype} {list(getattr(steps, name).shape[1:])}" for name, dtype in dtypes.items()),
     )
 
 
