@@ -8,7 +8,8 @@ SEED ?= 1
 setup: .venv/.complete
 
 .venv/.complete: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "Python 3.11 to 3.13 is needed: make setup PYTHON=python3.12")'
+	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
@@ -21,4 +22,4 @@ lint: setup
 	$(BIN)/mypy
 
 test: setup lint
-	$(BIN)/pytest -q
+	$(BIN)/python -m pytest -q

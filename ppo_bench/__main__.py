@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from typing import NoReturn
 
-from ppo_bench.cli import exit_code
-from ppo_bench.errors import ConfigError
+from ppo_bench.cli import Parser, exit_code
 
 _STARTED_AT = time.perf_counter()
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; python -m ppo_bench --help lists what there is")
-
-
 def main(arguments: list[str]) -> int:
     """Compose, validate, train; the exit code."""
-    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser = Parser("python -m ppo_bench", add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("-m", "--multirun", action="store_true")
@@ -36,18 +28,20 @@ def main(arguments: list[str]) -> int:
 
         print(help_text())
         return 0
+    from ppo_bench.config import load_config
+
+    if options.cfg or options.info:
+        from ppo_bench.sweep import expand, show_config
+
+        for job in expand(options.overrides):
+            load_config(job)
+        return show_config(arguments)
     if options.multirun:
         from ppo_bench.sweep import sweep
 
         return sweep(options.overrides)
-    from ppo_bench.config import load_config
-
     config = load_config(options.overrides)
-    if options.cfg or options.info:
-        from ppo_bench.sweep import show_config
-
-        return show_config(arguments)
-    config.framework.require()
+    config.require()
     from ppo_bench.train import train
 
     print(train(config, _STARTED_AT))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 
-from ppo_bench.cli import exit_code
+from ppo_bench.cli import Parser, exit_code
 
 
 def main(arguments: list[str]) -> int:
     """Play at random, print a line for each rule; 1 if any is broken."""
-    parser = argparse.ArgumentParser("python -m ppo_bench.check", description=__doc__)
+    parser = Parser("python -m ppo_bench.check", description=__doc__)
     parser.add_argument("overrides", nargs="*", help="env=..., backend=..., env.id=..., as for a run")
     parser.add_argument("--num-envs", type=int, default=4, help="parallel environments (default 4)")
-    parser.add_argument("--num-steps", type=int, default=1000, help="steps in each (default 1000)")
+    parser.add_argument("--num-steps", type=int, default=1200, help="steps in each (default 1200)")
     options = parser.parse_args(arguments)
     if min(options.num_envs, options.num_steps) < 2:
         parser.error("--num-envs and --num-steps must be at least 2")
@@ -23,6 +22,7 @@ def main(arguments: list[str]) -> int:
     from ppo_bench.envs.check import check_contract
 
     config = load_config(options.overrides)
+    config.backend.require()
     task = dataclasses.replace(config.task, num_envs=options.num_envs)
     findings = check_contract(lambda: config.backend.make(task), options.num_steps)
     for finding in findings:

@@ -34,6 +34,10 @@ class Damaged(Exception):
     """A checkpoint that is not whole, and why."""
 
 
+class _OtherVersion(Damaged):
+    """A checkpoint of another schema version."""
+
+
 def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int) -> Path:
     """Write a checkpoint under `folder` and remove all but the newest `keep`."""
     final = folder / f"iteration_{iteration:08d}"
@@ -68,6 +72,11 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     for path in _newest_first(folder):
         try:
             return load(path)
+        except _OtherVersion as version:
+            raise ConfigError(
+                f"{path} was written by schema version {version}, this is {SCHEMA_VERSION}: "
+                "use the ppo_bench that wrote it, or rerun=true"
+            ) from version
         except Damaged as reason:
             warn(f"checkpoint {path} is damaged ({reason}); it is set aside for the one before it")
             aside = path.with_name(f"{path.name}.damaged")
@@ -84,7 +93,7 @@ def load(path: Path) -> Checkpoint:
         state = json.loads((path / "state.json").read_text())
         data = (path / "arrays.safetensors").read_bytes()
         if state["schema_version"] != SCHEMA_VERSION:
-            raise Damaged(f"schema version {state['schema_version']}, this is {SCHEMA_VERSION}")
+            raise _OtherVersion(state["schema_version"])
         if _sha256(data) != state["arrays_sha256"]:
             raise Damaged("the checksum of arrays.safetensors does not match")
         if _sha256(_canonical(state["loop"])) != state["loop_sha256"]:

@@ -5,10 +5,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from ppo_bench.errors import ConfigError, Interrupted
+
+
+class Parser(argparse.ArgumentParser):
+    """An `ArgumentParser` whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `ConfigError` with argparse's message."""
+        raise ConfigError(f"{message}; {self.prog} --help lists what there is")
 
 
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:

@@ -25,11 +25,8 @@ from omegaconf.errors import OmegaConfBaseException
 from ppo_bench.envs.base import Atari, Task, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.paths import CONF
 from ppo_bench.runners.base import Framework, Hyperparameters
-
-_PACKAGE = Path(__file__).parent
-CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
-"""Inside the package in a wheel, beside it in a clone."""
 
 _BUILDS = {"framework": "runner", "backend": "make", "network": "build"}
 """The method by which a group's choice is put to use."""
@@ -53,18 +50,8 @@ class Backend(Protocol):
 class Network(Protocol):
     """A choice of the group `network`. Made from its YAML file."""
 
-    name: str
-
     def build(self, observation_space: Any, action_space: Any) -> NetworkSpec:
         """The network for these spaces."""
-
-
-@dataclass
-class AtariSchema:
-    """`env.atari`; see conf/env/cartpole.yaml."""
-
-    episodic_life: bool
-    reward_clip: bool
 
 
 @dataclass
@@ -74,7 +61,7 @@ class EnvSchema:
     name: str
     ids: dict[str, str]
     id: str | None
-    atari: AtariSchema | None
+    atari: Atari | None
 
 
 @dataclass
@@ -116,6 +103,11 @@ class Config:
     resolved: dict[str, Any]
     """The same as plain values, as it is written to run.json."""
 
+    def require(self) -> None:
+        """Raise `ConfigError` if a package that the framework or the backend needs is not installed."""
+        self.framework.require()
+        self.backend.require()
+
     @property
     def num_iterations(self) -> int:
         """Whole iterations within `total_timesteps`."""
@@ -129,13 +121,15 @@ class Config:
         if env_id is None:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
             raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
-        atari = Atari(env.atari.episodic_life, env.atari.reward_clip) if env.atari else None
-        return Task(env.name if env.id is None else env.id, env_id, self.ppo.num_envs, atari)
+        return Task(env.name if env.id is None else env.id, env_id, self.ppo.num_envs, env.atari)
 
     @property
     def run_folder(self) -> Path:
         """`<outputs>/<name>/<env>-<backend>-<framework>-<hash>/seed<k>`; the hash is of what makes an experiment."""
         identity = {key: value for key, value in self.resolved.items() if key not in NOT_IDENTITY}
+        # What the environment is, not what else its file offers; how many checkpoints are kept changes nothing.
+        identity["env"] = asdict(self.task)
+        identity["checkpoint"] = {"every_iterations": self.root.checkpoint.every_iterations}
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
         names = (self.task.name, self.backend.name, self.framework.name, digest)
         experiment = "-".join(file_name(name) for name in names)
@@ -150,7 +144,7 @@ def file_name(name: str) -> str:
 def load_config(overrides: Sequence[str]) -> Config:
     """Compose `conf/config.yaml` with `overrides` and check it. Raises `ConfigError` with one line.
 
-    Whether the framework is installed is left to those who run it: `config.framework.require()`.
+    Whether its packages are installed is left to those who run it: `config.require()`.
     """
     try:
         composed = _compose(overrides)
@@ -160,7 +154,6 @@ def load_config(overrides: Sequence[str]) -> Config:
         raise ConfigError(explain(error)) from error
     config = _typed_config(composed)
     _check_values(config)
-    config.backend.require()
     config.task  # noqa: B018 (raises if the backend has no such environment)
     return config
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ppo_bench.paths import CONF
+
 GROUPS = ("framework", "env", "backend", "network", "ppo", "experiment")
 
 USAGE = """\
@@ -23,7 +25,7 @@ Common overrides (conf/ explains every key)
   precision=float64         arithmetic: float32 or float64
   device=cuda:0             auto, cpu, cuda, cuda:<i>
   ppo.num_envs=16           any key of the chosen ppo: learning_rate, num_steps, clip_coef, ...
-  env.id=LunarLander-v3     any id that the chosen backend knows
+  env.id=Pendulum-v1        any id that the chosen backend knows
   outputs=/data/runs        the folder under which everything is written
   rerun=true                train afresh beside a run that exists
 
@@ -32,9 +34,7 @@ Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 130 interrupt
 
 def help_text() -> str:
     """Usage, the choices of every group with their first comment, and the common overrides."""
-    package = Path(__file__).parent
-    conf = package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
-    groups = [_group(conf / group) for group in GROUPS]
+    groups = [_group(CONF / group) for group in GROUPS]
     return "\n\n".join([USAGE, *groups, EXAMPLES])
 
 

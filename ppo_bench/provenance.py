@@ -33,7 +33,7 @@ def provenance() -> dict[str, Any]:
         "hardware": {
             "cpu": _proc_value("/proc/cpuinfo", "model name"),
             "cores": os.cpu_count(),
-            "memory": _proc_value("/proc/meminfo", "MemTotal"),
+            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
             "gpu": _gpu(),
             "platform": platform.platform(),
         },
@@ -41,13 +41,13 @@ def provenance() -> dict[str, Any]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs between two provenances in versions or hardware, each as `name: then -> now`."""
+    """What differs between two provenances, each as `name: then -> now`."""
     return [
         f"{name}: {then.get(part, {}).get(name)} -> {value}"
-        for part in ("versions", "hardware")
-        for name, value in now[part].items()
+        for part in ("versions", "hardware", "execution")
+        for name, value in now.get(part, {}).items()
         if then.get(part, {}).get(name) != value
-    ]
+    ] + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"] * (then.get("git_commit") != now["git_commit"])
 
 
 def _version(package: str) -> str | None:

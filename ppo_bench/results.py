@@ -9,10 +9,12 @@ result.json     the summary, written aside and renamed last
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,24 +26,33 @@ EPISODE_ROWS_PER_ITERATION = 1_000
 
 
 def choose_folder(folder: Path, rerun: bool) -> Path:
-    """`folder`, or with `rerun` the first of `<folder>-rerun<n>` that does not exist if it does."""
+    """`folder`, or with `rerun` the first of `<folder>-rerun<n>`, n = 2, 3, ..., that is not complete."""
     if not rerun or not folder.exists():
         return folder
     n = 2
-    while (beside := folder.with_name(f"{folder.name}-rerun{n}")).exists():
+    while ((beside := folder.with_name(f"{folder.name}-rerun{n}")) / "result.json").exists():
         n += 1
     return beside
 
 
-def create_folder(folder: Path) -> None:
-    """Make the run's folder. Raises `ConfigError` if it cannot be made or written."""
+@contextmanager
+def own_folder(folder: Path) -> Iterator[None]:
+    """Make the run's folder and keep other processes out. Raises `ConfigError` if it cannot be written or is in use."""
     try:
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
+        descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
+    try:
+        if not os.access(folder, os.W_OK):
+            raise ConfigError(f"cannot write to {folder}; choose another folder by outputs=")
+        # The system frees the lock however this process ends.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it") from error
+    finally:
+        os.close(descriptor)
 
 
 def plain(value: Any) -> Any:
@@ -92,7 +103,11 @@ class Rows:
 
     def __init__(self, path: Path, length_bytes: int) -> None:
         path.touch()
-        os.truncate(path, min(length_bytes, path.stat().st_size))
+        if path.stat().st_size < length_bytes:
+            raise ConfigError(
+                f"{path} lacks rows that its checkpoint counts; rerun=true starts the run afresh beside it"
+            )
+        os.truncate(path, length_bytes)
         self._file = open(path, "a")  # noqa: SIM115 (open as long as the run lasts)
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -12,47 +12,56 @@ import sys
 from collections.abc import Callable, Sequence
 
 import hydra
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from ppo_bench.config import CONF, explain, load_config
+from ppo_bench.config import explain, load_config
 from ppo_bench.errors import ConfigError, Interrupted
+from ppo_bench.paths import CONF
 from ppo_bench.progress import say
-
-INTERRUPTED = 130
 
 
 def sweep(overrides: Sequence[str]) -> int:
     """Run every job of a sweep; 1 if any failed. Raises `ConfigError` for the first that is misconfigured."""
     jobs = expand(overrides)
     for job in jobs:
-        load_config(job).framework.require()
+        load_config(job).require()
     failed: list[str] = []
+    stop_requests: list[int] = []
 
     def run_job(_: DictConfig) -> None:
         """One job. A failed one has said why on stderr, and does not stop the others."""
+        if stop_requests:
+            return
         job = list(HydraConfig.get().overrides.task)
-        code = _run([sys.executable, "-m", "ppo_bench", *job])
-        if code == INTERRUPTED:
-            raise Interrupted("the sweep stopped with the run above; the same command goes on from there")
-        if code != 0:
+        code = _run([sys.executable, "-m", "ppo_bench", *job], stop_requests)
+        if code != 0 and not stop_requests:
             failed.append(" ".join(job))
             say(f"failed with exit code {code}: {failed[-1]}")
 
     hydra_command(["--multirun", *overrides], run_job)
+    if stop_requests:
+        raise Interrupted("the sweep stopped; the same command goes on with what is missing")
     say(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done")
     for line in failed:
         say(f"not done: {line}")
     return 1 if failed else 0
 
 
-def _run(command: list[str]) -> int:
-    """The exit code of a child that is left to end in its own way when this process is asked to stop."""
+def _run(command: list[str], stop_requests: list[int]) -> int:
+    """The exit code of a child. It is left to end in its own way when this process is asked to stop; so is noted."""
     child = subprocess.Popen(command)
-    handlers = {signal.SIGINT: lambda *_: None, signal.SIGTERM: lambda *_: child.terminate()}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+
+    def note(number: int, _: object) -> None:
+        stop_requests.append(number)
+        if number == signal.SIGTERM:  # a terminal sends SIGINT to the child too
+            child.terminate()
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return child.wait()
     finally:
@@ -63,13 +72,15 @@ def _run(command: list[str]) -> int:
 def expand(overrides: Sequence[str]) -> list[list[str]]:
     """The overrides of each job: the product of all that are lists (`a,b`), ranges or globs."""
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-        alternatives = [
-            [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
-            if override.is_sweep_override()
-            else [override.input_line or ""]
-            for override in parsed
-        ]
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            loader = GlobalHydra.instance().config_loader()  # which globs are expanded by
+            parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
+            alternatives = [
+                [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+                if override.is_sweep_override()
+                else [override.input_line or ""]
+                for override in parsed
+            ]
     except HydraException as error:
         raise ConfigError(explain(error)) from error
     return [list(job) for job in itertools.product(*alternatives)]

@@ -24,7 +24,7 @@ from ppo_bench.results import (
     SCHEMA_VERSION,
     Rows,
     choose_folder,
-    create_folder,
+    own_folder,
     read_json,
     steady_sps,
     write_json,
@@ -60,11 +60,15 @@ class LoopState:
 def build_runner(config: Config) -> Runner[Any]:
     """The runner of a configuration. Raises `ConfigError` if the environment or the device cannot be had."""
     env = config.backend.make(config.task)
-    network = config.network.build(env.observation_space, env.action_space)
-    if config.ppo.norm_obs and network.uint8:
-        raise ConfigError("ppo.norm_obs=true is for observations of floats; those of bytes are scaled by the network")
-    problem = Problem(env, network, config.ppo, config.num_iterations, config.root.precision, config.root.device)
-    return config.framework.runner(problem)
+    try:
+        network = config.network.build(env.observation_space, env.action_space)
+        if config.ppo.norm_obs and network.uint8:
+            raise ConfigError("ppo.norm_obs=true is for observations of floats; the network scales those of bytes")
+        problem = Problem(env, network, config.ppo, config.num_iterations, config.root.precision, config.root.device)
+        return config.framework.runner(problem)
+    except BaseException:
+        env.close()
+        raise
 
 
 def train(config: Config, started_at: float) -> Path:
@@ -78,8 +82,8 @@ def train(config: Config, started_at: float) -> Path:
         return folder
     runner = build_runner(config)
     try:
-        create_folder(folder)
-        _train(config, runner, folder, started_at)
+        with own_folder(folder):
+            _train(config, runner, folder, started_at)
     finally:
         runner.close()
     return folder
@@ -90,7 +94,7 @@ def _train(config: Config, runner: Runner[Any], folder: Path, started_at: float)
     if saved:
         loop, state = LoopState(**saved.loop), runner.restore(saved.arrays)
         say(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
-        _warn_of_differences(folder)
+        _warn_of_differences(folder, dict(runner.execution))
     else:
         loop, state = LoopState(), runner.init(config.root.seed)
         started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -120,14 +124,19 @@ def _train(config: Config, runner: Runner[Any], folder: Path, started_at: float)
                 if loop.iteration < config.num_iterations:
                     state = runner.restart(state, loop.iteration)
             if stop and loop.iteration < config.num_iterations:
-                kept = loop.iteration - loop.iteration % config.root.checkpoint.every_iterations
-                raise Interrupted(
-                    f"stopped after iteration {loop.iteration}; kept up to iteration {kept} in {folder}; "
-                    "the same command resumes there"
-                )
+                raise Interrupted(_what_is_kept(folder, loop.iteration, config.root.checkpoint.every_iterations))
     metrics_rows.close()
     episode_rows.close()
     write_json(folder / "result.json", _result(config, loop, folder, setup_seconds))
+
+
+def _what_is_kept(folder: Path, iteration: int, every_iterations: int) -> str:
+    kept = iteration - iteration % every_iterations
+    if kept == 0:
+        return f"stopped after iteration {iteration}, before the first checkpoint; the same command starts again"
+    return (
+        f"stopped after iteration {iteration}; {folder} is kept up to iteration {kept}; the same command resumes there"
+    )
 
 
 def _metrics_row(loop: LoopState, metrics: Metrics, episodes: list[Episode], sps: float) -> dict[str, Any]:
@@ -186,8 +195,9 @@ def _report_finished(folder: Path) -> None:
     _warn_of_differences(folder)
 
 
-def _warn_of_differences(folder: Path) -> None:
-    if changed := differences(read_json(folder / "run.json"), provenance()):
+def _warn_of_differences(folder: Path, execution: dict[str, object] | None = None) -> None:
+    now = provenance() | ({"execution": execution} if execution else {})
+    if changed := differences(read_json(folder / "run.json"), now):
         say(f"warning: not what the run started with: {'; '.join(changed)}")
 
 

@@ -5,7 +5,8 @@ Parameters are named `<part>.<index>.<weight|bias>`. The neutral layout is float
     linear weight   [outputs, inputs]
     conv weight     [outputs, height, width, inputs]
 
-and a convolution's output is flattened as (height, width, channel). The same layout is the checkpoint format.
+and a convolution's output is flattened as (height, width, channel). Checkpoints hold
+the same layout, in the precision of the run.
 """
 
 from __future__ import annotations

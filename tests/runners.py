@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.config import CONF, load_config
+from ppo_bench.config import load_config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.networks import torch as torch_networks
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.paths import CONF
 from ppo_bench.ppo import Head
 from ppo_bench.runners.base import Arrays, Problem, Runner
 

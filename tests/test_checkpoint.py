@@ -102,7 +102,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "state that is no text": lambda path: (path / "state.json").write_bytes(b"\xff\xfe\0"),
     "state without its keys": lambda path: (path / "state.json").write_text("{}"),
     "no counters": lambda path: change_state(path, loop=None),
-    "another schema version": lambda path: change_state(path, schema_version=99),
+    "other counters": lambda path: change_state(path, loop={}),
     "emptied folder": empty_folder,
     "a file in its place": replace_by_a_file,
 }
@@ -208,3 +208,11 @@ def test_what_was_being_written_when_the_machine_stopped_is_written_anew(tmp_pat
         "arrays.safetensors",
         "state.json",
     ]
+
+
+def test_a_checkpoint_of_another_version_is_refused_and_left_where_it_is(tmp_path: Path) -> None:
+    path = saved(tmp_path, 1) / "iteration_00000001"
+    change_state(path, schema_version=99)
+    with pytest.raises(ConfigError, match="written by schema version 99, this is 1"):
+        load_newest(tmp_path, pytest.fail)
+    assert path.exists()

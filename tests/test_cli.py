@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,9 @@ from omegaconf import OmegaConf
 
 from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
-from ppo_bench.config import CONF, load_config
+from ppo_bench.config import load_config
+from ppo_bench.paths import CONF
+from ppo_bench.sweep import expand
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -343,3 +346,27 @@ def test_a_disk_that_fails_is_exit_code_1_and_names_the_file(
 def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:
     with pytest.raises(IndexError):
         exit_code(without_a_file, [])
+
+
+def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_run_again(tmp_path: Path) -> None:
+    jobs = ["-m", "seed=1,2", "total_timesteps=100_000", "checkpoint.every_iterations=5", f"outputs={tmp_path}"]
+    command = [sys.executable, "-m", "ppo_bench", *jobs]
+    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+        while run.poll() is None and not any(tmp_path.glob("default/*/seed1/checkpoints/iteration_*")):
+            time.sleep(0.05)
+        os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+        _, error = run.communicate(timeout=60)
+    assert run.returncode == 130, error
+    assert error.splitlines()[-1] == "ppo_bench: the sweep stopped; the same command goes on with what is missing"
+    assert "Traceback" not in error
+    assert not any(tmp_path.glob("default/*/seed2"))
+
+
+def test_sweeps_expand_lists_ranges_and_globs() -> None:
+    assert expand(["seed=range(1,3)", "env=cartpole,acrobot", "ppo.gamma=0.9"]) == [
+        ["seed=1", "env=cartpole", "ppo.gamma=0.9"],
+        ["seed=1", "env=acrobot", "ppo.gamma=0.9"],
+        ["seed=2", "env=cartpole", "ppo.gamma=0.9"],
+        ["seed=2", "env=acrobot", "ppo.gamma=0.9"],
+    ]
+    assert ["network=mlp"] in expand(["network=glob(*)"])

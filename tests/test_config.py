@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from ppo_bench.config import CONF, file_name, load_config
+from ppo_bench.config import file_name, load_config
+from ppo_bench.envs.base import Atari
+from ppo_bench.networks.spec import Auto
+from ppo_bench.paths import CONF
 from ppo_bench.runners.base import Hyperparameters
 
 CLASSIC: dict[str, Any] = OmegaConf.load(CONF / "ppo" / "classic.yaml")  # type: ignore[assignment]
@@ -37,7 +40,7 @@ def test_without_overrides_torch_eager_learns_cartpole_on_gymnasium_with_its_own
     assert config.framework.name == "torch_eager"
     assert (config.task.name, config.task.id) == ("cartpole", "CartPole-v1")
     assert config.backend.name == "gymnasium"
-    assert config.network.name == "auto"
+    assert config.network == Auto([64, 64], "tanh")
     assert asdict(config.ppo) == dict(CLASSIC)
     assert (config.root.seed, config.root.total_timesteps, config.root.precision) == (1, 500_000, "float32")
     assert config.num_iterations == 976
@@ -47,7 +50,7 @@ def test_an_env_brings_its_backend_hyperparameters_budget_and_checkpoint_interva
     atari, mujoco = load_config(["env=breakout"]), load_config(["env=hopper"])
     assert (atari.backend.name, atari.task.id, atari.root.total_timesteps) == ("envpool", "Breakout-v5", 10_000_000)
     assert (atari.ppo.num_envs, atari.ppo.num_steps, atari.ppo.clip_coef) == (8, 128, 0.1)
-    assert atari.task.atari == (True, True)
+    assert atari.task.atari == Atari(episodic_life=True, reward_clip=True)
     assert atari.root.checkpoint.every_iterations == 500
     assert (mujoco.backend.name, mujoco.task.id, mujoco.root.total_timesteps) == ("gymnasium", "Hopper-v4", 1_000_000)
     assert (mujoco.ppo.num_envs, mujoco.ppo.num_steps, mujoco.ppo.norm_obs) == (1, 2048, True)

@@ -11,7 +11,9 @@ import pytest
 
 from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
-from ppo_bench.config import CONF, load_config
+from ppo_bench.config import load_config
+from ppo_bench.networks.spec import Mlp, NatureCnn
+from ppo_bench.paths import CONF
 
 PRESETS = sorted(
     path.relative_to(CONF / "experiment").with_suffix("").as_posix() for path in CONF.rglob("experiment/**/*.yaml")
@@ -57,10 +59,10 @@ CLEANRL: dict[str, dict[str, Any]] = {
     },
 }
 SETTINGS = {
-    "cleanrl/ppo": (500_000, "gymnasium", "CartPole-v1", "mlp"),
-    "cleanrl/ppo_atari": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", "nature_cnn"),
-    "cleanrl/ppo_atari_envpool": (10_000_000, "envpool", "Breakout-v5", "nature_cnn"),
-    "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", "mlp"),
+    "cleanrl/ppo": (500_000, "gymnasium", "CartPole-v1", Mlp),
+    "cleanrl/ppo_atari": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", NatureCnn),
+    "cleanrl/ppo_atari_envpool": (10_000_000, "envpool", "Breakout-v5", NatureCnn),
+    "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", Mlp),
 }
 
 
@@ -89,7 +91,7 @@ def test_a_preset_has_the_hyperparameters_of_its_script(preset: str) -> None:
 @pytest.mark.parametrize("preset", SETTINGS)
 def test_a_preset_has_the_budget_environment_and_network_of_its_script(preset: str) -> None:
     config = load_config([f"experiment={preset}"])
-    settings = (config.root.total_timesteps, config.backend.name, config.task.id, config.network.name)
+    settings = (config.root.total_timesteps, config.backend.name, config.task.id, type(config.network))
     assert settings == SETTINGS[preset]
     assert config.root.name == preset
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.errors import ConfigError
-from ppo_bench.results import Rows, choose_folder, create_folder, read_json, steady_sps, write_json
+from ppo_bench.results import Rows, choose_folder, own_folder, read_json, steady_sps, write_json
 
 
 def test_a_json_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -94,14 +94,17 @@ def test_a_run_keeps_its_folder_unless_a_rerun_is_asked_for(tmp_path: Path) -> N
     assert choose_folder(folder, rerun=False) == folder
     assert choose_folder(folder, rerun=True) == tmp_path / "seed1-rerun2"
     (tmp_path / "seed1-rerun2").mkdir()
+    assert choose_folder(folder, rerun=True) == tmp_path / "seed1-rerun2", "an unfinished rerun is resumed"
+    (tmp_path / "seed1-rerun2" / "result.json").touch()
     assert choose_folder(folder, rerun=True) == tmp_path / "seed1-rerun3"
 
 
 def test_a_folder_is_made_with_its_parents_and_left_as_it_is_if_it_exists(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b" / "seed1"
-    create_folder(folder)
-    (folder / "metrics.jsonl").write_text("x")
-    create_folder(folder)
+    with own_folder(folder):
+        (folder / "metrics.jsonl").write_text("x")
+    with own_folder(folder):
+        pass
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "metrics.jsonl"]
 
 
@@ -109,8 +112,22 @@ def test_a_folder_is_made_with_its_parents_and_left_as_it_is_if_it_exists(tmp_pa
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, in_the_way: str) -> None:
     (tmp_path / in_the_way).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / in_the_way).touch()
-    with pytest.raises(ConfigError, match=r"cannot write to .*seed1: .*outputs="):
-        create_folder(tmp_path / "a" / "seed1")
+    with pytest.raises(ConfigError, match=r"cannot write to .*seed1: .*outputs="), own_folder(tmp_path / "a" / "seed1"):
+        pass
+
+
+def test_a_folder_that_another_run_holds_is_refused_until_that_one_ends(tmp_path: Path) -> None:
+    refused = pytest.raises(ConfigError, match="is being trained by another process")
+    with own_folder(tmp_path), refused, own_folder(tmp_path):
+        pass
+    with own_folder(tmp_path):
+        pass
+
+
+def test_rows_that_a_checkpoint_counts_and_the_file_lacks_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
+    with pytest.raises(ConfigError, match=r"x\.jsonl lacks rows"):
+        Rows(tmp_path / "x.jsonl", 10)
 
 
 def test_the_steady_speed_is_that_of_the_median_iteration(tmp_path: Path) -> None:

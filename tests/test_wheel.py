@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.config import CONF, load_config
+from ppo_bench.config import load_config
+from ppo_bench.paths import CONF
 
 ROOT = Path(__file__).parent.parent
 RUN = ["backend=gymnasium", "total_timesteps=1024", "ppo.num_steps=128", "ppo.num_envs=8", "outputs=runs"]

@@ -59,7 +59,8 @@ class VectorEnv(Protocol):
         """Release everything."""
 
 
-class Atari(NamedTuple):
+@dataclass
+class Atari:
     """The preprocessing of Atari games, the same task on every backend (Machado et al. 2018, without sticky actions).
 
     84 x 84 grey frames by area interpolation, the maximum of the last two of four skipped frames, four stacked, up to

@@ -2,7 +2,7 @@
 
 The environments are played at random; every rule is checked on every step. Use it on a backend of your own:
 
-    findings = check_contract(lambda: MyVectorEnv(...), num_steps=2_000)
+    findings = check_contract(lambda: MyVectorEnv(...), num_steps=1_200)
 """
 
 from __future__ import annotations

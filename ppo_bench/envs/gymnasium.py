@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import multiprocessing
+import signal
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +47,8 @@ class GymnasiumEnv:
         except ConfigError:
             raise
         except Exception as error:  # whatever the environment's own constructor raises
+            if "mujoco" in str(error).lower():
+                require("mujoco", "mujoco", f"{task.id} on backend=gymnasium")
             raise ConfigError(f"gymnasium cannot make {task.id!r}: {' '.join(str(error).split())}") from error
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
@@ -76,10 +80,14 @@ class GymnasiumEnv:
 def _make_one(task: Task) -> Any:
     import gymnasium
 
+    if multiprocessing.parent_process():
+        # A worker of AsyncVectorEnv leaves Ctrl-C to the process that waits for its answers.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # v4 tasks are meant where they are named
         if task.atari or task.id.startswith("ALE/"):
             require("ale_py", "atari", f"{task.id} on backend=gymnasium")
+            require("cv2", "atari", f"{task.id} on backend=gymnasium")
         if task.id not in gymnasium.registry and importlib.util.find_spec("ale_py"):
             import ale_py
 

@@ -109,7 +109,6 @@ class NetworkSpec:
 class Mlp:
     """`network=mlp`; see conf/network/mlp.yaml."""
 
-    name: str
     hidden_sizes: list[int]
     activation: str
 
@@ -145,8 +144,6 @@ class Mlp:
 class NatureCnn:
     """`network=nature_cnn`: the network of Mnih et al. 2015, shared by actor and critic (details, Atari 8)."""
 
-    name: str
-
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         shape = observation_space.shape
@@ -179,13 +176,14 @@ class NatureCnn:
 class Auto:
     """`network=auto`: `nature_cnn` for images of bytes that are large enough for it, `mlp` for everything else."""
 
-    name: str
+    hidden_sizes: list[int]
+    activation: str
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         shape = observation_space.shape
         images = observation_space.dtype == np.uint8 and len(shape) == 3 and sorted(shape)[1] >= 36
-        network = NatureCnn("nature_cnn") if images else Mlp("mlp", [64, 64], "tanh")
+        network = NatureCnn() if images else Mlp(self.hidden_sizes, self.activation)
         return network.build(observation_space, action_space)
 
 

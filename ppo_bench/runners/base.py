@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from ppo_bench.envs.base import VectorEnv
+from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
 
 State = TypeVar("State")
@@ -92,7 +93,7 @@ class Metrics(NamedTuple):
     gradient_norm: float
     """Before clipping."""
     masked_fraction: float
-    """Share of the steps that only reset an environment."""
+    """Share of the steps that only reset an environment, whether or not `mask_resets` leaves them out."""
 
 
 class Runner(Protocol[State]):
@@ -118,6 +119,20 @@ class Runner(Protocol[State]):
 
     def close(self) -> None:
         """Release environments and devices."""
+
+
+def fitting(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The array `name` of a checkpoint. Raises `ConfigError` if it is not there in this shape."""
+    if name not in arrays:
+        raise ConfigError(
+            f"the checkpoint has no {name}: it is of another network; use the one that it was trained with"
+        )
+    if arrays[name].shape != shape:
+        raise ConfigError(
+            f"{name} is {list(arrays[name].shape)} in the checkpoint and {list(shape)} in this network: "
+            "use the network that it was trained with"
+        )
+    return arrays[name]
 
 
 class Framework(Protocol):

@@ -11,7 +11,7 @@ import numpy as np
 from ppo_bench import noise, normalize
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.runners.base import Arrays, Episode, Hyperparameters
+from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, fitting
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
 
 Act = Callable[[int, np.ndarray], np.ndarray]
@@ -67,11 +67,13 @@ class HostEnvs:
 
     def restore(self, arrays: Arrays, seed: int, iteration: int) -> RolloutState:
         """Fresh environments, with the statistics that `export` gave."""
-        obs_stats, return_stats = (
-            normalize.RunningStats(*(arrays[f"normalize.{name}.{field}"] for field in normalize.RunningStats._fields))
-            for name in ("obs", "return")
-        )
-        return self._fresh(seed, iteration, obs_stats, return_stats)
+        shape = self._env.observation_space.shape
+
+        def stats(name: str, shape: tuple[int, ...]) -> normalize.RunningStats:
+            shapes = {"mean": shape, "var": shape, "count": ()}
+            return normalize.RunningStats(**{k: fitting(arrays, f"normalize.{name}.{k}", s) for k, s in shapes.items()})
+
+        return self._fresh(seed, iteration, stats("obs", shape), stats("return", ()))
 
     @staticmethod
     def export(state: RolloutState) -> Arrays:

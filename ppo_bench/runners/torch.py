@@ -13,7 +13,7 @@ from ppo_bench import noise, ppo
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks import torch as networks
 from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, Metrics, Problem
+from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, Metrics, Problem, fitting
 from ppo_bench.runners.rollout import HostEnvs, Rollout, RolloutState
 from ppo_bench.weights import initial_weights
 
@@ -67,6 +67,9 @@ class TorchRunner:
         self._device = pick_device(problem.device)
         if num_threads or not problem.network.convolutions:
             torch.set_num_threads(num_threads or 1)
+        # Full float32: PyTorch would run convolutions in TF32 on a GPU, but not matrix products, and JAX both.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")
         self.execution = {
             "device": str(self._device),
             "threads": torch.get_num_threads(),
@@ -244,11 +247,11 @@ class TorchRunner:
     def restore(self, arrays: Arrays) -> TorchState:
         """See `Runner.restore`."""
         params, *moments = (
-            self._vector([_fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self._network.parameters])
+            self._vector([fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self._network.parameters])
             for kind in ("params", *MOMENTS)
         )
-        optimizer = self._adam(params, int(arrays["adam.step"]), dict(zip(MOMENTS, moments, strict=True)))
-        seed, iteration = int(arrays["seed"]), int(arrays["iteration"])
+        optimizer = self._adam(params, int(fitting(arrays, "adam.step", ())), dict(zip(MOMENTS, moments, strict=True)))
+        seed, iteration = int(fitting(arrays, "seed", ())), int(fitting(arrays, "iteration", ()))
         return TorchState(seed, iteration, params, optimizer, self._envs.restore(arrays, seed, iteration))
 
     def restart(self, state: TorchState, iteration: int) -> TorchState:
@@ -287,16 +290,3 @@ def _allocate(network: NetworkSpec, hp: Hyperparameters, dtype: torch.dtype, dev
         heads=zeros(steps, envs, lanes),
         values=zeros(steps + 1, envs),
     )
-
-
-def _fitting(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    if name not in arrays:
-        raise ConfigError(
-            f"the checkpoint has no {name}: it is of another network; use the one that it was trained with"
-        )
-    if arrays[name].shape != shape:
-        raise ConfigError(
-            f"{name} is {list(arrays[name].shape)} in the checkpoint and {list(shape)} in this network: "
-            "use the network that it was trained with"
-        )
-    return arrays[name]
