@@ -9,6 +9,7 @@ from ppo_bench.errors import ConfigError, require
 from ppo_bench.runners.base import Problem
 
 if TYPE_CHECKING:
+    from ppo_bench.runners.jax import JaxRunner
     from ppo_bench.runners.torch import TorchRunner
 
 
@@ -30,3 +31,21 @@ class Torch:
         from ppo_bench.runners.torch import TorchRunner
 
         return TorchRunner(problem, self.num_threads)
+
+
+@dataclass(frozen=True)
+class Jax:
+    """`framework=jax_xla`; see conf/framework/jax_xla.yaml."""
+
+    name: str
+
+    def require(self) -> None:
+        """Raise `ConfigError` if JAX, flax or optax is not installed."""
+        for package in ("jax", "flax", "optax"):
+            require(package, "jax", f"framework={self.name}")
+
+    def runner(self, problem: Problem) -> JaxRunner:
+        """The runner for `problem`."""
+        from ppo_bench.runners.jax import JaxRunner
+
+        return JaxRunner(problem)

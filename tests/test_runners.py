@@ -17,7 +17,7 @@ from ppo_bench.envs.base import Step, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.runners.base import Arrays, Hyperparameters, Problem
 from tests.probes import Endless
-from tests.runners import problem_for, runner_for
+from tests.runners import FRAMEWORKS, problem_for, runner_for
 
 SEED = 3
 
@@ -206,11 +206,14 @@ def one_iteration(problem: Problem, weights: Arrays, record: Recorder) -> nn.Mod
         (False, False, ["network=mlp", "network.hidden_sizes=[32]", "ppo.gamma=0.9", "ppo.gae_lambda=1.0"]),
     ],
 )
-def test_an_iteration_equals_a_plain_transcription(pixels: bool, continuous: bool, overrides: list[str]) -> None:
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_iteration_equals_a_plain_transcription(
+    framework: str, pixels: bool, continuous: bool, overrides: list[str]
+) -> None:
     record = Recorder(RandomScenes(4, pixels, continuous))
     fast = ["precision=float64", "ppo.num_steps=32", "ppo.learning_rate=3e-3"]
     problem = problem_for(record, 10, [*fast, *overrides])
-    runner = runner_for("torch_eager", problem)
+    runner = runner_for(framework, problem)
     state = runner.init(SEED)
     before = runner.export(state)
     state, _, _ = runner.step(state)
@@ -242,42 +245,47 @@ def cartpole_problem(*overrides: str) -> Problem:
     return problem_for(config.backend.make(config.task), 10, overrides)
 
 
-def after_iterations(problem: Problem, count: int) -> Arrays:
-    runner = runner_for("torch_eager", problem)
+def after_iterations(framework: str, problem: Problem, count: int) -> Arrays:
+    runner = runner_for(framework, problem)
     state = runner.init(SEED)
     for _ in range(count):
         state, _, _ = runner.step(state)
     return runner.export(state)
 
 
-def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
-    first, second = (after_iterations(cartpole_problem(), 3) for _ in range(2))
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_same_seed_gives_the_same_parameters_bit_for_bit(framework: str) -> None:
+    first, second = (after_iterations(framework, cartpole_problem(), 3) for _ in range(2))
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
-def test_a_tiny_target_kl_stops_after_the_first_epoch() -> None:
-    stopped = after_iterations(cartpole_problem("ppo.target_kl=1e-12"), 1)
-    one_epoch = after_iterations(cartpole_problem("ppo.update_epochs=1"), 1)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_tiny_target_kl_stops_after_the_first_epoch(framework: str) -> None:
+    stopped = after_iterations(framework, cartpole_problem("ppo.target_kl=1e-12"), 1)
+    one_epoch = after_iterations(framework, cartpole_problem("ppo.update_epochs=1"), 1)
     assert all(np.array_equal(stopped[name], one_epoch[name]) for name in stopped)
     assert stopped["adam.step"] == 4
 
 
-def test_a_large_target_kl_changes_nothing() -> None:
-    unhindered, limited = (after_iterations(cartpole_problem(*o), 2) for o in ((), ("ppo.target_kl=1e6",)))
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_large_target_kl_changes_nothing(framework: str) -> None:
+    unhindered, limited = (after_iterations(framework, cartpole_problem(*o), 2) for o in ((), ("ppo.target_kl=1e6",)))
     assert all(np.array_equal(unhindered[name], limited[name]) for name in unhindered)
 
 
-def test_the_rollout_and_the_update_agree_on_log_probabilities() -> None:
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_rollout_and_the_update_agree_on_log_probabilities(framework: str) -> None:
     problem = cartpole_problem("ppo.learning_rate=1e-30", "precision=float64")
-    runner = runner_for("torch_eager", problem)
+    runner = runner_for(framework, problem)
     _, metrics, _ = runner.step(runner.init(SEED))
     assert abs(metrics.old_approx_kl) < 1e-14
     assert metrics.clip_fraction == 0.0
 
 
-def test_the_learning_rate_falls_linearly() -> None:
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_learning_rate_falls_linearly(framework: str) -> None:
     problem = cartpole_problem("ppo.learning_rate=1.0e-3")
-    runner = runner_for("torch_eager", problem)
+    runner = runner_for(framework, problem)
     state = runner.init(SEED)
     rates = []
     for _ in range(10):
@@ -286,32 +294,82 @@ def test_the_learning_rate_falls_linearly() -> None:
     np.testing.assert_allclose(rates, np.linspace(1e-3, 1e-4, 10), rtol=1e-12)
 
 
-def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
-    runner = runner_for("torch_eager", cartpole_problem())
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_exported_state_goes_on_as_the_one_it_came_from(framework: str) -> None:
+    runner = runner_for(framework, cartpole_problem())
     state, _, _ = runner.step(runner.init(SEED))
     arrays = {name: array.copy() for name, array in runner.export(state).items()}
     state, _, _ = runner.step(runner.restart(state, 1))
-    twin = runner_for("torch_eager", cartpole_problem())
+    twin = runner_for(framework, cartpole_problem())
     twin_state, _, _ = twin.step(twin.restore(arrays))
     expected, found = runner.export(state), twin.export(twin_state)
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
 
 
-def test_a_checkpoint_of_another_network_is_refused() -> None:
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_checkpoint_of_another_network_is_refused(framework: str) -> None:
     small = cartpole_problem("network=mlp", "network.hidden_sizes=[8]")
-    runner = runner_for("torch_eager", cartpole_problem())
+    runner = runner_for(framework, cartpole_problem())
     with pytest.raises(ConfigError, match=r"actor\.0\.weight is \[8, 4\] in the checkpoint and \[64, 4\]"):
-        runner.restore(after_iterations(small, 0))
+        runner.restore(after_iterations(framework, small, 0))
     deeper = cartpole_problem("network=mlp", "network.hidden_sizes=[64, 2, 2]")
     with pytest.raises(ConfigError, match=r"has no params\.actor\.3\.weight"):
-        runner_for("torch_eager", deeper).restore(
-            after_iterations(cartpole_problem("network=mlp", "network.hidden_sizes=[64, 2]"), 0)
+        runner_for(framework, deeper).restore(
+            after_iterations(framework, cartpole_problem("network=mlp", "network.hidden_sizes=[64, 2]"), 0)
         )
 
 
-def test_values_without_variance_leave_the_explained_variance_undefined() -> None:
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_values_without_variance_leave_the_explained_variance_undefined(framework: str) -> None:
     env = Endless(num_envs=1)
     problem = problem_for(env, 1, ["ppo.num_steps=4", "ppo.gae_lambda=0.0", "ppo.gamma=0.0"])
-    runner = runner_for("torch_eager", problem)
+    runner = runner_for(framework, problem)
     _, metrics, _ = runner.step(runner.init(SEED))
     assert math.isnan(metrics.explained_variance)
+
+
+def relative_distance(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.linalg.norm(a - b)) / max(float(np.linalg.norm(b)), 1e-30)
+
+
+def assert_same_learner(found: Arrays, expected: Arrays, tolerance: float) -> None:
+    assert set(found) == set(expected)
+    for name in expected:
+        if name.startswith(("params.", "adam.mean.")):
+            assert relative_distance(found[name], expected[name]) < tolerance, name
+
+
+PAIRS = [(a, b) for a in FRAMEWORKS for b in FRAMEWORKS if a != b]
+
+
+@pytest.mark.parametrize(("writer", "reader"), PAIRS)
+def test_a_checkpoint_of_one_framework_goes_on_in_another(writer: str, reader: str) -> None:
+    precise = "precision=float64"
+    source = runner_for(writer, cartpole_problem(precise))
+    state = source.init(SEED)
+    for _ in range(3):
+        state, _, _ = source.step(state)
+    arrays = source.export(state)
+    state, metrics, episodes = source.step(source.restart(state, 3))
+    target = runner_for(reader, cartpole_problem(precise))
+    target_state, target_metrics, target_episodes = target.step(target.restore(arrays))
+    assert target_episodes == episodes
+    assert_same_learner(target.export(target_state), source.export(state), 1e-10)
+    np.testing.assert_allclose(target_metrics, metrics, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "torch_eager"])
+@pytest.mark.parametrize(("pixels", "continuous"), [(False, False), (False, True), (True, False)])
+def test_frameworks_take_the_same_actions_and_learn_the_same_in_float32(
+    framework: str, pixels: bool, continuous: bool
+) -> None:
+    records = [Recorder(RandomScenes(4, pixels, continuous)) for _ in range(2)]
+    arrays = []
+    for name, record in zip(("torch_eager", framework), records, strict=True):
+        problem = problem_for(record, 10, ["ppo.num_steps=32"])
+        arrays.append(after_iterations(name, problem, 2))
+    taken, expected = (np.stack(record.actions) for record in reversed(records))
+    np.testing.assert_allclose(taken, expected, rtol=0, atol=1e-4 if continuous else 0)
+    mine, theirs = (np.concatenate([a[name].ravel() for name in arrays[0] if name[:7] == "params."]) for a in arrays)
+    # Adam divides a gradient by its own size: where it is nearly 0, rounding decides the direction of a whole step.
+    assert relative_distance(theirs, mine) < 2e-3
