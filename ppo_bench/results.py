@@ -23,6 +23,7 @@ from ppo_bench.errors import ConfigError
 
 SCHEMA_VERSION = 1
 EPISODE_ROWS_PER_ITERATION = 1_000
+COMPILING_ITERATIONS = 3
 
 
 def choose_folder(folder: Path, rerun: bool) -> Path:
@@ -125,6 +126,13 @@ class Rows:
         self._file.close()
 
 
-def steady_sps(metrics: Path) -> float:
-    """Environment steps per second of the median iteration: what start-up and compilation cost does not count."""
-    return median(json.loads(line)["sps"] for line in metrics.read_text().splitlines())
+def speeds(metrics: Path) -> tuple[float, float]:
+    """Steady speed and start-up time of a run, from its rows of metrics.
+
+    The first is the environment steps per second of the median iteration. The second is how many seconds the
+    first three iterations took beyond as many median ones: compilation, where a framework compiles.
+    """
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    steady = median(row["sps"] for row in rows)
+    steps = rows[0]["global_step"]  # of one iteration
+    return steady, sum(max(0.0, steps / row["sps"] - steps / steady) for row in rows[:COMPILING_ITERATIONS])

@@ -26,7 +26,7 @@ from ppo_bench.results import (
     choose_folder,
     own_folder,
     read_json,
-    steady_sps,
+    speeds,
     write_json,
 )
 from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
@@ -162,6 +162,7 @@ def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
 
 def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:
     """The summary of a finished run."""
+    steady_sps, compile_seconds = speeds(folder / "metrics.jsonl")
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "complete",
@@ -179,8 +180,8 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "masked_fraction": loop.masked_steps / loop.global_step,
         "wall_seconds": loop.wall_seconds,
         "setup_seconds": setup_seconds,
-        "compile_seconds": None,
-        "steady_sps": steady_sps(folder / "metrics.jsonl"),
+        "compile_seconds": compile_seconds if config.framework.compiles else None,
+        "steady_sps": steady_sps,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import jax
 import pytest
+import torch
 
 from tests.namespaces import NAMESPACES, Namespace
 
@@ -18,8 +20,10 @@ def ns(request: pytest.FixtureRequest) -> Iterator[Namespace]:
 
 
 @pytest.fixture(autouse=True)
-def jax_as_it_was() -> Iterator[None]:
-    """Undo what a runner of float64 sets for its whole process."""
+def frameworks_as_they_were() -> Iterator[None]:
+    """Undo what a runner sets for its whole process, which is usually its own: float64 in JAX, compiled graphs."""
     before = jax.config.read("jax_enable_x64")
     yield
     jax.config.update("jax_enable_x64", before)
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()

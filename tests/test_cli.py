@@ -27,7 +27,7 @@ SMALL = ["total_timesteps=1024"]  # what is wrongly accepted is over soon
 WRONG = {
     # choices
     "env=nothing": "choose one of acrobot, beam_rider, breakout, cartpole",
-    "framework=tensorflow": "choose one of torch_eager",
+    "framework=tensorflow": "choose one of jax_xla, torch_compile, torch_eager",
     "backend=gym": "choose one of envpool, gymnasium",
     "network=resnet": "choose one of auto, mlp, nature_cnn",
     "ppo=default": "choose one of atari, classic, continuous",

@@ -6,10 +6,11 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ppo_bench.errors import ConfigError
-from ppo_bench.results import Rows, choose_folder, own_folder, read_json, steady_sps, write_json
+from ppo_bench.results import Rows, choose_folder, own_folder, read_json, speeds, write_json
 
 
 def test_a_json_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -131,5 +132,7 @@ def test_rows_that_a_checkpoint_counts_and_the_file_lacks_are_an_error(tmp_path:
 
 
 def test_the_steady_speed_is_that_of_the_median_iteration(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text("".join(f'{{"sps": {sps}}}\n' for sps in (1, 500, 300, 9_000, 400)))
-    assert steady_sps(tmp_path / "metrics.jsonl") == 400
+    rows = [{"global_step": 800 * k, "sps": sps} for k, sps in enumerate((100, 500, 200, 9_000, 400), 1)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # Iterations of 800 steps took 8, 1.6 and 4 seconds where the median one takes 2.
+    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl"), (400.0, 6.0 + 2.0))

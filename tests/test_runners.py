@@ -373,3 +373,11 @@ def test_frameworks_take_the_same_actions_and_learn_the_same_in_float32(
     mine, theirs = (np.concatenate([a[name].ravel() for name in arrays[0] if name[:7] == "params."]) for a in arrays)
     # Adam divides a gradient by its own size: where it is nearly 0, rounding decides the direction of a whole step.
     assert relative_distance(theirs, mine) < 2e-3
+
+
+def test_torch_compile_does_not_compile_again_after_the_first_iteration() -> None:
+    runner = runner_for("torch_compile", cartpole_problem())
+    state, _, _ = runner.step(runner.init(SEED))
+    with torch._dynamo.config.patch(error_on_recompile=True), torch.compiler.set_stance("fail_on_recompile"):
+        for _ in range(3):
+            state, _, _ = runner.step(state)

@@ -140,6 +140,10 @@ class Framework(Protocol):
 
     name: str
 
+    @property
+    def compiles(self) -> bool:
+        """Whether its first iterations also compile, which is then reported apart."""
+
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""
 

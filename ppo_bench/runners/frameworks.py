@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.runners.base import Problem
@@ -19,6 +20,7 @@ class Torch:
 
     name: str
     num_threads: int | None
+    compiles: ClassVar[bool] = False
 
     def require(self) -> None:
         """Raise `ConfigError` if PyTorch is not installed or an option is out of range."""
@@ -34,10 +36,35 @@ class Torch:
 
 
 @dataclass(frozen=True)
+class TorchCompile(Torch):
+    """`framework=torch_compile`; see conf/framework/torch_compile.yaml for what the options mean."""
+
+    mode: str
+    compiles: ClassVar[bool] = True
+
+    def require(self) -> None:
+        """Raise `ConfigError` if PyTorch is not installed or an option is out of range."""
+        super().require()
+        if self.mode not in ("default", "max-autotune-no-cudagraphs"):
+            raise ConfigError(f"framework.mode={self.mode}: choose default or max-autotune-no-cudagraphs")
+
+    def runner(self, problem: Problem) -> TorchRunner:
+        """The runner for `problem`."""
+        import torch
+
+        from ppo_bench.runners.torch import TorchRunner
+
+        # Shapes never change, so none is made symbolic; a graph break would be an error, not a slow path.
+        compiler = functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
+        return TorchRunner(problem, self.num_threads, compiler)
+
+
+@dataclass(frozen=True)
 class Jax:
     """`framework=jax_xla`; see conf/framework/jax_xla.yaml."""
 
     name: str
+    compiles: ClassVar[bool] = True
 
     def require(self) -> None:
         """Raise `ConfigError` if JAX, flax or optax is not installed."""

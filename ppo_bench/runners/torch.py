@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +20,12 @@ from ppo_bench.runners.rollout import HostEnvs, Rollout, RolloutState
 from ppo_bench.weights import initial_weights
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+REPORTED = tuple(name for name in ppo.Losses._fields if name != "total")
 MOMENTS = {"adam.mean": "exp_avg", "adam.variance": "exp_avg_sq"}  # our name: the optimiser's
+
+
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What is done to a function before it is used: nothing, or `torch.compile`."""
 
 
 @dataclass
@@ -40,9 +47,9 @@ class Storage(NamedTuple):
     obs: Tensor
     """`[T + 1, N, ...]`, the last row for the observations after the rollout."""
     actions: Tensor
-    """`[T, N]` or `[T, N, A]`."""
+    """`[T + 1, N]` or `[T + 1, N, A]`; the last row is not used."""
     heads: Tensor
-    """`[T, N, A]`, the first part of the policy's head: logits or mean."""
+    """`[T + 1, N, A]`, the first part of the policy's head: logits or mean."""
     values: Tensor
     """`[T + 1, N]`."""
 
@@ -58,7 +65,7 @@ class Batch(NamedTuple):
 class TorchRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
-    def __init__(self, problem: Problem, num_threads: int | None) -> None:
+    def __init__(self, problem: Problem, num_threads: int | None, compiler: Compiler | None = None) -> None:
         self._network = problem.network
         self._ppo = problem.ppo
         self._num_iterations = problem.num_iterations
@@ -76,11 +83,17 @@ class TorchRunner:
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
             "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
         }
+        transform: Compiler = compiler or (lambda function: function)
+        self._policy: Callable[..., Any] = functools.partial(policy, self._network)
+        if self._device.type == "cuda":
+            # On a CPU, calling a compiled policy costs more than it saves: 43 against 25 microseconds for CartPole's.
+            self._policy = transform(self._policy)
+        self._clipped_gradient = transform(functools.partial(clipped_gradient, self._network, self._ppo))
         self._storage = _allocate(self._network, self._ppo, self._dtype, self._device)
         self._steps, self._env_ids, self._lanes, self._epochs, self._indices = (
             torch.arange(n, dtype=torch.int32, device=self._device)
             for n in (
-                self._ppo.num_steps,
+                self._ppo.num_steps + 1,
                 self._ppo.num_envs,
                 self._network.num_actions,
                 self._ppo.update_epochs,
@@ -112,24 +125,21 @@ class TorchRunner:
     @torch.inference_mode()
     def _collect(self, state: TorchState, iteration: int) -> tuple[RolloutState, Rollout]:
         """The rollout; observations, heads, actions and values end up in the storage."""
-        network, storage = self._network, self._storage
-        params = networks.named_views(state.params, network)
+        storage, params = self._storage, networks.named_views(state.params, self._network)
         noise_of_step = self._action_noise(state.seed, iteration)
 
         def act(t: int, obs: np.ndarray) -> np.ndarray:
             storage.obs[t].copy_(torch.from_numpy(obs))
-            head, value, _ = networks.apply(network, params, storage.obs[t], (), None)
-            actions = network.distribution.sample(torch, head, noise_of_step[t])
-            storage.heads[t], storage.values[t], storage.actions[t] = head[0], value, actions
+            actions, head, value = self._policy(params, storage.obs[t], noise_of_step[t])
+            storage.actions[t], storage.heads[t], storage.values[t] = actions, head, value
             return actions.cpu().numpy()
 
         envs, rollout = self._envs.collect(state.envs, act)
-        storage.obs[-1].copy_(torch.from_numpy(envs.obs))
-        _, storage.values[-1], _ = networks.apply(network, params, storage.obs[-1], (), None)
+        act(self._ppo.num_steps, envs.obs)  # for the value of the last observations
         return envs, rollout
 
     def _action_noise(self, seed: int, iteration: int) -> Tensor:
-        """The noise of a whole iteration `[T, N, A]`: Gumbel for categorical policies, else standard normal."""
+        """The noise of a whole iteration `[T + 1, N, A]`: Gumbel for categorical policies, else standard normal."""
         words = noise.action_words(
             torch, self._scalar(seed), self._scalar(iteration), self._steps, self._env_ids, self._lanes
         )
@@ -158,12 +168,14 @@ class TorchRunner:
         returns = advantages + values
         mask = real if hp.mask_resets else torch.ones_like(real)
         params = networks.named_views(state.params, self._network)
-        head = (storage.heads,) if self._network.discrete else (storage.heads, params["actor.log_std"])
-        log_probs = self._network.distribution.log_prob(torch, head, storage.actions)
+        heads, actions = storage.heads[:-1], storage.actions[:-1]
+        head = (heads,) if self._network.discrete else (heads, params["actor.log_std"])
+        log_probs = self._network.distribution.log_prob(torch, head, actions)
         explained_variance = float(ppo.explained_variance(torch, values, returns, mask))
         targets = ppo.Minibatch(*(x.flatten() for x in (log_probs, values, advantages, returns, mask)))
-        return Batch(storage.obs[:-1].flatten(0, 1), storage.actions.flatten(0, 1), targets), explained_variance
+        return Batch(storage.obs[:-1].flatten(0, 1), actions.flatten(0, 1), targets), explained_variance
 
+    @torch.no_grad()
     def _update(
         self, state: TorchState, batch: Batch, iteration: int, learning_rate: float
     ) -> tuple[dict[str, float], float]:
@@ -176,38 +188,13 @@ class TorchRunner:
         measured = []
         for permutation in permutations.view(hp.update_epochs, hp.num_minibatches, hp.minibatch_size):
             for rows in permutation:
-                minibatch = Batch(
-                    batch.obs.index_select(0, rows),
-                    batch.actions.index_select(0, rows),
-                    ppo.Minibatch(*(x.index_select(0, rows) for x in batch.targets)),
-                )
-                measured.append(self._gradient_step(state, minibatch))
-            if hp.target_kl is not None and measured[-1][_APPROX_KL] > hp.target_kl:
+                state.params.grad, minibatch_measured = self._clipped_gradient(state.params, batch, rows)
+                state.optimizer.step()
+                measured.append(minibatch_measured)
+            if hp.target_kl is not None and measured[-1][REPORTED.index("approx_kl")] > hp.target_kl:
                 break
         *losses, norm = torch.stack(measured).mean(0).tolist()
-        return dict(zip(_REPORTED, losses, strict=True)), norm
-
-    def _gradient_step(self, state: TorchState, batch: Batch) -> Tensor:
-        """One step of Adam; the reported losses and, last, the gradient's norm before clipping."""
-        hp, network = self._ppo, self._network
-        head, values, _ = networks.apply(network, networks.named_views(state.params, network), batch.obs, (), None)
-        losses = ppo.losses(
-            torch,
-            network.distribution.log_prob(torch, head, batch.actions),
-            network.distribution.entropy(torch, head),
-            values,
-            batch.targets,
-            clip_coef=hp.clip_coef,
-            clip_vloss=hp.clip_vloss,
-            norm_adv=hp.norm_adv,
-            ent_coef=hp.ent_coef,
-            vf_coef=hp.vf_coef,
-        )
-        (gradient,) = torch.autograd.grad(losses.total, state.params)
-        norm = ppo.global_norm(torch, [gradient])
-        state.params.grad = gradient * ppo.clip_scale(torch, norm, hp.max_grad_norm)
-        state.optimizer.step()
-        return torch.stack([*(getattr(losses, name) for name in _REPORTED), norm]).detach()
+        return dict(zip(REPORTED, losses, strict=True)), norm
 
     def _scalar(self, value: int) -> Tensor:
         return torch.full((1,), value, dtype=torch.int32, device=self._device)
@@ -264,10 +251,6 @@ class TorchRunner:
         self._envs.close()
 
 
-_REPORTED = tuple(name for name in ppo.Losses._fields if name != "total")
-_APPROX_KL = _REPORTED.index("approx_kl")
-
-
 def pick_device(device: str) -> torch.device:
     """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it is not there."""
     if device == "auto":
@@ -278,15 +261,62 @@ def pick_device(device: str) -> torch.device:
     return picked
 
 
+def policy(
+    network: NetworkSpec, params: networks.Params, obs: Tensor, noise_of_step: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Actions `[N]` or `[N, A]`, the first part of the head `[N, A]` and values `[N]` for `obs [N, ...]`."""
+    head, values, _ = networks.apply(network, params, obs, (), None)
+    return network.distribution.sample(torch, head, noise_of_step), head[0], values
+
+
+def clipped_gradient(
+    network: NetworkSpec, hp: Hyperparameters, params: Tensor, batch: Batch, rows: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradient `[P]` on the transitions `rows`; the reported losses and, last, its norm before clipping."""
+    obs, actions = batch.obs.index_select(0, rows), batch.actions.index_select(0, rows)
+    targets = ppo.Minibatch(*(x.index_select(0, rows) for x in batch.targets))
+
+    def total(params: Tensor) -> tuple[Tensor, Tensor]:
+        head, values, _ = networks.apply(network, networks.named_views(params, network), obs, (), None)
+        losses = ppo.losses(
+            torch,
+            network.distribution.log_prob(torch, head, actions),
+            network.distribution.entropy(torch, head),
+            values,
+            targets,
+            clip_coef=hp.clip_coef,
+            clip_vloss=hp.clip_vloss,
+            norm_adv=hp.norm_adv,
+            ent_coef=hp.ent_coef,
+            vf_coef=hp.vf_coef,
+        )
+        return losses.total, torch.stack([getattr(losses, name) for name in REPORTED])
+
+    gradient, reported = _gradient(total, params)
+    norm = ppo.global_norm(torch, [gradient])
+    return gradient * ppo.clip_scale(torch, norm, hp.max_grad_norm), torch.cat([reported, norm[None]])
+
+
+def _gradient(total: Callable[[Tensor], tuple[Tensor, Tensor]], params: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient of the first of what `total` returns, and the second."""
+    if torch.compiler.is_compiling():
+        # A graph can be made of the functional form alone; operation by operation the tape is a third faster.
+        gradient, reported = torch.func.grad(total, has_aux=True)(params)
+        return gradient, reported
+    with torch.enable_grad():
+        loss, reported = total(params)
+    return torch.autograd.grad(loss, params)[0], reported.detach()
+
+
 def _allocate(network: NetworkSpec, hp: Hyperparameters, dtype: torch.dtype, device: torch.device) -> Storage:
-    steps, envs, lanes = hp.num_steps, hp.num_envs, network.num_actions
+    rows, lanes = (hp.num_steps + 1, hp.num_envs), network.num_actions
 
     def zeros(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
         return torch.zeros(shape, dtype=dtype, device=device)
 
     return Storage(
-        obs=zeros(steps + 1, envs, *network.input_shape, dtype=torch.uint8 if network.uint8 else dtype),
-        actions=zeros(steps, envs, dtype=torch.int64) if network.discrete else zeros(steps, envs, lanes),
-        heads=zeros(steps, envs, lanes),
-        values=zeros(steps + 1, envs),
+        obs=zeros(*rows, *network.input_shape, dtype=torch.uint8 if network.uint8 else dtype),
+        actions=zeros(*rows, dtype=torch.int64) if network.discrete else zeros(*rows, lanes),
+        heads=zeros(*rows, lanes),
+        values=zeros(*rows),
     )
