@@ -109,10 +109,16 @@ class Runner(Protocol[State]):
         """One iteration: rollout, advantages, update. Episodes are those that finished in it, in order."""
 
     def export(self, state: State) -> Arrays:
-        """Parameters, Adam's moments, normalisation statistics and counters by name, in the neutral layout."""
+        """Parameters, Adam's moments, normalisation statistics and counters by name, in the neutral layout; copies.
 
-    def restore(self, arrays: Arrays) -> State:
-        """The state that `export` gave, with fresh environments. Raises `ConfigError` if it does not fit."""
+        Also where the environments stand (`envs.*`), for those who replay them.
+        """
+
+    def restore(self, arrays: Arrays, carried: bool = False) -> State:
+        """The state that `export` gave, with fresh environments. Raises `ConfigError` if it does not fit.
+
+        `carried` environments stand where `export` left them and are not reset: those that replay a recording.
+        """
 
     def restart(self, state: State, iteration: int) -> State:
         """Fresh environments, seeded by (seed, iteration); episodes in progress and their accumulators are dropped."""

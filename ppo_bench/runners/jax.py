@@ -131,7 +131,7 @@ class JaxRunner:
         counters = {"seed": state.seed, "iteration": state.iteration, "adam.step": int(adam.count)}
         return arrays | {name: np.array(value) for name, value in counters.items()} | HostEnvs.export(state.envs)
 
-    def restore(self, arrays: Arrays) -> JaxState:
+    def restore(self, arrays: Arrays, carried: bool = False) -> JaxState:
         """See `Runner.restore`."""
         params, *moments = (
             self._put({p.name: fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self._network.parameters})
@@ -140,7 +140,7 @@ class JaxRunner:
         count = jnp.asarray(fitting(arrays, "adam.step", ()), jnp.int32)
         adam = optax.ScaleByAdamState(count=count, **dict(zip(MOMENTS.values(), moments, strict=True)))
         seed, iteration = int(fitting(arrays, "seed", ())), int(fitting(arrays, "iteration", ()))
-        return JaxState(seed, iteration, Learner(params, adam), self._envs.restore(arrays, seed, iteration))
+        return JaxState(seed, iteration, Learner(params, adam), self._envs.restore(arrays, seed, iteration, carried))
 
     def restart(self, state: JaxState, iteration: int) -> JaxState:
         """See `Runner.restart`."""

@@ -18,6 +18,10 @@ Act = Callable[[int, np.ndarray], np.ndarray]
 """`(t, observations [N, ...] as the network takes them) -> actions [N] or [N, A]` on the host."""
 
 
+CARRY = ("obs", "done", "returns", "lengths", "discounted_returns")
+"""What of a `RolloutState` belongs to the environments, as `export` names it."""
+
+
 @dataclass
 class RolloutState:
     """Where the environments stand between two iterations."""
@@ -65,20 +69,29 @@ class HostEnvs:
         """Fresh environments; normalisation statistics are kept."""
         return self._fresh(seed, iteration, state.obs_stats, state.return_stats)
 
-    def restore(self, arrays: Arrays, seed: int, iteration: int) -> RolloutState:
-        """Fresh environments, with the statistics that `export` gave."""
+    def restore(self, arrays: Arrays, seed: int, iteration: int, carried: bool = False) -> RolloutState:
+        """Fresh environments, with the statistics that `export` gave; `carried` ones stand where it left them."""
         shape = self._env.observation_space.shape
 
         def stats(name: str, shape: tuple[int, ...]) -> normalize.RunningStats:
             shapes = {"mean": shape, "var": shape, "count": ()}
             return normalize.RunningStats(**{k: fitting(arrays, f"normalize.{name}.{k}", s) for k, s in shapes.items()})
 
-        return self._fresh(seed, iteration, stats("obs", shape), stats("return", ()))
+        obs_stats, return_stats = stats("obs", shape), stats("return", ())
+        if not carried:
+            return self._fresh(seed, iteration, obs_stats, return_stats)
+        rows = (self._ppo.num_envs,)
+        obs, done, returns, lengths, discounted_returns = (
+            fitting(arrays, f"envs.{name}", rows + (self._network.input_shape if name == "obs" else ()))
+            for name in CARRY
+        )
+        return RolloutState(obs, done, Totals(returns, lengths), discounted_returns, obs_stats, return_stats)
 
     @staticmethod
     def export(state: RolloutState) -> Arrays:
-        """The normalisation statistics by name."""
-        return {
+        """The normalisation statistics and where the environments stand, by name."""
+        carry = (state.obs, state.done, state.totals.returns, state.totals.lengths, state.discounted_returns)
+        return {f"envs.{name}": np.array(value) for name, value in zip(CARRY, carry, strict=True)} | {
             f"normalize.{name}.{field}": np.asarray(value)
             for name, stats in (("obs", state.obs_stats), ("return", state.return_stats))
             for field, value in zip(normalize.RunningStats._fields, stats, strict=True)

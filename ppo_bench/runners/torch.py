@@ -231,7 +231,7 @@ class TorchRunner:
         counters = {"seed": state.seed, "iteration": state.iteration, "adam.step": int(adam["step"])}
         return arrays | {name: np.array(value) for name, value in counters.items()} | HostEnvs.export(state.envs)
 
-    def restore(self, arrays: Arrays) -> TorchState:
+    def restore(self, arrays: Arrays, carried: bool = False) -> TorchState:
         """See `Runner.restore`."""
         params, *moments = (
             self._vector([fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self._network.parameters])
@@ -239,7 +239,7 @@ class TorchRunner:
         )
         optimizer = self._adam(params, int(fitting(arrays, "adam.step", ())), dict(zip(MOMENTS, moments, strict=True)))
         seed, iteration = int(fitting(arrays, "seed", ())), int(fitting(arrays, "iteration", ()))
-        return TorchState(seed, iteration, params, optimizer, self._envs.restore(arrays, seed, iteration))
+        return TorchState(seed, iteration, params, optimizer, self._envs.restore(arrays, seed, iteration, carried))
 
     def restart(self, state: TorchState, iteration: int) -> TorchState:
         """See `Runner.restart`."""

@@ -1,0 +1,83 @@
+"""A recording environment and its replaying twin: one framework leads, others follow on the same steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppo_bench.envs.base import Step, VectorEnv
+
+
+class Recording(NamedTuple):
+    """The steps of one iteration, and the actions that led to them: `[T, N, ...]` each."""
+
+    steps: Step
+    actions: np.ndarray
+
+
+class RecordingEnv:
+    """A `VectorEnv` that keeps what passes through it until it is taken."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._env = env
+        self.num_envs = env.num_envs
+        self.observation_space: Any = env.observation_space
+        self.action_space: Any = env.action_space
+        self._steps: list[Step] = []
+        self._actions: list[np.ndarray] = []
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        """See `VectorEnv.reset`."""
+        return self._env.reset(seeds)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """See `VectorEnv.step`."""
+        step = self._env.step(actions)
+        self._steps.append(Step(*(array.copy() for array in step)))
+        self._actions.append(np.array(actions))
+        return step
+
+    def take(self) -> Recording:
+        """What was recorded since the last call."""
+        columns = (np.stack(column) for column in zip(*self._steps, strict=True))
+        recording = Recording(Step(*columns), np.stack(self._actions))
+        self._steps, self._actions = [], []
+        return recording
+
+    def close(self) -> None:
+        """Close what is recorded."""
+        self._env.close()
+
+
+class ReplayEnv:
+    """A `VectorEnv` that gives back the steps of a recording, whatever the actions, and keeps those."""
+
+    def __init__(self, like: VectorEnv) -> None:
+        self.num_envs = like.num_envs
+        self.observation_space: Any = like.observation_space
+        self.action_space: Any = like.action_space
+        self._steps: list[Step] = []
+        self._actions: list[np.ndarray] = []
+
+    def load(self, steps: Step) -> None:
+        """Replay `steps`, `[T, N, ...]` each, from now on."""
+        self._steps = [Step(*(array[t] for array in steps)) for t in range(len(steps.reward))]
+        self._actions = []
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        """Blank observations: a follower's state comes from its leader."""
+        return np.zeros((self.num_envs, *self.observation_space.shape), self.observation_space.dtype)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """The next recorded step."""
+        self._actions.append(np.array(actions))
+        return self._steps[len(self._actions) - 1]
+
+    def actions(self) -> np.ndarray:
+        """The actions since `load`, `[T, N]` or `[T, N, A]`."""
+        return np.stack(self._actions)
+
+    def close(self) -> None:
+        """Nothing is open."""
