@@ -201,8 +201,7 @@ def _report(config: Config, frameworks: list[str], mode: str, rows: list[dict[st
     about |= {"tolerance": tolerance if mode == "lockstep" else None, "config": config.resolved}
     write_json(folder / "equivalence.json", about | {"frameworks": summary})
     _plot(folder / "equivalence.svg", config, mode, summary)
-    verdict = "the same" if same else "NOT the same"
-    print(f"the frameworks do {verdict}; {folder}")
+    print(f"the frameworks {'do' if same else 'do not do'} the same; {folder}")
     return 0 if same else 1
 
 

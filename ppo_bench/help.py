@@ -15,6 +15,7 @@ Train PPO, the same PPO in every framework, and record how fast it was.
   python -m ppo_bench -m 'seed=range(1,6)' framework=a,b ...      a sweep: one process a run, in turn
   python -m ppo_bench --cfg job [...]                             print the whole configuration
   python -m ppo_bench.check env=... backend=...                   does an environment keep the contract?
+  python -m ppo_bench.equivalence env=... [mode=lockstep|free]    do the frameworks do the same?
 
 The same command run again resumes an unfinished run and reports a finished one."""
 
