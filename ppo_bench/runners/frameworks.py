@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from ppo_bench.envs.base import GraphEnv
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.runners.base import Problem
 
 if TYPE_CHECKING:
     from ppo_bench.runners.jax import JaxRunner
+    from ppo_bench.runners.jax_graph import JaxGraphRunner
     from ppo_bench.runners.torch import TorchRunner
 
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 class Torch:
     """`framework=torch_eager`; see conf/framework/torch_eager.yaml for what the options mean."""
 
+    takes_graph_envs: ClassVar[bool] = False
     name: str
     num_threads: int | None
 
@@ -37,6 +40,7 @@ class Torch:
 class Jax:
     """`framework=jax_xla`; see conf/framework/jax_xla.yaml."""
 
+    takes_graph_envs: ClassVar[bool] = True
     name: str
 
     def require(self) -> None:
@@ -44,8 +48,9 @@ class Jax:
         for package in ("jax", "flax", "optax"):
             require(package, "jax", f"framework={self.name}")
 
-    def runner(self, problem: Problem) -> JaxRunner:
-        """The runner for `problem`."""
+    def runner(self, problem: Problem) -> JaxRunner | JaxGraphRunner:
+        """The runner for `problem`: one program an iteration if its environments can be part of that."""
         from ppo_bench.runners.jax import JaxRunner
+        from ppo_bench.runners.jax_graph import JaxGraphRunner
 
-        return JaxRunner(problem)
+        return JaxGraphRunner(problem, problem.env) if isinstance(problem.env, GraphEnv) else JaxRunner(problem)
