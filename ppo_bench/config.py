@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, is_dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ppo_bench.envs.base import Atari, Task, VectorEnv
+from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.paths import CONF
@@ -38,12 +38,14 @@ NOT_IDENTITY = ("seed", "name", "outputs", "rerun")
 class Backend(Protocol):
     """A choice of the group `backend`: where environments come from. Made from its YAML file."""
 
+    in_graph: ClassVar[bool]
+    """Its environments are `GraphEnv`s, part of a JAX program; false where they live on the host."""
     name: str
 
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""
 
-    def make(self, task: Task) -> VectorEnv:
+    def make(self, task: Task) -> VectorEnv | GraphEnv:
         """The environments of `task`."""
 
 
@@ -104,7 +106,13 @@ class Config:
     """The same as plain values, as it is written to run.json."""
 
     def require(self) -> None:
-        """Raise `ConfigError` if a package that the framework or the backend needs is not installed."""
+        """Raise `ConfigError` if framework and backend do not go together, or a package that they need is missing."""
+        if self.backend.in_graph and not self.framework.takes_graph_envs:
+            raise ConfigError(
+                f"framework={self.framework.name} cannot step backend={self.backend.name}, whose environments are part "
+                f"of a JAX program; pairs that work: framework=jax_xla backend={self.backend.name}, "
+                f"framework={self.framework.name} backend=gymnasium, framework={self.framework.name} backend=envpool"
+            )
         self.framework.require()
         self.backend.require()
 
@@ -144,7 +152,7 @@ def file_name(name: str) -> str:
 def load_config(overrides: Sequence[str]) -> Config:
     """Compose `conf/config.yaml` with `overrides` and check it. Raises `ConfigError` with one line.
 
-    Whether its packages are installed is left to those who run it: `config.require()`.
+    Whether its framework and backend can run it is left to those who do: `config.require()`.
     """
     try:
         composed = _compose(overrides)

@@ -22,7 +22,7 @@ import numpy as np
 
 from ppo_bench.cli import Parser, exit_code
 from ppo_bench.config import Config, load_config
-from ppo_bench.envs.base import Step, VectorEnv
+from ppo_bench.envs.base import GraphEnv, Step, VectorEnv
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.paths import CONF
@@ -90,7 +90,7 @@ def _installed(overrides: list[str]) -> list[str]:
         (path.stem for path in (CONF / "framework").glob("*.yaml")), key=lambda n: (n != "torch_eager", n)
     ):
         try:
-            load_config([*overrides, f"framework={name}"]).framework.require()
+            load_config([*overrides, f"framework={name}"]).require()
             names.append(name)
         except ConfigError as reason:
             say(f"left out: {reason}")
@@ -135,12 +135,15 @@ def compare(config: Config, overrides: list[str], frameworks: list[str], mode: s
 def _work(connection: Connection, overrides: list[str], follows: bool) -> None:
     """The loop of one framework's process: an iteration for each message, alone or after the leader."""
     config = load_config(overrides)
-    env: VectorEnv = config.backend.make(config.task)
+    made = config.backend.make(config.task)
+    if isinstance(made, GraphEnv):
+        raise ConfigError("environments that are part of a program cannot be recorded: use another backend")
+    env: VectorEnv
     if follows:
-        env.close()
-        env = replay = ReplayEnv(env)
+        made.close()
+        env = replay = ReplayEnv(made)
     else:
-        env = recorder = RecordingEnv(env)
+        env = recorder = RecordingEnv(made)
     network = config.network.build(env.observation_space, env.action_space)
     problem = Problem(env, network, config.ppo, config.num_iterations, config.root.precision, config.root.device)
     runner: Runner[Any] = config.framework.runner(problem)

@@ -50,3 +50,18 @@ def discounted_returns(xp: Any, returns: Array, rewards: Array, mask: Array, gam
 def normalize_rewards(xp: Any, stats: RunningStats, rewards: Array, clip: float) -> Array:
     """Rewards `[N]` over the running standard deviation of the discounted returns, clipped to `[-clip, clip]`."""
     return xp.clip(rewards / xp.sqrt(stats.var + EPSILON), -clip, clip)
+
+
+def observe(xp: Any, stats: RunningStats, observations: Array, mask: Array, clip: float) -> tuple[RunningStats, Array]:
+    """Statistics that have seen new `observations [N, ...]` where `mask [N]` is 1, and these normalised by them."""
+    stats = update_stats(xp, stats, observations, mask)
+    return stats, normalize_observations(xp, stats, observations, clip)
+
+
+def reward(
+    xp: Any, stats: RunningStats, returns: Array, rewards: Array, mask: Array, gamma: float, clip: float
+) -> tuple[RunningStats, Array, Array]:
+    """Statistics and discounted returns `[N]` that have seen new `rewards [N]`, and these normalised by them."""
+    returns = discounted_returns(xp, returns, rewards, mask, gamma)
+    stats = update_stats(xp, stats, returns, mask)
+    return stats, returns, normalize_rewards(xp, stats, rewards, clip)

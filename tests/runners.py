@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ppo_bench.config import load_config
-from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.networks import torch as torch_networks
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.paths import CONF
@@ -19,7 +19,7 @@ from ppo_bench.runners.base import Arrays, Problem, Runner
 FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
 
 
-def problem_for(env: VectorEnv, num_iterations: int, overrides: Sequence[str]) -> Problem:
+def problem_for(env: VectorEnv | GraphEnv, num_iterations: int, overrides: Sequence[str]) -> Problem:
     """`env` with the hyperparameters, network and precision of a configuration."""
     config = load_config([f"ppo.num_envs={env.num_envs}", "backend=gymnasium", *overrides])
     network = config.network.build(env.observation_space, env.action_space)

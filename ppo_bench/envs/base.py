@@ -8,7 +8,8 @@ computes episode returns for every backend. `python -m ppo_bench.check` proves t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -55,6 +56,34 @@ class VectorEnv(Protocol):
     def step(self, actions: np.ndarray) -> Step:
         """One step with integer actions `[N]` or floating ones `[N, A]`; those of done environments are ignored."""
 
+    def close(self) -> None:
+        """Release everything."""
+
+
+class Start(NamedTuple):
+    """Environments of a JAX program that have just been reset."""
+
+    step: Callable[[Any, Any], tuple[Any, Step]]
+    """`(state, actions [N] or [N, A]) -> (state, Step)` of JAX arrays, to be traced into a program. Equal to that of an
+    earlier start where programs made from that one may go on to be used; otherwise they must not be."""
+    state: Any
+    """A pytree of JAX arrays."""
+    obs: Any
+    """The first observations `[N, ...]`."""
+
+
+class GraphEnv(ABC):
+    """N environments that step together inside a JAX program, under the same contract as a `VectorEnv`."""
+
+    num_envs: int
+    observation_space: gymnasium.spaces.Box[Any]
+    action_space: gymnasium.spaces.Discrete | gymnasium.spaces.Box[Any]
+
+    @abstractmethod
+    def reset(self, seeds: Sequence[int]) -> Start:
+        """Fresh environments, one seed each."""
+
+    @abstractmethod
     def close(self) -> None:
         """Release everything."""
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ppo_bench.errors import ConfigError, require
 class EnvPoolBackend:
     """`backend=envpool`; see conf/backend/envpool.yaml for what the options mean."""
 
+    in_graph: ClassVar[bool] = False
     name: str
     num_threads: int
 

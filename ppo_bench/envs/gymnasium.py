@@ -9,7 +9,7 @@ import signal
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ppo_bench.errors import ConfigError, require
 class GymnasiumBackend:
     """`backend=gymnasium`; see conf/backend/gymnasium.yaml for what the options mean."""
 
+    in_graph: ClassVar[bool] = False
     name: str
     vectorization: str
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
 
@@ -58,7 +58,7 @@ class Hyperparameters:
 class Problem:
     """All that a runner is built from: what to learn, with which network, by which numbers."""
 
-    env: VectorEnv
+    env: VectorEnv | GraphEnv
     network: NetworkSpec
     ppo: Hyperparameters
     num_iterations: int
@@ -144,6 +144,8 @@ def fitting(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray:
 class Framework(Protocol):
     """A choice of the group `framework`: how PPO is executed. Made from its YAML file, whose keys are its fields."""
 
+    takes_graph_envs: ClassVar[bool]
+    """Whether its runner can take a `GraphEnv` into its program."""
     name: str
 
     @property

@@ -6,11 +6,13 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ppo_bench.envs.base import GraphEnv
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.runners.base import Problem
 
 if TYPE_CHECKING:
     from ppo_bench.runners.jax import JaxRunner
+    from ppo_bench.runners.jax_graph import JaxGraphRunner
     from ppo_bench.runners.torch import TorchRunner
 
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 class Torch:
     """`framework=torch_eager`; see conf/framework/torch_eager.yaml for what the options mean."""
 
+    takes_graph_envs: ClassVar[bool] = False
     name: str
     num_threads: int | None
     compiles: ClassVar[bool] = False
@@ -63,6 +66,7 @@ class TorchCompile(Torch):
 class Jax:
     """`framework=jax_xla`; see conf/framework/jax_xla.yaml."""
 
+    takes_graph_envs: ClassVar[bool] = True
     name: str
     compiles: ClassVar[bool] = True
 
@@ -71,8 +75,9 @@ class Jax:
         for package in ("jax", "flax", "optax"):
             require(package, "jax", f"framework={self.name}")
 
-    def runner(self, problem: Problem) -> JaxRunner:
-        """The runner for `problem`."""
+    def runner(self, problem: Problem) -> JaxRunner | JaxGraphRunner:
+        """The runner for `problem`: one program an iteration if its environments can be part of that."""
         from ppo_bench.runners.jax import JaxRunner
+        from ppo_bench.runners.jax_graph import JaxGraphRunner
 
-        return JaxRunner(problem)
+        return JaxGraphRunner(problem, problem.env) if isinstance(problem.env, GraphEnv) else JaxRunner(problem)

@@ -4,43 +4,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 
-from ppo_bench import noise, ppo
-from ppo_bench.errors import ConfigError
-from ppo_bench.networks import jax as networks
-from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, Metrics, Problem, fitting
+from ppo_bench.runners.base import Arrays, Episode, Metrics, Problem
+from ppo_bench.runners.jax_learning import Learner, Learning, act, action_noise, allocate, update
 from ppo_bench.runners.rollout import HostEnvs, RolloutState
-from ppo_bench.weights import initial_weights
-
-MOMENTS = {"adam.mean": "mu", "adam.variance": "nu"}  # our name: optax's
-REPORTED = tuple(name for name in ppo.Losses._fields if name != "total")
-
-
-class Learner(NamedTuple):
-    """What learning changes, on the device."""
-
-    params: networks.Params
-    adam: optax.ScaleByAdamState
-
-
-class Storage(NamedTuple):
-    """What the policy saw and did in one iteration, on the device; donated from step to step, allocated once."""
-
-    obs: jax.Array
-    """`[T + 1, N, ...]`, the last row for the observations after the rollout."""
-    actions: jax.Array
-    """`[T + 1, N]` or `[T + 1, N, A]`; the last row is not used."""
-    heads: jax.Array
-    """`[T + 1, N, A]`, the first part of the policy's head: logits or mean."""
-    values: jax.Array
-    """`[T + 1, N]`."""
 
 
 @dataclass
@@ -54,45 +24,28 @@ class JaxState:
     envs: RolloutState
 
 
-class Batch(NamedTuple):
-    """The transitions of one iteration, or of a minibatch of it; `[B, ...]` each."""
-
-    obs: jax.Array
-    actions: jax.Array
-    targets: ppo.Minibatch
-
-
 class JaxRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
     def __init__(self, problem: Problem) -> None:
-        self._network = problem.network
-        self._ppo = problem.ppo
-        self._num_iterations = problem.num_iterations
-        if problem.precision == "float64":
-            jax.config.update("jax_enable_x64", True)
-        self._dtype = jnp.dtype(problem.precision)
-        self._device = pick_device(problem.device)
+        self._learning = learning = Learning(problem)
+        self._num_steps = problem.ppo.num_steps
         self._envs = HostEnvs(problem.env, problem.network, problem.ppo)
-        # Full float32: JAX would use TF32 on a GPU.
-        jax.config.update("jax_default_matmul_precision", "highest")
-        self.execution = {"device": str(self._device), "matmul_precision": "highest"}
-        self._optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
-        self._storage = jax.device_put(_allocate(self._network, self._ppo, self._dtype), self._device)
-        self._noise = jax.jit(functools.partial(action_noise, self._network, self._ppo, self._dtype))
-        self._act = jax.jit(functools.partial(act, self._network), donate_argnums=1)
-        self._update = jax.jit(functools.partial(update, self._network, self._ppo, self._optimizer), donate_argnums=0)
+        self.execution = learning.execution
+        network, hp, dtype = learning.network, learning.ppo, learning.dtype
+        self._storage = jax.device_put(allocate(network, hp, dtype), learning.device)
+        self._noise = jax.jit(functools.partial(action_noise, network, hp, dtype))
+        self._act = jax.jit(functools.partial(act, network), donate_argnums=1)
+        self._update = jax.jit(functools.partial(update, network, hp, learning.optimizer), donate_argnums=0)
 
     # --- One iteration ------------------------------------------------------------------------------------------------
 
     def step(self, state: JaxState) -> tuple[JaxState, Metrics, list[Episode]]:
         """See `Runner.step`."""
         iteration = state.iteration + 1
-        learning_rate = self._ppo.learning_rate
-        if self._ppo.anneal_lr:
-            learning_rate = ppo.annealed_learning_rate(learning_rate, iteration, self._num_iterations)
+        learning_rate = self._learning.learning_rate(iteration)
         params = state.learner.params
-        with jax.default_device(self._device):
+        with jax.default_device(self._learning.device):
             noise_of_step = self._noise(np.int32(state.seed), np.int32(iteration))
 
             def act_on_host(t: int, obs: np.ndarray) -> np.ndarray:
@@ -100,7 +53,7 @@ class JaxRunner:
                 return np.asarray(actions)
 
             state.envs, rollout = self._envs.collect(state.envs, act_on_host)
-            act_on_host(self._ppo.num_steps, state.envs.obs)  # for the value of the last observations
+            act_on_host(self._num_steps, state.envs.obs)  # for the value of the last observations
             flags = (rollout.rewards, rollout.terminated, rollout.truncated, rollout.real)
             state.learner, measured = self._update(
                 state.learner, self._storage, flags, np.int32(state.seed), np.int32(iteration), learning_rate
@@ -117,30 +70,16 @@ class JaxRunner:
 
     def init(self, seed: int) -> JaxState:
         """See `Runner.init`."""
-        params = self._put(initial_weights(self._network.parameters, seed))
-        return JaxState(seed, 0, Learner(params, self._optimizer.init(params)), self._envs.start(seed, 0))
-
-    def _put(self, arrays: Arrays) -> networks.Params:
-        return {name: jax.device_put(jnp.asarray(array, self._dtype), self._device) for name, array in arrays.items()}
+        return JaxState(seed, 0, self._learning.init(seed), self._envs.start(seed, 0))
 
     def export(self, state: JaxState) -> Arrays:
         """See `Runner.export`."""
-        adam = state.learner.adam
-        kinds = {"params": state.learner.params} | {ours: getattr(adam, theirs) for ours, theirs in MOMENTS.items()}
-        arrays = {f"{kind}.{name}": np.array(array) for kind, tree in kinds.items() for name, array in tree.items()}
-        counters = {"seed": state.seed, "iteration": state.iteration, "adam.step": int(adam.count)}
-        return arrays | {name: np.array(value) for name, value in counters.items()} | HostEnvs.export(state.envs)
+        return Learning.export(state.learner, state.seed, state.iteration) | HostEnvs.export(state.envs)
 
     def restore(self, arrays: Arrays, carried: bool = False) -> JaxState:
         """See `Runner.restore`."""
-        params, *moments = (
-            self._put({p.name: fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self._network.parameters})
-            for kind in ("params", *MOMENTS)
-        )
-        count = jnp.asarray(fitting(arrays, "adam.step", ()), jnp.int32)
-        adam = optax.ScaleByAdamState(count=count, **dict(zip(MOMENTS.values(), moments, strict=True)))
-        seed, iteration = int(fitting(arrays, "seed", ())), int(fitting(arrays, "iteration", ()))
-        return JaxState(seed, iteration, Learner(params, adam), self._envs.restore(arrays, seed, iteration, carried))
+        seed, iteration, learner = self._learning.restore(arrays)
+        return JaxState(seed, iteration, learner, self._envs.restore(arrays, seed, iteration, carried))
 
     def restart(self, state: JaxState, iteration: int) -> JaxState:
         """See `Runner.restart`."""
@@ -150,157 +89,3 @@ class JaxRunner:
     def close(self) -> None:
         """See `Runner.close`."""
         self._envs.close()
-
-
-# --- Compiled programs ------------------------------------------------------------------------------------------------
-
-
-def action_noise(
-    network: NetworkSpec, hp: Hyperparameters, dtype: jnp.dtype, seed: jax.Array, iteration: jax.Array
-) -> jax.Array:
-    """The noise of a whole iteration `[T + 1, N, A]`: Gumbel for categorical policies, else standard normal."""
-    steps, envs, lanes = (jnp.arange(n, dtype=jnp.int32) for n in (hp.num_steps + 1, hp.num_envs, network.num_actions))
-    words = noise.action_words(jnp, seed[None], iteration[None], steps, envs, lanes)
-    return (noise.gumbel if network.discrete else noise.normal)(jnp, words, dtype)
-
-
-def act(
-    network: NetworkSpec,
-    params: networks.Params,
-    storage: Storage,
-    noise_of_step: jax.Array,
-    t: jax.Array,
-    obs: jax.Array,
-) -> tuple[Storage, jax.Array]:
-    """The actions of step `t` for `obs [N, ...]`, and the storage with what the policy saw and did."""
-    obs = obs.astype(storage.obs.dtype)
-    head, values, _ = networks.apply(network, params, obs, (), None)
-    actions = network.distribution.sample(jnp, head, noise_of_step[t])
-    row = (obs, actions, head[0], values)
-    stored = (array.at[t].set(x.astype(array.dtype)) for array, x in zip(storage, row, strict=True))
-    return Storage(*stored), actions
-
-
-def scan_backwards(_: Any, deltas: jax.Array, decays: jax.Array) -> jax.Array:
-    """`ppo.gae_step` from the last row to the first, as one loop of the program."""
-
-    def step(next_advantage: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        advantage = ppo.gae_step(next_advantage, *row)
-        return advantage, advantage
-
-    return jax.lax.scan(step, jnp.zeros_like(deltas[0]), (deltas, decays), reverse=True)[1]
-
-
-def update(
-    network: NetworkSpec,
-    hp: Hyperparameters,
-    optimizer: optax.GradientTransformation,
-    learner: Learner,
-    storage: Storage,
-    flags: tuple[jax.Array, ...],
-    seed: jax.Array,
-    iteration: jax.Array,
-    learning_rate: jax.Array,
-) -> tuple[Learner, dict[str, jax.Array]]:
-    """Advantages, then every epoch and minibatch, in one program; the means of what the minibatches measured."""
-    dtype = storage.values.dtype
-    rewards, terminated, truncated, real = (array.astype(dtype) for array in flags)
-    advantages = ppo.gae(
-        jnp,
-        rewards,
-        storage.values,
-        terminated,
-        truncated,
-        gamma=hp.gamma,
-        gae_lambda=hp.gae_lambda,
-        bootstrap_truncated=hp.bootstrap_truncated,
-        scan=scan_backwards,
-    )
-    values = storage.values[:-1]
-    returns = advantages + values
-    mask = real if hp.mask_resets else jnp.ones_like(real)
-    head = (storage.heads[:-1],) if network.discrete else (storage.heads[:-1], learner.params["actor.log_std"])
-    log_probs = network.distribution.log_prob(jnp, head, storage.actions[:-1])
-    explained_variance = ppo.explained_variance(jnp, values, returns, mask)
-    targets = ppo.Minibatch(*(x.reshape(-1) for x in (log_probs, values, advantages, returns, mask)))
-    obs, actions = (x[:-1].reshape(hp.batch_size, *x.shape[2:]) for x in (storage.obs, storage.actions))
-    batch = Batch(obs, actions, targets)
-    epochs, indices = (jnp.arange(n, dtype=jnp.int32) for n in (hp.update_epochs, hp.batch_size))
-    permutations = noise.permutations(jnp, seed[None], iteration[None], epochs, indices)
-
-    def gradient_step(learner: Learner, rows: jax.Array) -> tuple[Learner, jax.Array]:
-        return _gradient_step(network, hp, optimizer, learner, jax.tree.map(lambda x: x[rows], batch), learning_rate)
-
-    def epoch(carry: tuple[Learner, jax.Array], rows: jax.Array) -> tuple[tuple[Learner, jax.Array], Any]:
-        learner, stopped = carry
-        nothing = jnp.full((hp.num_minibatches, len(REPORTED) + 1), jnp.nan, dtype)
-        passed, measured = jax.lax.cond(
-            stopped, lambda: (learner, nothing), lambda: jax.lax.scan(gradient_step, learner, rows)
-        )
-        if hp.target_kl is not None:
-            stopped = stopped | (measured[-1, REPORTED.index("approx_kl")] > hp.target_kl)
-        return (passed, stopped), measured
-
-    rows = permutations.reshape(hp.update_epochs, hp.num_minibatches, hp.minibatch_size)
-    (learner, _), measured = jax.lax.scan(epoch, (learner, jnp.asarray(False)), rows)
-    means = jnp.nanmean(measured, (0, 1))
-    names = (*REPORTED, "gradient_norm")
-    return learner, dict(zip(names, means, strict=True)) | {"explained_variance": explained_variance}
-
-
-def _gradient_step(
-    network: NetworkSpec,
-    hp: Hyperparameters,
-    optimizer: optax.GradientTransformation,
-    learner: Learner,
-    batch: Batch,
-    learning_rate: jax.Array,
-) -> tuple[Learner, jax.Array]:
-    """One step of Adam; the reported losses and, last, the gradient's norm before clipping."""
-
-    def total(params: networks.Params) -> tuple[jax.Array, ppo.Losses]:
-        head, values, _ = networks.apply(network, params, batch.obs, (), None)
-        losses = ppo.losses(
-            jnp,
-            network.distribution.log_prob(jnp, head, batch.actions),
-            network.distribution.entropy(jnp, head),
-            values,
-            batch.targets,
-            clip_coef=hp.clip_coef,
-            clip_vloss=hp.clip_vloss,
-            norm_adv=hp.norm_adv,
-            ent_coef=hp.ent_coef,
-            vf_coef=hp.vf_coef,
-        )
-        return losses.total, losses
-
-    gradients, losses = jax.grad(total, has_aux=True)(learner.params)
-    norm = ppo.global_norm(jnp, jax.tree.leaves(gradients))
-    scale = ppo.clip_scale(jnp, norm, hp.max_grad_norm)
-    clipped = jax.tree.map(lambda gradient: gradient * scale, gradients)
-    directions, adam = optimizer.update(clipped, learner.adam)
-    params = jax.tree.map(lambda p, d: p - learning_rate.astype(p.dtype) * d, learner.params, directions)
-    measured = jnp.stack([*(getattr(losses, name) for name in REPORTED), norm])
-    return Learner(params, adam), measured
-
-
-def pick_device(device: str) -> jax.Device:
-    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it is not there."""
-    if device == "auto":
-        return jax.devices()[0]
-    platform, _, index = device.partition(":")
-    try:
-        return jax.devices(platform)[int(index or 0)]
-    except (RuntimeError, IndexError) as error:
-        raise ConfigError(f"device={device}: JAX sees {', '.join(map(str, jax.devices()))}; use device=cpu") from error
-
-
-def _allocate(network: NetworkSpec, hp: Hyperparameters, dtype: jnp.dtype) -> Storage:
-    rows = (hp.num_steps + 1, hp.num_envs)
-    lanes = network.num_actions
-    return Storage(
-        obs=jnp.zeros((*rows, *network.input_shape), jnp.uint8 if network.uint8 else dtype),
-        actions=jnp.zeros(rows, jnp.int32) if network.discrete else jnp.zeros((*rows, lanes), dtype),
-        heads=jnp.zeros((*rows, lanes), dtype),
-        values=jnp.zeros(rows, dtype),
-    )

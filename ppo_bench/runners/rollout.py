@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ppo_bench import noise, normalize
-from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, fitting
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
@@ -48,10 +49,44 @@ class Rollout(NamedTuple):
     episodes: list[Episode]
 
 
+Statistics = tuple[normalize.RunningStats, normalize.RunningStats]
+"""Of observations and of discounted returns, float64."""
+
+
+def initial_statistics(shape: tuple[int, ...]) -> Statistics:
+    """Before anything is seen; observations have `shape`."""
+
+    def blank(shape: tuple[int, ...]) -> normalize.RunningStats:
+        return normalize.RunningStats(np.zeros(shape), np.ones(shape), np.float64(normalize.INITIAL_COUNT))
+
+    return blank(shape), blank(())
+
+
+def export_statistics(*statistics: normalize.RunningStats) -> Arrays:
+    """`Statistics` by name."""
+    return {
+        f"normalize.{name}.{field}": np.asarray(value)
+        for name, stats in zip(("obs", "return"), statistics, strict=True)
+        for field, value in zip(normalize.RunningStats._fields, stats, strict=True)
+    }
+
+
+def restore_statistics(arrays: Arrays, shape: tuple[int, ...]) -> Statistics:
+    """What `export_statistics` gave; observations have `shape`. Raises `ConfigError` if it does not fit."""
+
+    def stats(name: str, shape: tuple[int, ...]) -> normalize.RunningStats:
+        shapes = {"mean": shape, "var": shape, "count": ()}
+        return normalize.RunningStats(**{k: fitting(arrays, f"normalize.{name}.{k}", s) for k, s in shapes.items()})
+
+    return stats("obs", shape), stats("return", ())
+
+
 class HostEnvs:
     """A `VectorEnv` with the normalisation and bookkeeping that PPO needs around it."""
 
-    def __init__(self, env: VectorEnv, network: NetworkSpec, ppo: Hyperparameters) -> None:
+    def __init__(self, env: VectorEnv | GraphEnv, network: NetworkSpec, ppo: Hyperparameters) -> None:
+        if isinstance(env, GraphEnv):
+            raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
         self._env = env
         self._network = network
         self._ppo = ppo
@@ -60,10 +95,7 @@ class HostEnvs:
 
     def start(self, seed: int, iteration: int) -> RolloutState:
         """Fresh environments and statistics."""
-        shape = self._env.observation_space.shape
-        blank = normalize.RunningStats(np.zeros(shape), np.ones(shape), np.float64(normalize.INITIAL_COUNT))
-        scalar = normalize.RunningStats(np.zeros(()), np.ones(()), np.float64(normalize.INITIAL_COUNT))
-        return self._fresh(seed, iteration, blank, scalar)
+        return self._fresh(seed, iteration, *initial_statistics(self._env.observation_space.shape))
 
     def restart(self, state: RolloutState, seed: int, iteration: int) -> RolloutState:
         """Fresh environments; normalisation statistics are kept."""
@@ -71,31 +103,22 @@ class HostEnvs:
 
     def restore(self, arrays: Arrays, seed: int, iteration: int, carried: bool = False) -> RolloutState:
         """Fresh environments, with the statistics that `export` gave; `carried` ones stand where it left them."""
-        shape = self._env.observation_space.shape
-
-        def stats(name: str, shape: tuple[int, ...]) -> normalize.RunningStats:
-            shapes = {"mean": shape, "var": shape, "count": ()}
-            return normalize.RunningStats(**{k: fitting(arrays, f"normalize.{name}.{k}", s) for k, s in shapes.items()})
-
-        obs_stats, return_stats = stats("obs", shape), stats("return", ())
+        statistics = restore_statistics(arrays, self._env.observation_space.shape)
         if not carried:
-            return self._fresh(seed, iteration, obs_stats, return_stats)
+            return self._fresh(seed, iteration, *statistics)
         rows = (self._ppo.num_envs,)
         obs, done, returns, lengths, discounted_returns = (
             fitting(arrays, f"envs.{name}", rows + (self._network.input_shape if name == "obs" else ()))
             for name in CARRY
         )
-        return RolloutState(obs, done, Totals(returns, lengths), discounted_returns, obs_stats, return_stats)
+        return RolloutState(obs, done, Totals(returns, lengths), discounted_returns, *statistics)
 
     @staticmethod
     def export(state: RolloutState) -> Arrays:
         """The normalisation statistics and where the environments stand, by name."""
         carry = (state.obs, state.done, state.totals.returns, state.totals.lengths, state.discounted_returns)
-        return {f"envs.{name}": np.array(value) for name, value in zip(CARRY, carry, strict=True)} | {
-            f"normalize.{name}.{field}": np.asarray(value)
-            for name, stats in (("obs", state.obs_stats), ("return", state.return_stats))
-            for field, value in zip(normalize.RunningStats._fields, stats, strict=True)
-        }
+        envs = {f"envs.{name}": np.array(value) for name, value in zip(CARRY, carry, strict=True)}
+        return envs | export_statistics(state.obs_stats, state.return_stats)
 
     def _fresh(
         self, seed: int, iteration: int, obs_stats: normalize.RunningStats, return_stats: normalize.RunningStats
@@ -136,19 +159,18 @@ class HostEnvs:
         """New observations as the network takes them; the statistics learn those on which the policy will act."""
         if self._ppo.norm_obs:
             mask = (~state.done).astype(np.float64)
-            state.obs_stats = normalize.update_stats(np, state.obs_stats, raw.astype(np.float64), mask)
-            raw = normalize.normalize_observations(np, state.obs_stats, raw, self._ppo.obs_clip)
+            raw = raw.astype(np.float64)
+            state.obs_stats, raw = normalize.observe(np, state.obs_stats, raw, mask, self._ppo.obs_clip)
         return self._network.arrange(raw)
 
     def _normalized_rewards(self, state: RolloutState, rewards: np.ndarray, real: np.ndarray) -> np.ndarray:
         if not self._ppo.norm_reward:
             return rewards
         mask = real.astype(np.float64)
-        state.discounted_returns = normalize.discounted_returns(
-            np, state.discounted_returns, rewards, mask, self._ppo.gamma
+        state.return_stats, state.discounted_returns, normalized = normalize.reward(
+            np, state.return_stats, state.discounted_returns, rewards, mask, self._ppo.gamma, self._ppo.reward_clip
         )
-        state.return_stats = normalize.update_stats(np, state.return_stats, state.discounted_returns, mask)
-        return normalize.normalize_rewards(np, state.return_stats, rewards, self._ppo.reward_clip)
+        return normalized
 
     def close(self) -> None:
         """Close the environments."""

@@ -1,0 +1,37 @@
+"""The environments written in JAX, by id. Light on purpose: JAX is imported where they are made."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ppo_bench.envs.base import Task
+from ppo_bench.errors import ConfigError, require
+
+if TYPE_CHECKING:
+    from ppo_bench.envs.jax.base import JaxEnv
+
+DYNAMICS = {"CartPole-v1": "ppo_bench.envs.jax.cartpole.CartPole"}
+"""The class of each id, a `Dynamics`."""
+
+
+@dataclass(frozen=True)
+class JaxBackend:
+    """`backend=jax`; see conf/backend/jax.yaml."""
+
+    in_graph: ClassVar[bool] = True
+    name: str
+
+    def require(self) -> None:
+        """Raise `ConfigError` if JAX is not installed."""
+        require("jax", "jax", "backend=jax")
+
+    def make(self, task: Task) -> JaxEnv:
+        """The environments of `task`. Raises `ConfigError` if its id is not one of `DYNAMICS`."""
+        if task.id not in DYNAMICS:
+            raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(DYNAMICS)}")
+        from ppo_bench.envs.jax.base import JaxEnv
+
+        module, _, name = DYNAMICS[task.id].rpartition(".")
+        return JaxEnv(getattr(importlib.import_module(module), name)(), task.num_envs)

@@ -1,0 +1,79 @@
+"""CartPole-v1 in JAX: gymnasium's, rounding by rounding (Barto, Sutton and Anderson 1983).
+
+The pole is unstable: over the 500 steps of an episode an error grows by a factor of 10^16, so that only the same
+roundings give the same trajectory. On a CPU they are the same; two liberties of the compiler are kept from it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+
+from ppo_bench import noise
+
+GRAVITY = 9.8
+POLE_MASS = 0.1
+TOTAL_MASS = POLE_MASS + 1.0
+HALF_LENGTH = 0.5
+POLE_MASS_LENGTH = POLE_MASS * HALF_LENGTH
+FORCE = 10.0
+SECONDS = 0.02
+ANGLE_LIMIT = 12 * 2 * math.pi / 360
+POSITION_LIMIT = 2.4
+START_LIMIT = 0.05
+
+
+class CartPoleState(NamedTuple):
+    """Position, angle and their velocities, `[N]` float64 each."""
+
+    x: jax.Array
+    x_dot: jax.Array
+    theta: jax.Array
+    theta_dot: jax.Array
+
+
+class CartPole:
+    """A `Dynamics`; reward 1 for every step."""
+
+    time_limit = 500
+    num_words = 4
+
+    def __init__(self) -> None:
+        high = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], np.float32)
+        self.observation_space = spaces.Box(-high, high, dtype=np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, words: jax.Array) -> CartPoleState:
+        """See `Dynamics.reset`: uniform within +-0.05."""
+        values = (2.0 * noise.uniform(jnp, words, jnp.float64) - 1.0) * START_LIMIT
+        return CartPoleState(*values.T)
+
+    def step(self, state: CartPoleState, actions: jax.Array) -> tuple[CartPoleState, jax.Array, jax.Array]:
+        """See `Dynamics.step`: action 1 pushes to the right, 0 to the left."""
+        x, x_dot, theta, theta_dot = state
+        # A division by a constant would become a product with its reciprocal.
+        total_mass = jax.lax.optimization_barrier(jnp.asarray(TOTAL_MASS, x.dtype))
+        force = jnp.where(actions == 1, FORCE, -FORCE)
+        cos, sin = jnp.cos(theta), jnp.sin(theta)
+        temp = (force + _rounded(POLE_MASS_LENGTH * jnp.square(theta_dot) * sin)) / total_mass
+        inertia = HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * jnp.square(cos) / total_mass)
+        theta_acc = (_rounded(GRAVITY * sin) - _rounded(cos * temp)) / inertia
+        x_acc = temp - POLE_MASS_LENGTH * theta_acc * cos / total_mass
+        rates = (x_dot, x_acc, theta_dot, theta_acc)
+        moved = CartPoleState(*(old + _rounded(SECONDS * rate) for old, rate in zip(state, rates, strict=True)))
+        terminated = (jnp.abs(moved.x) > POSITION_LIMIT) | (jnp.abs(moved.theta) > ANGLE_LIMIT)
+        return moved, jnp.ones_like(x), terminated
+
+    def observe(self, state: CartPoleState) -> jax.Array:
+        """See `Dynamics.observe`."""
+        return jnp.stack(state, axis=-1).astype(jnp.float32)
+
+
+def _rounded(product: jax.Array) -> jax.Array:
+    """`product`, which a minimum that never acts keeps from being fused with a sum and rounded only once (FMA)."""
+    return jnp.minimum(product, 1e300)

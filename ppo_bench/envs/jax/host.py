@@ -1,0 +1,37 @@
+"""Environments of a JAX program as ordinary ones on the host, for the checker and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ppo_bench.envs.base import GraphEnv, Step
+
+
+class HostView:
+    """A `VectorEnv` that steps a `GraphEnv`, one call of a compiled program a step."""
+
+    def __init__(self, env: GraphEnv) -> None:
+        self.num_envs = env.num_envs
+        self.observation_space: Any = env.observation_space
+        self.action_space: Any = env.action_space
+        self._env = env
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        """See `VectorEnv.reset`."""
+        start = self._env.reset(seeds)
+        self._step = jax.jit(start.step)  # JAX knows an equal function again: only another one is compiled
+        self._state = start.state
+        return np.array(start.obs)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """See `VectorEnv.step`."""
+        self._state, step = self._step(self._state, actions)
+        return Step(*(np.array(array) for array in step))
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._env.close()

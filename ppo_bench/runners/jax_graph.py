@@ -1,0 +1,222 @@
+"""PPO executed by JAX, with environments that are part of the program: a whole iteration is one compiled call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ppo_bench import noise, normalize
+from ppo_bench.envs.base import GraphEnv, Step
+from ppo_bench.errors import ConfigError
+from ppo_bench.networks import jax as networks
+from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, Metrics, Problem
+from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
+from ppo_bench.runners.jax_learning import Learner, Learning, Storage, act, action_noise, allocate, update
+from ppo_bench.runners.rollout import Statistics, export_statistics, initial_statistics, restore_statistics
+
+EnvStep = Callable[[Any, Any], tuple[Any, Step]]
+"""See `ppo_bench.envs.base.Start.step`."""
+
+
+class GraphEnvs(NamedTuple):
+    """Where the environments stand, on the device."""
+
+    env: Any
+    """The environments' own state."""
+    obs: jax.Array
+    """`[N, ...]` as the network takes them."""
+    done: jax.Array
+    """`[N]` bool: the next step only resets this environment."""
+    discounted_returns: jax.Array
+    """`[N]` float64, for reward normalisation."""
+    obs_stats: normalize.RunningStats
+    return_stats: normalize.RunningStats
+
+
+class Outcome(NamedTuple):
+    """What the environments gave, `[N]` a step and `[T, N]` an iteration: rewards float32, flags bool."""
+
+    rewards: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    real: jax.Array
+    """False where a step only reset its environment."""
+    raw_rewards: jax.Array
+    episode_over: jax.Array
+
+
+Iterate = Callable[..., tuple[Learner, GraphEnvs, Outcome, dict[str, jax.Array]]]
+
+
+@dataclass
+class GraphState:
+    """Everything that changes from one iteration to the next."""
+
+    seed: int
+    iteration: int
+    """Iterations done."""
+    learner: Learner
+    envs: GraphEnvs
+    totals: Totals
+    iterate: Iterate
+    """The compiled iteration of these environments; others may need another."""
+
+
+class JaxGraphRunner:
+    """A `Runner`; see ppo_bench/runners/base.py."""
+
+    def __init__(self, problem: Problem, env: GraphEnv) -> None:
+        self._learning = Learning(problem)
+        self._env = env
+        self._ppo = problem.ppo
+        self.execution = self._learning.execution
+        self._compiled: tuple[EnvStep, Iterate] | None = None
+
+    def step(self, state: GraphState) -> tuple[GraphState, Metrics, list[Episode]]:
+        """See `Runner.step`."""
+        state.iteration += 1
+        learning_rate = self._learning.learning_rate(state.iteration)
+        counters = np.int32(state.seed), np.int32(state.iteration)
+        with jax.default_device(self._learning.device):
+            state.learner, state.envs, *on_device = state.iterate(state.learner, state.envs, *counters, learning_rate)
+        outcome, measured = jax.device_get(on_device)
+        state.totals, episodes = fold_episodes(state.totals, outcome.raw_rewards, outcome.episode_over, outcome.real)
+        metrics = Metrics(
+            learning_rate=learning_rate,
+            masked_fraction=1.0 - float(np.mean(outcome.real)),
+            **{name: float(value) for name, value in measured.items()},
+        )
+        return state, metrics, episodes
+
+    def init(self, seed: int) -> GraphState:
+        """See `Runner.init`."""
+        return self._fresh(seed, 0, self._learning.init(seed), initial_statistics(self._obs_shape))
+
+    def export(self, state: GraphState) -> Arrays:
+        """See `Runner.export`."""
+        learnt = Learning.export(state.learner, state.seed, state.iteration)
+        return learnt | export_statistics(*jax.tree.map(np.array, _statistics(state.envs)))
+
+    def restore(self, arrays: Arrays, carried: bool = False) -> GraphState:
+        """See `Runner.restore`."""
+        if carried:
+            raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
+        return self._fresh(*self._learning.restore(arrays), restore_statistics(arrays, self._obs_shape))
+
+    def restart(self, state: GraphState, iteration: int) -> GraphState:
+        """See `Runner.restart`."""
+        fresh = self._fresh(state.seed, iteration, state.learner, _statistics(state.envs))
+        fresh.iteration = state.iteration
+        return fresh
+
+    def close(self) -> None:
+        """See `Runner.close`."""
+        self._env.close()
+
+    @property
+    def _obs_shape(self) -> tuple[int, ...]:
+        return self._env.observation_space.shape
+
+    def _fresh(self, seed: int, iteration: int, learner: Learner, statistics: Statistics) -> GraphState:
+        """Fresh environments, whose statistics have seen their first observations."""
+        num_envs = self._ppo.num_envs
+        with jax.default_device(self._learning.device), jax.enable_x64(True):
+            start = self._env.reset(noise.env_seeds(seed, iteration, num_envs))
+            obs_stats, return_stats = jax.tree.map(jnp.array, statistics)  # copies: a program may reuse their memory
+            obs_stats, obs = _observe(self._learning.network, self._ppo, obs_stats, start.obs, jnp.ones(num_envs))
+            done, returns = jnp.zeros(num_envs, bool), jnp.zeros(num_envs)
+            envs = GraphEnvs(start.state, obs, done, returns, obs_stats, return_stats)
+            envs = jax.device_put(envs, self._learning.device)  # tied to it, as what the program returns
+        return GraphState(seed, iteration, learner, envs, no_totals(num_envs), self._iterate(start.step))
+
+    def _iterate(self, env_step: EnvStep) -> Iterate:
+        """The compiled iteration of environments that step by `env_step`; compiled anew only if that is another."""
+        if self._compiled is None or self._compiled[0] != env_step:
+            space = self._env.action_space
+            bounds = None if self._learning.network.discrete else (space.low, space.high)  # type: ignore[union-attr]
+            program = jax.jit(functools.partial(iterate, env_step, bounds, self._learning), donate_argnums=(0, 1))
+            self._compiled = env_step, program
+        return self._compiled[1]
+
+
+def _statistics(envs: GraphEnvs) -> Statistics:
+    return envs.obs_stats, envs.return_stats
+
+
+# --- The compiled program ---------------------------------------------------------------------------------------------
+
+
+def iterate(
+    env_step: EnvStep,
+    bounds: tuple[np.ndarray, np.ndarray] | None,
+    learning: Learning,
+    learner: Learner,
+    envs: GraphEnvs,
+    seed: jax.Array,
+    iteration: jax.Array,
+    learning_rate: jax.Array,
+) -> tuple[Learner, GraphEnvs, Outcome, dict[str, jax.Array]]:
+    """One iteration: rollout, advantages, update; `bounds` are those of continuous actions."""
+    network, hp, dtype = learning.network, learning.ppo, learning.dtype
+    noise_of_step = action_noise(network, hp, dtype, seed, iteration)
+    storage = allocate(network, hp, dtype)
+    envs, storage, outcome = _collect(env_step, bounds, network, hp, learner.params, noise_of_step, envs, storage)
+    flags = (outcome.rewards, outcome.terminated, outcome.truncated, outcome.real)
+    learner, measured = update(network, hp, learning.optimizer, learner, storage, flags, seed, iteration, learning_rate)
+    return learner, envs, outcome, measured
+
+
+def _collect(
+    env_step: EnvStep,
+    bounds: tuple[np.ndarray, np.ndarray] | None,
+    network: NetworkSpec,
+    hp: Hyperparameters,
+    params: networks.Params,
+    noise_of_step: jax.Array,
+    envs: GraphEnvs,
+    storage: Storage,
+) -> tuple[GraphEnvs, Storage, Outcome]:
+    """`num_steps` steps, and the value of the observations after them."""
+
+    def step(carry: tuple[GraphEnvs, Storage], t: jax.Array) -> tuple[tuple[GraphEnvs, Storage], Outcome]:
+        envs, storage = carry
+        storage, actions = act(network, params, storage, noise_of_step, t, envs.obs)
+        env, seen = env_step(envs.env, actions if bounds is None else jnp.clip(actions, *bounds))
+        envs, outcome = _take_in(network, hp, envs._replace(env=env), seen)
+        return (envs, storage), outcome
+
+    (envs, storage), outcome = jax.lax.scan(step, (envs, storage), jnp.arange(hp.num_steps, dtype=jnp.int32))
+    storage, _ = act(network, params, storage, noise_of_step, jnp.int32(hp.num_steps), envs.obs)
+    return envs, storage, outcome
+
+
+def _take_in(network: NetworkSpec, hp: Hyperparameters, envs: GraphEnvs, seen: Any) -> tuple[GraphEnvs, Outcome]:
+    """The environments after a step in which they gave `seen`, with what is kept of it."""
+    real = ~envs.done
+    rewards, returns, return_stats = seen.reward, envs.discounted_returns, envs.return_stats
+    with jax.enable_x64(True):  # statistics are of float64, as on the host
+        if hp.norm_reward:
+            return_stats, returns, rewards = normalize.reward(
+                jnp, return_stats, returns, rewards, real.astype(jnp.float64), hp.gamma, hp.reward_clip
+            )
+        done = seen.terminated | seen.truncated
+        obs_stats, obs = _observe(network, hp, envs.obs_stats, seen.obs, (~done).astype(jnp.float64))
+        rewards = rewards.astype(jnp.float32)
+    flags = (seen.terminated, seen.truncated, real, seen.raw_reward, seen.episode_over)
+    return GraphEnvs(envs.env, obs, done, returns, obs_stats, return_stats), Outcome(rewards, *flags)
+
+
+def _observe(
+    network: NetworkSpec, hp: Hyperparameters, stats: normalize.RunningStats, raw: jax.Array, mask: jax.Array
+) -> tuple[normalize.RunningStats, jax.Array]:
+    """New observations as the network takes them; the statistics learn those on which the policy will act."""
+    if hp.norm_obs:
+        stats, raw = normalize.observe(jnp, stats, raw.astype(jnp.float64), mask, hp.obs_clip)
+    return stats, network.arrange(raw)  # type: ignore[arg-type, return-value]

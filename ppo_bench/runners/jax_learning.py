@@ -1,0 +1,258 @@
+"""What both JAX runners share: the learner and its way in and out, and the programs of acting and learning."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ppo_bench import noise, ppo
+from ppo_bench.errors import ConfigError
+from ppo_bench.networks import jax as networks
+from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners.base import Arrays, Hyperparameters, Problem, fitting
+from ppo_bench.weights import initial_weights
+
+MOMENTS = {"adam.mean": "mu", "adam.variance": "nu"}  # our name: optax's
+REPORTED = tuple(name for name in ppo.Losses._fields if name != "total")
+
+
+class Learner(NamedTuple):
+    """What learning changes, on the device."""
+
+    params: networks.Params
+    adam: optax.ScaleByAdamState
+
+
+class Storage(NamedTuple):
+    """What the policy saw and did in one iteration, on the device; donated from step to step, allocated once."""
+
+    obs: jax.Array
+    """`[T + 1, N, ...]`, the last row for the observations after the rollout."""
+    actions: jax.Array
+    """`[T + 1, N]` or `[T + 1, N, A]`; the last row is not used."""
+    heads: jax.Array
+    """`[T + 1, N, A]`, the first part of the policy's head: logits or mean."""
+    values: jax.Array
+    """`[T + 1, N]`."""
+
+
+class Batch(NamedTuple):
+    """The transitions of one iteration, or of a minibatch of it; `[B, ...]` each."""
+
+    obs: jax.Array
+    actions: jax.Array
+    targets: ppo.Minibatch
+
+
+class Learning:
+    """Learners of one problem on one device: made, exported and restored."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.network = problem.network
+        self.ppo = problem.ppo
+        self._num_iterations = problem.num_iterations
+        if problem.precision == "float64":
+            jax.config.update("jax_enable_x64", True)
+        # Full float32: JAX would use TF32 on a GPU.
+        jax.config.update("jax_default_matmul_precision", "highest")
+        self.dtype = jnp.dtype(problem.precision)
+        self.device = pick_device(problem.device)
+        self.optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
+        self.execution = {"device": str(self.device), "matmul_precision": "highest"}
+
+    def learning_rate(self, iteration: int) -> float:
+        """Of the `iteration`-th iteration, counted from 1."""
+        if not self.ppo.anneal_lr:
+            return self.ppo.learning_rate
+        return ppo.annealed_learning_rate(self.ppo.learning_rate, iteration, self._num_iterations)
+
+    def init(self, seed: int) -> Learner:
+        """Initial weights."""
+        params = self._arrays(initial_weights(self.network.parameters, seed))
+        return self._put(Learner(params, self.optimizer.init(params)))
+
+    def _arrays(self, arrays: Arrays) -> networks.Params:
+        return {name: jnp.asarray(array, self.dtype) for name, array in arrays.items()}
+
+    def _put(self, learner: Learner) -> Learner:
+        """Every array tied to the device, as those that a program returns: else it would be compiled twice."""
+        return jax.device_put(learner, self.device)
+
+    @staticmethod
+    def export(learner: Learner, seed: int, iteration: int) -> Arrays:
+        """Parameters, Adam's moments and the counters by name; see `Runner.export`."""
+        adam = learner.adam
+        kinds = {"params": learner.params} | {ours: getattr(adam, theirs) for ours, theirs in MOMENTS.items()}
+        arrays = {f"{kind}.{name}": np.array(array) for kind, tree in kinds.items() for name, array in tree.items()}
+        counters = {"seed": seed, "iteration": iteration, "adam.step": int(adam.count)}
+        return arrays | {name: np.array(value) for name, value in counters.items()}
+
+    def restore(self, arrays: Arrays) -> tuple[int, int, Learner]:
+        """Seed, iteration and learner that `export` gave."""
+        params, *moments = (
+            self._arrays({p.name: fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self.network.parameters})
+            for kind in ("params", *MOMENTS)
+        )
+        count = jnp.asarray(fitting(arrays, "adam.step", ()), jnp.int32)
+        adam = optax.ScaleByAdamState(count=count, **dict(zip(MOMENTS.values(), moments, strict=True)))
+        learner = self._put(Learner(params, adam))
+        return int(fitting(arrays, "seed", ())), int(fitting(arrays, "iteration", ())), learner
+
+
+# --- Compiled programs ------------------------------------------------------------------------------------------------
+
+
+def action_noise(
+    network: NetworkSpec, hp: Hyperparameters, dtype: jnp.dtype, seed: jax.Array, iteration: jax.Array
+) -> jax.Array:
+    """The noise of a whole iteration `[T + 1, N, A]`: Gumbel for categorical policies, else standard normal."""
+    steps, envs, lanes = (jnp.arange(n, dtype=jnp.int32) for n in (hp.num_steps + 1, hp.num_envs, network.num_actions))
+    words = noise.action_words(jnp, seed[None], iteration[None], steps, envs, lanes)
+    return (noise.gumbel if network.discrete else noise.normal)(jnp, words, dtype)
+
+
+def act(
+    network: NetworkSpec,
+    params: networks.Params,
+    storage: Storage,
+    noise_of_step: jax.Array,
+    t: jax.Array,
+    obs: jax.Array,
+) -> tuple[Storage, jax.Array]:
+    """The actions of step `t` for `obs [N, ...]`, and the storage with what the policy saw and did."""
+    obs = obs.astype(storage.obs.dtype)
+    head, values, _ = networks.apply(network, params, obs, (), None)
+    actions = network.distribution.sample(jnp, head, noise_of_step[t])
+    row = (obs, actions, head[0], values)
+    stored = (array.at[t].set(x.astype(array.dtype)) for array, x in zip(storage, row, strict=True))
+    return Storage(*stored), actions
+
+
+def scan_backwards(_: Any, deltas: jax.Array, decays: jax.Array) -> jax.Array:
+    """`ppo.gae_step` from the last row to the first, as one loop of the program."""
+
+    def step(next_advantage: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        advantage = ppo.gae_step(next_advantage, *row)
+        return advantage, advantage
+
+    return jax.lax.scan(step, jnp.zeros_like(deltas[0]), (deltas, decays), reverse=True)[1]
+
+
+def update(
+    network: NetworkSpec,
+    hp: Hyperparameters,
+    optimizer: optax.GradientTransformation,
+    learner: Learner,
+    storage: Storage,
+    flags: tuple[jax.Array, ...],
+    seed: jax.Array,
+    iteration: jax.Array,
+    learning_rate: jax.Array,
+) -> tuple[Learner, dict[str, jax.Array]]:
+    """Advantages, then every epoch and minibatch, in one program; the means of what the minibatches measured."""
+    dtype = storage.values.dtype
+    rewards, terminated, truncated, real = (array.astype(dtype) for array in flags)
+    advantages = ppo.gae(
+        jnp,
+        rewards,
+        storage.values,
+        terminated,
+        truncated,
+        gamma=hp.gamma,
+        gae_lambda=hp.gae_lambda,
+        bootstrap_truncated=hp.bootstrap_truncated,
+        scan=scan_backwards,
+    )
+    values = storage.values[:-1]
+    returns = advantages + values
+    mask = real if hp.mask_resets else jnp.ones_like(real)
+    head = (storage.heads[:-1],) if network.discrete else (storage.heads[:-1], learner.params["actor.log_std"])
+    log_probs = network.distribution.log_prob(jnp, head, storage.actions[:-1])
+    explained_variance = ppo.explained_variance(jnp, values, returns, mask)
+    targets = ppo.Minibatch(*(x.reshape(-1) for x in (log_probs, values, advantages, returns, mask)))
+    obs, actions = (x[:-1].reshape(hp.batch_size, *x.shape[2:]) for x in (storage.obs, storage.actions))
+    batch = Batch(obs, actions, targets)
+    epochs, indices = (jnp.arange(n, dtype=jnp.int32) for n in (hp.update_epochs, hp.batch_size))
+    permutations = noise.permutations(jnp, seed[None], iteration[None], epochs, indices)
+
+    def gradient_step(learner: Learner, rows: jax.Array) -> tuple[Learner, jax.Array]:
+        return _gradient_step(network, hp, optimizer, learner, jax.tree.map(lambda x: x[rows], batch), learning_rate)
+
+    def epoch(carry: tuple[Learner, jax.Array], rows: jax.Array) -> tuple[tuple[Learner, jax.Array], Any]:
+        learner, stopped = carry
+        nothing = jnp.full((hp.num_minibatches, len(REPORTED) + 1), jnp.nan, dtype)
+        passed, measured = jax.lax.cond(
+            stopped, lambda: (learner, nothing), lambda: jax.lax.scan(gradient_step, learner, rows)
+        )
+        if hp.target_kl is not None:
+            stopped = stopped | (measured[-1, REPORTED.index("approx_kl")] > hp.target_kl)
+        return (passed, stopped), measured
+
+    rows = permutations.reshape(hp.update_epochs, hp.num_minibatches, hp.minibatch_size)
+    (learner, _), measured = jax.lax.scan(epoch, (learner, jnp.asarray(False)), rows)
+    means = jnp.nanmean(measured, (0, 1))
+    names = (*REPORTED, "gradient_norm")
+    return learner, dict(zip(names, means, strict=True)) | {"explained_variance": explained_variance}
+
+
+def _gradient_step(
+    network: NetworkSpec,
+    hp: Hyperparameters,
+    optimizer: optax.GradientTransformation,
+    learner: Learner,
+    batch: Batch,
+    learning_rate: jax.Array,
+) -> tuple[Learner, jax.Array]:
+    """One step of Adam; the reported losses and, last, the gradient's norm before clipping."""
+
+    def total(params: networks.Params) -> tuple[jax.Array, ppo.Losses]:
+        head, values, _ = networks.apply(network, params, batch.obs, (), None)
+        losses = ppo.losses(
+            jnp,
+            network.distribution.log_prob(jnp, head, batch.actions),
+            network.distribution.entropy(jnp, head),
+            values,
+            batch.targets,
+            clip_coef=hp.clip_coef,
+            clip_vloss=hp.clip_vloss,
+            norm_adv=hp.norm_adv,
+            ent_coef=hp.ent_coef,
+            vf_coef=hp.vf_coef,
+        )
+        return losses.total, losses
+
+    gradients, losses = jax.grad(total, has_aux=True)(learner.params)
+    norm = ppo.global_norm(jnp, jax.tree.leaves(gradients))
+    scale = ppo.clip_scale(jnp, norm, hp.max_grad_norm)
+    clipped = jax.tree.map(lambda gradient: gradient * scale, gradients)
+    directions, adam = optimizer.update(clipped, learner.adam)
+    params = jax.tree.map(lambda p, d: p - learning_rate.astype(p.dtype) * d, learner.params, directions)
+    measured = jnp.stack([*(getattr(losses, name) for name in REPORTED), norm])
+    return Learner(params, adam), measured
+
+
+def pick_device(device: str) -> jax.Device:
+    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it is not there."""
+    if device == "auto":
+        return jax.devices()[0]
+    platform, _, index = device.partition(":")
+    try:
+        return jax.devices(platform)[int(index or 0)]
+    except (RuntimeError, IndexError) as error:
+        raise ConfigError(f"device={device}: JAX sees {', '.join(map(str, jax.devices()))}; use device=cpu") from error
+
+
+def allocate(network: NetworkSpec, hp: Hyperparameters, dtype: jnp.dtype) -> Storage:
+    """Storage of zeros."""
+    rows = (hp.num_steps + 1, hp.num_envs)
+    lanes = network.num_actions
+    return Storage(
+        obs=jnp.zeros((*rows, *network.input_shape), jnp.uint8 if network.uint8 else dtype),
+        actions=jnp.zeros(rows, jnp.int32) if network.discrete else jnp.zeros((*rows, lanes), dtype),
+        heads=jnp.zeros((*rows, lanes), dtype),
+        values=jnp.zeros(rows, dtype),
+    )

@@ -1,0 +1,128 @@
+"""The runner whose iteration is one program: it does what the host's runner does, and CartPole is learnt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ppo_bench.__main__ import main
+from ppo_bench.config import load_config
+from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.jax.cartpole import CartPole
+from ppo_bench.envs.jax.host import HostView
+from ppo_bench.errors import ConfigError
+from ppo_bench.runners.base import Arrays, Episode, Metrics
+from ppo_bench.runners.jax_graph import JaxGraphRunner
+from ppo_bench.train import build_runner
+from tests.runners import FRAMEWORKS, problem_for, runner_for
+
+SEED = 3
+NORMALIZED = ["ppo.norm_obs=true", "ppo.norm_reward=true"]
+
+
+def run(
+    framework: str, env: VectorEnv | GraphEnv, iterations: int, overrides: list[str]
+) -> tuple[Arrays, list[Metrics], list[Episode]]:
+    """Arrays at the end, and the metrics and episodes of all iterations; environments restart after the second one."""
+    runner = runner_for(framework, problem_for(env, 10, overrides))
+    assert isinstance(runner, JaxGraphRunner) == isinstance(env, GraphEnv)
+    state = runner.init(SEED)
+    rows, finished = [], []
+    for i in range(iterations):
+        state, metrics, episodes = runner.step(state)
+        rows.append(metrics)
+        finished += episodes
+        if i == 1:
+            state = runner.restart(state, 2)
+    arrays = runner.export(state)
+    runner.close()
+    return arrays, rows, finished
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("overrides", [[], NORMALIZED, ["ppo.mask_resets=false", "ppo.bootstrap_truncated=false"]])
+def test_an_iteration_in_one_program_is_that_of_every_framework_on_the_host(
+    framework: str, overrides: list[str]
+) -> None:
+    precise = ["precision=float64", *overrides]
+    expected, expected_rows, expected_episodes = run(framework, HostView(JaxEnv(CartPole(), 4)), 4, precise)
+    found, rows, episodes = run("jax_xla", JaxEnv(CartPole(), 4), 4, precise)
+    assert episodes == expected_episodes
+    assert len(episodes) > 20
+    np.testing.assert_allclose(rows, expected_rows, rtol=1e-8, atol=1e-12)
+    expected = {name: array for name, array in expected.items() if not name.startswith("envs.")}
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype, name
+        np.testing.assert_allclose(found[name], array, rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+def test_the_same_holds_in_float32_with_float64_statistics() -> None:
+    expected, _, expected_episodes = run("jax_xla", HostView(JaxEnv(CartPole(), 4)), 4, NORMALIZED)
+    found, _, episodes = run("jax_xla", JaxEnv(CartPole(), 4), 4, NORMALIZED)
+    assert episodes == expected_episodes
+    for name in expected:
+        assert found[name].dtype == expected[name].dtype, name
+        if name.startswith("normalize."):
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)
+
+
+def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
+    first, second = (run("jax_xla", JaxEnv(CartPole(), 4), 3, NORMALIZED)[0] for _ in range(2))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
+    runner, twin = (runner_for("jax_xla", problem_for(JaxEnv(CartPole(), 4), 10, NORMALIZED)) for _ in range(2))
+    state, _, _ = runner.step(runner.init(SEED))
+    arrays = runner.export(state)
+    state, _, episodes = runner.step(runner.restart(state, 1))
+    twin_state, _, twin_episodes = twin.step(twin.restore(arrays))
+    expected, found = runner.export(state), twin.export(twin_state)
+    assert episodes == twin_episodes
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    assert found["iteration"] == 2
+
+
+def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
+    runner = runner_for("jax_xla", problem_for(JaxEnv(CartPole(), 4), 10, []))
+    state = runner.init(SEED)
+    program = state.iterate
+    state = runner.restart(runner.step(state)[0], 1)
+    runner.step(state)
+    assert state.iterate is program
+    assert program._cache_size() == 1
+
+
+def test_cartpole_is_learnt_within_a_million_steps() -> None:
+    overrides = ["framework=jax_xla", "backend=jax", "ppo.num_envs=64", "ppo.learning_rate=1e-3"]
+    config = load_config([*overrides, "total_timesteps=1_000_000"])
+    runner = build_runner(config)
+    state = runner.init(SEED)
+    returns: list[float] = []
+    for _ in range(config.num_iterations):
+        state, _, episodes = runner.step(state)
+        returns += [episode.episode_return for episode in episodes]
+    assert np.mean(returns[-100:]) > 400.0
+
+
+def test_frameworks_that_cannot_take_environments_into_their_program_are_refused() -> None:
+    config = load_config(["framework=torch_eager", "backend=jax"])
+    with pytest.raises(ConfigError, match=r"pairs that work: framework=jax_xla backend=jax"):
+        config.require()
+    with pytest.raises(ConfigError, match="use framework=jax_xla"):
+        build_runner(config)
+
+
+def test_a_run_of_the_command_line_ends_with_its_result(tmp_path: Path) -> None:
+    arguments = ["framework=jax_xla", "env=cartpole", "backend=jax", "ppo.num_envs=64", "total_timesteps=40_000"]
+    assert main([*arguments, "checkpoint.every_iterations=2", f"outputs={tmp_path}"]) == 0
+    (folder,) = (path.parent for path in tmp_path.rglob("result.json"))
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["backend"], result["global_step"]) == ("jax", 32_768)
+    episodes = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+    assert all(episode["return"] == episode["length"] for episode in episodes)
