@@ -28,12 +28,16 @@ WRONG = {
     # choices
     "env=nothing": "choose one of acrobot, beam_rider, breakout, cartpole",
     "framework=tensorflow": "choose one of jax_xla, torch_compile, torch_eager",
-    "backend=gym": "choose one of envpool, gymnasium",
+    "backend=gym": "choose one of envpool, envpool_xla, gymnasium, jax",
     "network=resnet": "choose one of auto, mlp, nature_cnn",
     "ppo=default": "choose one of atari, classic, continuous",
     "experiment=cleanrl/dqn": "cleanrl/dqn",
     "ppo=3": "ppo=3",
     "env=null": "env=null",
+    # pairs
+    "framework=torch_eager backend=jax": "pairs that work: framework=jax_xla backend=jax, framework=torch_eager",
+    "framework=torch_eager backend=envpool_xla": "pairs that work: framework=jax_xla backend=envpool_xla",
+    "framework=jax_xla env=acrobot backend=jax": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
     # keys
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "total_timestep=2048": "there is no key total_timestep; did you mean total_timesteps?",
@@ -87,7 +91,7 @@ WRONG = {
     # what does not go together
     "ppo.num_minibatches=3": "ppo.num_minibatches=3 does not divide the batch of ppo.num_envs x ppo.num_steps = 512",
     "total_timesteps=511": "total_timesteps=511 is less than one iteration of ppo.num_envs x ppo.num_steps = 512",
-    "backend=envpool ~env.ids.envpool": "env=cartpole is not offered by backend=envpool; it is by backend=gymnasium",
+    "backend=envpool ~env.ids.envpool": "env=cartpole is not offered by backend=envpool; it is by backend=envpool_xla",
     "backend=gymnasium ~env.ids.gymnasium": "not offered by backend=gymnasium; it is by backend=envpool",
     "network=nature_cnn": "network=nature_cnn takes images, not observations of shape (4,): use network=mlp",
     "env=breakout backend=envpool ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",

@@ -65,7 +65,7 @@ def test_the_same_holds_in_float32_with_float64_statistics() -> None:
     expected, _, expected_episodes = run("jax_xla", HostView(JaxEnv(CartPole(), 4)), 4, NORMALIZED)
     found, _, episodes = run("jax_xla", JaxEnv(CartPole(), 4), 4, NORMALIZED)
     assert episodes == expected_episodes
-    for name in expected:
+    for name in found:
         assert found[name].dtype == expected[name].dtype, name
         if name.startswith("normalize."):
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)

@@ -61,6 +61,11 @@ class EnvPoolEnv:
         supported_spaces(task, self.observation_space, self.action_space)
         self._pool: Any = None
 
+    @property
+    def pool(self) -> Any:
+        """EnvPool's own object since the last reset."""
+        return self._pool
+
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """A new pool, since EnvPool takes seeds only when it is built (0.4 s for 8 Atari games)."""
         import envpool
@@ -75,14 +80,18 @@ class EnvPoolEnv:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        obs, reward, terminated, truncated, info = self._pool.step(actions)
-        if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is the game's end alone
-            episode_over = (info["terminated"] != 0) | truncated
-            return Step(obs, reward, terminated, truncated, episode_over, info["reward"])
-        return Step(obs, reward, terminated, truncated, terminated | truncated, reward)
+        return as_step(*self._pool.step(actions))
 
     def close(self) -> None:
         """Stop the pool's threads."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+
+def as_step(obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> Step:
+    """The `Step` of what a pool returned, arrays of NumPy or JAX."""
+    if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is the game's end alone
+        episode_over = (info["terminated"] != 0) | truncated
+        return Step(obs, reward, terminated, truncated, episode_over, info["reward"])
+    return Step(obs, reward, terminated, truncated, terminated | truncated, reward)

@@ -1,0 +1,72 @@
+"""EnvPool stepped from inside a JAX program, through its XLA interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ppo_bench.envs.base import GraphEnv, Start, Step, Task
+from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, as_step
+from ppo_bench.errors import require
+
+
+@dataclass(frozen=True)
+class EnvPoolXlaBackend:
+    """`backend=envpool_xla`; see conf/backend/envpool_xla.yaml for what the options mean."""
+
+    in_graph: ClassVar[bool] = True
+    name: str
+    num_threads: int
+
+    def require(self) -> None:
+        """Raise `ConfigError` if EnvPool or JAX is not installed or an option is out of range."""
+        require("jax", "jax", "backend=envpool_xla")
+        EnvPoolBackend(self.name, self.num_threads).require()
+
+    def make(self, task: Task) -> EnvPoolGraphEnv:
+        """The environments of `task`."""
+        return EnvPoolGraphEnv(task, self.num_threads)
+
+
+class EnvPoolGraphEnv(GraphEnv):
+    """A `GraphEnv` over one EnvPool pool; its state is EnvPool's handle, which only keeps the steps in order."""
+
+    def __init__(self, task: Task, num_threads: int) -> None:
+        self._envs = EnvPoolEnv(task, num_threads)
+        self.num_envs = task.num_envs
+        self.observation_space = self._envs.observation_space
+        self.action_space = self._envs.action_space
+
+    def reset(self, seeds: Sequence[int]) -> Start:
+        """A new pool and a step of its own.
+
+        The pool's address is a constant of every program that steps it, so that the programs of an earlier pool, which
+        is closed here, must not be used again: they would step memory that has been given back.
+        """
+        import jax
+        import jax.numpy as jnp
+
+        obs = self._envs.reset(seeds)
+        with jax.enable_x64(True):  # EnvPool declares float64 arrays (MuJoCo); cut to float32 they would be misread
+            step = _PoolStep(self._envs.pool)
+            return Start(step, jnp.array(step.handle), jnp.array(obs))
+
+    def close(self) -> None:
+        """Stop the pool's threads."""
+        self._envs.close()
+
+
+class _PoolStep:
+    """The step of one pool, equal to no other's."""
+
+    def __init__(self, pool: Any) -> None:
+        self.handle, _, _, self._step = pool.xla()
+        self._action_dtype = pool.spec.action_array_spec["action"].dtype
+
+    def __call__(self, handle: Any, actions: Any) -> tuple[Any, Step]:
+        import jax
+
+        with jax.enable_x64(True):
+            handle, seen = self._step(handle, actions.astype(self._action_dtype))
+            return handle, as_step(*seen)

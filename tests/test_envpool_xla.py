@@ -1,0 +1,162 @@
+"""EnvPool inside a JAX program: it plays what EnvPool plays on the host, and a new pool gets a new program."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ppo_bench.config import load_config
+from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
+from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.envpool import EnvPoolBackend
+from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
+from ppo_bench.envs.jax.host import HostView
+from ppo_bench.errors import ConfigError
+from ppo_bench.paths import CONF
+from ppo_bench.runners.base import Episode
+from tests.runners import problem_for, runner_for
+
+CARTPOLE = Task("cartpole", "CartPole-v1", 4)
+TASKS = {
+    "cartpole": CARTPOLE,
+    "hopper": Task("hopper", "Hopper-v4", 2),
+    "breakout": Task("breakout", "Breakout-v5", 2, Atari(episodic_life=True, reward_clip=True)),
+}
+
+
+def on_host(task: Task) -> VectorEnv:
+    return EnvPoolBackend("envpool", 1).make(task)
+
+
+def in_program(task: Task) -> GraphEnv:
+    return EnvPoolXlaBackend("envpool_xla", 1).make(task)
+
+
+def actions_for(env: VectorEnv, rng: np.random.Generator) -> np.ndarray:
+    space: Any = env.action_space
+    if hasattr(space, "n"):
+        return rng.integers(0, space.n, env.num_envs)
+    return rng.uniform(-1.0, 1.0, (env.num_envs, *space.shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_steps_are_those_of_envpool_on_the_host(name: str) -> None:
+    host, view = on_host(TASKS[name]), HostView(in_program(TASKS[name]))
+    rng = np.random.default_rng(1)
+    assert_array_equal(view.reset([1, 2, 3, 4][: host.num_envs]), host.reset([1, 2, 3, 4][: host.num_envs]))
+    ends = lost_lives = 0
+    for t in range(300):
+        actions = actions_for(host, rng)
+        found, expected = view.step(actions), host.step(actions)
+        for field, array in expected._asdict().items():
+            assert getattr(found, field).dtype == array.dtype, field
+            assert_array_equal(getattr(found, field), array, f"step {t}, {field}")
+        ends += int(expected.terminated.sum())
+        lost_lives += int((expected.terminated & ~expected.episode_over).sum())
+    assert ends > 0
+    assert (lost_lives > 0) == (name == "breakout")
+    host.close()
+    view.close()
+
+
+@pytest.mark.parametrize("name", ["cartpole", "breakout"])
+def test_it_keeps_the_contract(name: str) -> None:
+    findings = check_contract(lambda: in_program(TASKS[name]), 300)
+    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert len(findings) == 14
+
+
+def address(handle: Any) -> int:
+    return int.from_bytes(np.asarray(handle).tobytes(), "little")
+
+
+def test_a_program_steps_the_pool_that_it_was_made_from_whatever_handle_it_is_given() -> None:
+    """Why a rebuilt pool needs a program of its own."""
+    first, second = in_program(CARTPOLE), in_program(CARTPOLE)
+    one, two = first.reset([1, 2, 3, 4]), second.reset([5, 6, 7, 8])
+    still = HostView(in_program(CARTPOLE))
+    still.reset([1, 2, 3, 4])
+    actions = np.zeros(4, np.int32)
+    _, step = jax.jit(one.step)(two.state, actions)
+    assert_array_equal(step.obs, still.step(actions).obs)
+    for env in (first, second, still):
+        env.close()
+
+
+def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
+    env = in_program(CARTPOLE)
+    runner = runner_for("jax_xla", problem_for(env, 100, []))
+    state = runner.init(1)
+    pools, addresses, programs = [], [], []
+    for iteration in (1, 2, 3):
+        pools.append(env._envs.pool)  # type: ignore[attr-defined] # kept, so that no other gets its address
+        addresses.append(address(state.envs.env))
+        programs.append(state.iterate)
+        counters = np.int32(1), np.int32(iteration)
+        text = state.iterate.lower(state.learner, state.envs, *counters, 1e-3).as_text()
+        assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
+        state = runner.restart(runner.step(state)[0], iteration)
+    assert len(set(addresses)) == len(set(map(id, programs))) == 3
+    runner.close()
+
+
+def test_pools_rebuilt_in_memory_given_back_play_from_their_own_seeds() -> None:
+    view = HostView(in_program(CARTPOLE))
+    plays = []
+    for round_ in range(8):
+        first = view.reset([round_ % 2 + env for env in range(4)])
+        plays.append(np.stack([first, *(view.step(np.full(4, t % 2)).obs for t in range(60))]))
+        gc.collect()
+    view.close()
+    for round_, play in enumerate(plays):
+        assert_array_equal(play, plays[round_ % 2])
+    assert not np.array_equal(plays[0], plays[1])
+
+
+def episodes_of(backend: str, env: str, iterations: int, overrides: list[str]) -> list[Episode]:
+    """Environments restart after the fifth iteration."""
+    config = load_config(["framework=jax_xla", f"env={env}", f"backend={backend}", *overrides])
+    problem = problem_for(config.backend.make(config.task), 100, [f"env={env}", *overrides])
+    runner = runner_for("jax_xla", problem)
+    state = runner.init(1)
+    finished = []
+    for iteration in range(1, iterations + 1):
+        state, _, episodes = runner.step(state)
+        finished += [episode._replace(step=episode.step + iteration * problem.ppo.batch_size) for episode in episodes]
+        if iteration == 5:
+            state = runner.restart(state, iteration)
+    runner.close()
+    return finished
+
+
+@pytest.mark.parametrize(
+    ("env", "iterations", "overrides"),
+    [
+        ("cartpole", 10, []),
+        ("hopper", 6, ["ppo.num_envs=2", "ppo.num_steps=128", "ppo.num_minibatches=4"]),
+        ("breakout", 3, ["ppo.num_envs=2", "ppo.num_steps=64", "ppo.num_minibatches=2", "ppo.update_epochs=1"]),
+    ],
+)
+def test_training_sees_the_same_episodes_as_on_the_host(env: str, iterations: int, overrides: list[str]) -> None:
+    expected = episodes_of("envpool", env, iterations, overrides)
+    assert episodes_of("envpool_xla", env, iterations, overrides) == expected
+    assert len(expected) > (100 if env == "cartpole" else 0)
+
+
+def test_it_is_offered_wherever_envpool_is() -> None:
+    for path in (CONF / "env").glob("*.yaml"):
+        ids = load_config([f"env={path.stem}"]).root.env.ids
+        assert ids.get("envpool_xla") == ids.get("envpool"), path.stem
+
+
+def test_options_and_pairs_are_checked() -> None:
+    with pytest.raises(ConfigError, match=r"backend\.num_threads=-1"):
+        EnvPoolXlaBackend("envpool_xla", -1).require()
+    config = load_config(["framework=torch_eager", "backend=envpool_xla"])
+    with pytest.raises(ConfigError, match=r"pairs that work: framework=jax_xla backend=envpool_xla"):
+        config.require()
