@@ -73,7 +73,7 @@ def _convolve_by_products(x: jax.Array, weight: jax.Array, stride: int) -> jax.A
     batch, height, width, channels = x.shape
     outputs, kernel = weight.shape[:2]
     if kernel % stride:
-        raise NotImplementedError(f"a kernel of {kernel} is no multiple of its stride {stride}")
+        raise ValueError(f"a kernel of {kernel} is no multiple of its stride {stride}")
     rows, columns, taps = height // stride, width // stride, kernel // stride
     x = x[:, : rows * stride, : columns * stride].reshape(batch, rows, stride, columns, stride, channels)
     x = x.transpose(0, 1, 3, 2, 4, 5).reshape(batch, rows, columns, -1)
