@@ -26,6 +26,7 @@ from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.paths import CONF
+from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Framework, Hyperparameters
 
 _BUILDS = {"framework": "runner", "backend": "make", "network": "build"}
@@ -115,6 +116,17 @@ class Config:
             )
         self.framework.require()
         self.backend.require()
+        at_once, every = self.framework.iterations_per_call, self.root.checkpoint.every_iterations
+        if at_once > 1 and not self.backend.in_graph:
+            raise ConfigError(
+                f"framework.iterations_per_call={at_once} needs environments that are part of the program: "
+                "use backend=jax, backend=envpool_xla, or 1"
+            )
+        if every % at_once:
+            raise ConfigError(
+                f"framework.iterations_per_call={at_once} does not divide checkpoint.every_iterations={every}: "
+                "choose a divisor"
+            )
 
     @property
     def num_iterations(self) -> int:
@@ -138,6 +150,8 @@ class Config:
         # What the environment is, not what else its file offers; how many checkpoints are kept changes nothing.
         identity["env"] = asdict(self.task)
         identity["checkpoint"] = {"every_iterations": self.root.checkpoint.every_iterations}
+        # Where compiled programs are kept is no part of what they compute.
+        identity["framework"] = {k: v for k, v in self.resolved["framework"].items() if k != "compile_cache"}
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
         names = (self.task.name, self.backend.name, self.framework.name, digest)
         experiment = "-".join(file_name(name) for name in names)
@@ -214,7 +228,7 @@ def _check_values(config: Config) -> None:
     unit, positive, natural = "must lie between 0 and 1", "must be above 0", "must be at least 1"
     checks: list[tuple[str, Any, bool, str]] = [
         ("seed", root.seed, 0 <= root.seed < 2**31, f"must lie between 0 and {2**31 - 1}"),
-        ("precision", root.precision, root.precision in ("float32", "float64"), "choose float32 or float64"),
+        ("precision", root.precision, root.precision in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}"),
         (
             "device",
             root.device,

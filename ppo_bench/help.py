@@ -23,7 +23,7 @@ EXAMPLES = """\
 Common overrides (conf/ explains every key)
   total_timesteps=100_000   environment steps in all
   seed=1                    determines everything random
-  precision=float64         arithmetic: float32 or float64
+  precision=float64         arithmetic: float32, tf32, bfloat16 or float64
   device=cuda:0             auto, cpu, cuda, cuda:<i>
   ppo.num_envs=16           any key of the chosen ppo: learning_rate, num_steps, clip_coef, ...
   env.id=Pendulum-v1        any id that the chosen backend knows

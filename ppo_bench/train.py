@@ -105,15 +105,18 @@ def _train(config: Config, runner: Runner[Any], folder: Path, started_at: float)
     title = f"{config.task.name} {config.backend.name} {config.framework.name} seed {config.root.seed}"
     setup_seconds = time.perf_counter() - started_at
     earlier_seconds, loop_started = loop.wall_seconds, time.perf_counter()
+    at_once = config.framework.iterations_per_call
     with _stop_requests() as stop, ProgressDisplay(title, config.num_iterations * config.ppo.batch_size) as display:
         while loop.iteration < config.num_iterations:
-            iteration_started = time.perf_counter()
+            if loop.iteration % at_once == 0:
+                call_started, called_for = time.perf_counter(), min(at_once, config.num_iterations - loop.iteration)
             first_step = loop.global_step
             state, metrics, episodes = runner.step(state)
             loop.count(metrics, episodes, config.ppo.batch_size)
             now = time.perf_counter()
             loop.wall_seconds = earlier_seconds + now - loop_started
-            sps = config.ppo.batch_size / (now - iteration_started)
+            if loop.iteration % at_once == 1 % at_once:  # the first of those that one call has run
+                sps = called_for * config.ppo.batch_size / (now - call_started)
             metrics_rows.append([_metrics_row(loop, metrics, episodes, sps)])
             episode_rows.append([_episode_row(first_step, e) for e in episodes[:EPISODE_ROWS_PER_ITERATION]])
             display.update(loop.global_step, _mean(loop.recent_returns), sps)
@@ -162,7 +165,7 @@ def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
 
 def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:
     """The summary of a finished run."""
-    steady_sps, compile_seconds = speeds(folder / "metrics.jsonl")
+    steady_sps, compile_seconds = speeds(folder / "metrics.jsonl", config.framework.iterations_per_call)
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "complete",

@@ -46,5 +46,5 @@ def head_and_values(network: NetworkSpec, arrays: Arrays, observations: np.ndarr
     """The policy's head and the values of exported parameters, by PyTorch in float64."""
     params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]).double() for p in network.parameters}
     obs = torch.from_numpy(network.arrange(observations))
-    head, values, _ = torch_networks.apply(network, params, obs, (), None)
+    head, values, _ = torch_networks.apply(network, params, obs, (), None, torch.float64)
     return tuple(part.numpy() for part in head), values.numpy()

@@ -26,7 +26,7 @@ SMALL = ["total_timesteps=1024"]  # what is wrongly accepted is over soon
 
 WRONG = {
     # choices
-    "env=nothing": "choose one of acrobot, beam_rider, breakout, cartpole",
+    "env=nothing": "choose one of acrobot, ant, beam_rider, breakout, cartpole",
     "framework=tensorflow": "choose one of jax_xla, torch_compile, torch_eager",
     "backend=gym": "choose one of envpool, envpool_xla, gymnasium, jax",
     "network=resnet": "choose one of auto, mlp, nature_cnn",
@@ -59,7 +59,7 @@ WRONG = {
     # ranges
     "seed=-1": "seed=-1: must lie between 0 and 2147483647",
     "seed=2147483648": "seed=2147483648: must lie between 0 and 2147483647",
-    "precision=float16": "precision=float16: choose float32 or float64",
+    "precision=float16": "precision=float16: choose one of float32, tf32, bfloat16, float64",
     "device=tpu": "device=tpu: choose auto, cpu, cuda or cuda:<i>",
     "name=../elsewhere": "name=../elsewhere: must be a relative path without '..'",
     "name=/elsewhere": "name=/elsewhere: must be a relative path without '..'",
@@ -84,6 +84,11 @@ WRONG = {
     "ppo.target_kl=0": "ppo.target_kl=0.0: must be above 0, or null",
     "ppo.obs_clip=0": "ppo.obs_clip=0.0: must be above 0",
     "ppo.reward_clip=-1": "ppo.reward_clip=-1.0: must be above 0",
+    "framework=torch_compile framework.cudagraphs=perhaps": "framework.cudagraphs=perhaps: choose auto, true or false",
+    "framework=torch_compile framework.mode=fast": "framework.mode=fast: choose default or",
+    "framework=jax_xla framework.iterations_per_call=0": "framework.iterations_per_call=0: must be at least 1",
+    "framework=jax_xla framework.iterations_per_call=2": "framework.iterations_per_call=2 needs environments that are",
+    "framework=jax_xla backend=jax framework.iterations_per_call=3": "does not divide checkpoint.every_iterations=200",
     "framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",
     "backend=gymnasium backend.vectorization=fork": "backend.vectorization=fork: choose sync or async",
     "network=mlp network.activation=gelu": "network.activation=gelu: choose tanh or relu",
@@ -98,6 +103,7 @@ WRONG = {
     "env=breakout backend=gymnasium ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
     "env=breakout backend=gymnasium env.id=CartPole-v1": "CartPole-v1",
     "device=cuda:64": "device=cuda:64: PyTorch sees ",
+    "precision=tf32 device=cpu": "precision=tf32 needs a GPU that has it",
     # environments
     "backend=envpool env.id=CartPol-v1": "EnvPool has no environment 'CartPol-v1'; did you mean CartPole-v1",
     "env.id=Nothing-v0 backend=gymnasium": "gymnasium cannot make 'Nothing-v0'",
@@ -116,13 +122,13 @@ WRONG = {
     "--no-such-flag": "--no-such-flag",
     "--cfg everything": "everything",
     "--cfg job ppo.gama=0.9": "ppo.gamma",
-    "--cfg job env=nothing": "choose one of acrobot, beam_rider, breakout, cartpole",
+    "--cfg job env=nothing": "choose one of acrobot, ant, beam_rider, breakout, cartpole",
 }
 
 # The exit code of a whole process; EnvPool aborts at the number of threads unless it is checked before.
 WRONG_IN_A_PROCESS = {
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
-    "env=nothing": "choose one of acrobot, beam_rider, breakout, cartpole",
+    "env=nothing": "choose one of acrobot, ant, beam_rider, breakout, cartpole",
     "backend=gymnasium env.id=Nothing-v0": "gymnasium cannot make 'Nothing-v0'",
     "backend=gymnasium device=cuda:64": "device=cuda:64: PyTorch sees ",
     "backend=envpool backend.num_threads=-1": "backend.num_threads=-1",

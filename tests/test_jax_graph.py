@@ -88,6 +88,39 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     assert found["iteration"] == 2
 
 
+def test_several_iterations_a_call_are_the_same_iterations() -> None:
+    """Seven of them, by calls of 3, 3 and 1."""
+    problem = problem_for(JaxEnv(CartPole(), 4), 7, NORMALIZED)
+    ends: list[Arrays] = []
+    given: list[list[tuple[Metrics, list[Episode]]]] = []
+    for iterations_per_call in (1, 3):
+        runner = JaxGraphRunner(problem, JaxEnv(CartPole(), 4), iterations_per_call)
+        state = runner.init(SEED)
+        rows = []
+        for _ in range(7):
+            state, metrics, episodes = runner.step(state)
+            rows.append((metrics, episodes))
+        given.append(rows)
+        ends.append(runner.export(state))
+    assert given[0] == given[1]
+    assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_a_run_of_several_iterations_a_call_leaves_the_same_rows(tmp_path: Path) -> None:
+    """Rows apart from times, over checkpoints and a last call of fewer iterations."""
+    arguments = ["framework=jax_xla", "env=cartpole", "backend=jax", "total_timesteps=5_120"]
+    rows = []
+    for per_call in (1, 4):
+        outputs = tmp_path / str(per_call)
+        options = ["checkpoint.every_iterations=4", f"framework.iterations_per_call={per_call}"]
+        assert main([*arguments, *options, f"outputs={outputs}"]) == 0
+        (path,) = outputs.rglob("metrics.jsonl")
+        found = [json.loads(line) for line in path.read_text().splitlines()]
+        rows.append([{k: v for k, v in row.items() if k not in ("wall_seconds", "sps")} for row in found])
+    assert len(rows[0]) == 10
+    assert rows[0] == rows[1]
+
+
 def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
     runner = runner_for("jax_xla", problem_for(JaxEnv(CartPole(), 4), 10, []))
     state = runner.init(SEED)

@@ -18,57 +18,61 @@ _ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.
 
 
 class Network(nn.Module):
-    """`spec`, computed in `dtype`."""
+    """`spec`, with parameters, head and values of type `dtype` and layers that compute in the type `layers`."""
 
     spec: NetworkSpec
     dtype: jnp.dtype
+    layers: jnp.dtype
 
     @nn.compact
     def __call__(self, obs: jax.Array, carry: Carry, start: jax.Array | None) -> tuple[Head, jax.Array, Carry]:
         """The policy's head, values `[B]` and the carry, from observations `[B, ...]` as `spec.arrange` gives them."""
         spec = self.spec
         params = {p.name: self.param(p.name, nn.initializers.zeros, p.shape, self.dtype) for p in spec.parameters}
-        x = obs.astype(self.dtype) / 255.0 if spec.uint8 else obs.astype(self.dtype)
+        log_std = params.get("actor.log_std")  # no layer's: never rounded
+        x = (obs.astype(self.dtype) / 255.0 if spec.uint8 else obs).astype(self.layers)
+        params = {name: parameter.astype(self.layers) for name, parameter in params.items()}
         for layer in spec.convolutions:
-            x = nn.relu(convolve(layer, x, params[f"{layer.name}.weight"]) + params[f"{layer.name}.bias"])
+            sums = convolve(layer, x, params[f"{layer.name}.weight"], self.dtype)
+            x = nn.relu((sums + params[f"{layer.name}.bias"]).astype(self.layers))
         x = x.reshape(x.shape[0], -1)
-        x = _chain(spec.trunk, params, x)
-        output = _chain(spec.actor, params, x)
-        value = _chain(spec.critic, params, x).squeeze(-1)
-        head = (output,) if spec.discrete else (output, params["actor.log_std"])
-        return head, value, carry
+        x = self._chain(spec.trunk, params, x)
+        output = self._chain(spec.actor, params, x).astype(self.dtype)
+        values = self._chain(spec.critic, params, x).squeeze(-1).astype(self.dtype)
+        return ((output,) if log_std is None else (output, log_std)), values, carry
+
+    def _chain(self, layers: tuple[Linear, ...], params: Params, x: jax.Array) -> jax.Array:
+        for layer in layers:
+            sums = jnp.matmul(x, params[f"{layer.name}.weight"].T, preferred_element_type=self.dtype)
+            x = (sums + params[f"{layer.name}.bias"]).astype(self.layers)
+            if layer.activation:
+                x = _ACTIVATIONS[layer.activation](x)
+        return x
 
 
 def apply(
-    spec: NetworkSpec, params: Params, obs: jax.Array, carry: Carry, start: jax.Array | None
+    spec: NetworkSpec, params: Params, obs: jax.Array, carry: Carry, start: jax.Array | None, layers: jnp.dtype
 ) -> tuple[Head, jax.Array, Carry]:
     """See `Network.__call__`."""
-    network = Network(spec, params["critic.0.bias"].dtype)
+    network = Network(spec, params["critic.0.bias"].dtype, layers)
     output: tuple[Head, jax.Array, Carry] = network.apply({"params": params}, obs, carry, start)  # type: ignore[assignment]
     return output
 
 
-def _chain(layers: tuple[Linear, ...], params: Params, x: jax.Array) -> jax.Array:
-    for layer in layers:
-        x = x @ params[f"{layer.name}.weight"].T + params[f"{layer.name}.bias"]
-        if layer.activation:
-            x = _ACTIVATIONS[layer.activation](x)
-    return x
-
-
-def convolve(layer: Conv, x: jax.Array, weight: jax.Array) -> jax.Array:
-    """A convolution without padding of channels-last images `[B, H, W, C]` with `weight [out, k, k, C]`.
+def convolve(layer: Conv, x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """A convolution without padding of channels-last `x [B, H, W, C]` by `weight [out, k, k, C]`; sums of type `dtype`.
 
     XLA convolves with cuDNN on a GPU. On a CPU its gradients fall into a slow path, 10 times slower and worse in a loop
     (docs/performance.md), so there the same sum is written as matrix products.
     """
     if jax.default_backend() != "cpu":
         strides = (layer.stride, layer.stride)
-        return jax.lax.conv_general_dilated(x, weight, strides, "VALID", dimension_numbers=("NHWC", "OHWI", "NHWC"))
-    return _convolve_by_products(x, weight, layer.stride)
+        layout = ("NHWC", "OHWI", "NHWC")
+        return jax.lax.conv_general_dilated(x, weight, strides, "VALID", dimension_numbers=layout).astype(dtype)
+    return _convolve_by_products(x, weight, layer.stride, dtype)
 
 
-def _convolve_by_products(x: jax.Array, weight: jax.Array, stride: int) -> jax.Array:
+def _convolve_by_products(x: jax.Array, weight: jax.Array, stride: int, dtype: jnp.dtype) -> jax.Array:
     """Blocks of stride x stride pixels become channels; then one product for each row of the kernel."""
     batch, height, width, channels = x.shape
     outputs, kernel = weight.shape[:2]
@@ -81,5 +85,8 @@ def _convolve_by_products(x: jax.Array, weight: jax.Array, stride: int) -> jax.A
     matrices = blocks.reshape(taps, -1, outputs)
     rows, columns = rows - taps + 1, columns - taps + 1
     x = jnp.concatenate([x[:, :, j : j + columns] for j in range(taps)], -1)
-    products = [x[:, i : i + rows].reshape(batch * rows * columns, -1) @ matrices[i] for i in range(taps)]
+    products = [
+        jnp.matmul(x[:, i : i + rows].reshape(batch * rows * columns, -1), matrices[i], preferred_element_type=dtype)
+        for i in range(taps)
+    ]
     return sum(products[1:], products[0]).reshape(batch, rows, columns, outputs)

@@ -29,11 +29,16 @@ def named_views(flat: Tensor, spec: NetworkSpec) -> Params:
 
 
 def apply(
-    spec: NetworkSpec, params: Params, obs: Tensor, carry: Carry, start: Tensor | None
+    spec: NetworkSpec, params: Params, obs: Tensor, carry: Carry, start: Tensor | None, layers: torch.dtype
 ) -> tuple[Head, Tensor, Carry]:
-    """The policy's head, values `[B]` and the carry, from observations `[B, ...]` as `spec.arrange` returns them."""
+    """The policy's head, values `[B]` and the carry, from observations `[B, ...]` as `spec.arrange` returns them.
+
+    Layers compute in the type `layers`; head and values are of the parameters' type.
+    """
     dtype = params["critic.0.bias"].dtype
-    x = obs.to(dtype) / 255.0 if spec.uint8 else obs.to(dtype)
+    log_std = params.get("actor.log_std")  # no layer's: never rounded
+    x = (obs.to(dtype) / 255.0 if spec.uint8 else obs).to(layers)
+    params = {name: parameter.to(layers) for name, parameter in params.items()} if layers != dtype else params
     if spec.convolutions:
         # A channels-last tensor under a channels-first name: the layout in which CPU and GPU convolve fastest.
         x = x.permute(0, 3, 1, 2)
@@ -42,10 +47,9 @@ def apply(
             x = F.relu(F.conv2d(x, weight, params[f"{layer.name}.bias"], layer.stride))
         x = x.permute(0, 2, 3, 1).flatten(1)
     x = _chain(spec.trunk, params, x)
-    output = _chain(spec.actor, params, x)
-    value = _chain(spec.critic, params, x).squeeze(-1)
-    head = (output,) if spec.discrete else (output, params["actor.log_std"])
-    return head, value, carry
+    output = _chain(spec.actor, params, x).to(dtype)
+    values = _chain(spec.critic, params, x).squeeze(-1).to(dtype)
+    return ((output,) if log_std is None else (output, log_std)), values, carry
 
 
 def _chain(layers: tuple[Linear, ...], params: Params, x: Tensor) -> Tensor:

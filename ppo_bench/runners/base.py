@@ -64,7 +64,7 @@ class Problem:
     num_iterations: int
     """Length of the whole training; the learning rate is annealed over it."""
     precision: str
-    """float32 or float64."""
+    """A name of `ppo_bench.precision.PRECISIONS`."""
     device: str
     """auto, cpu, cuda or cuda:<i>."""
 
@@ -151,6 +151,10 @@ class Framework(Protocol):
     @property
     def compiles(self) -> bool:
         """Whether its first iterations also compile, which is then reported apart."""
+
+    @property
+    def iterations_per_call(self) -> int:
+        """Iterations that its runner executes at once, and then returns one by one; no state in between is exported."""
 
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.errors import ConfigError, require
@@ -21,6 +23,7 @@ class Torch:
     """`framework=torch_eager`; see conf/framework/torch_eager.yaml for what the options mean."""
 
     takes_graph_envs: ClassVar[bool] = False
+    iterations_per_call: ClassVar[int] = 1
     name: str
     num_threads: int | None
     compiles: ClassVar[bool] = False
@@ -43,6 +46,8 @@ class TorchCompile(Torch):
     """`framework=torch_compile`; see conf/framework/torch_compile.yaml for what the options mean."""
 
     mode: str
+    cudagraphs: Any
+    compile_cache: str | None
     compiles: ClassVar[bool] = True
 
     def require(self) -> None:
@@ -50,34 +55,60 @@ class TorchCompile(Torch):
         super().require()
         if self.mode not in ("default", "max-autotune-no-cudagraphs"):
             raise ConfigError(f"framework.mode={self.mode}: choose default or max-autotune-no-cudagraphs")
+        if self.cudagraphs not in ("auto", True, False):
+            raise ConfigError(f"framework.cudagraphs={self.cudagraphs}: choose auto, true or false")
+        if self.cudagraphs is True:
+            import torch
+
+            if not torch.cuda.is_available():
+                raise ConfigError("framework.cudagraphs=true: PyTorch sees no CUDA device here; use auto or false")
 
     def runner(self, problem: Problem) -> TorchRunner:
         """The runner for `problem`."""
+        if folder := _cache_folder(self.compile_cache, "torch"):
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # read when something is first compiled
         import torch
 
         from ppo_bench.runners.torch import TorchRunner
 
         # Shapes never change, so none is made symbolic; a graph break would be an error, not a slow path.
         compiler = functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
-        return TorchRunner(problem, self.num_threads, compiler)
+        cuda_graphs = None if self.cudagraphs == "auto" else self.cudagraphs
+        return TorchRunner(problem, self.num_threads, compiler, cuda_graphs)
 
 
 @dataclass(frozen=True)
 class Jax:
-    """`framework=jax_xla`; see conf/framework/jax_xla.yaml."""
+    """`framework=jax_xla`; see conf/framework/jax_xla.yaml for what the options mean."""
 
     takes_graph_envs: ClassVar[bool] = True
     name: str
+    iterations_per_call: int
+    compile_cache: str | None
     compiles: ClassVar[bool] = True
 
     def require(self) -> None:
-        """Raise `ConfigError` if JAX, flax or optax is not installed."""
+        """Raise `ConfigError` if JAX, flax or optax is not installed or an option is out of range."""
         for package in ("jax", "flax", "optax"):
             require(package, "jax", f"framework={self.name}")
+        if self.iterations_per_call < 1:
+            raise ConfigError(f"framework.iterations_per_call={self.iterations_per_call}: must be at least 1")
 
     def runner(self, problem: Problem) -> JaxRunner | JaxGraphRunner:
-        """The runner for `problem`: one program an iteration if its environments can be part of that."""
+        """The runner for `problem`: one program for whole iterations if its environments can be part of that."""
+        import jax
+
         from ppo_bench.runners.jax import JaxRunner
         from ppo_bench.runners.jax_graph import JaxGraphRunner
 
-        return JaxGraphRunner(problem, problem.env) if isinstance(problem.env, GraphEnv) else JaxRunner(problem)
+        if folder := _cache_folder(self.compile_cache, "jax"):
+            jax.config.update("jax_compilation_cache_dir", folder)
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        if isinstance(problem.env, GraphEnv):
+            return JaxGraphRunner(problem, problem.env, self.iterations_per_call)
+        return JaxRunner(problem)
+
+
+def _cache_folder(root: str | None, framework: str) -> str | None:
+    """Where compiled programs of `framework` are kept under `root`; None if they are not to be kept."""
+    return None if root is None else str(Path(root).expanduser() / framework)

@@ -32,11 +32,11 @@ class JaxRunner:
         self._num_steps = problem.ppo.num_steps
         self._envs = HostEnvs(problem.env, problem.network, problem.ppo)
         self.execution = learning.execution
-        network, hp, dtype = learning.network, learning.ppo, learning.dtype
+        network, layers, hp, dtype = learning.network, learning.layers, learning.ppo, learning.dtype
         self._storage = jax.device_put(allocate(network, hp, dtype), learning.device)
         self._noise = jax.jit(functools.partial(action_noise, network, hp, dtype))
-        self._act = jax.jit(functools.partial(act, network), donate_argnums=1)
-        self._update = jax.jit(functools.partial(update, network, hp, learning.optimizer), donate_argnums=0)
+        self._act = jax.jit(functools.partial(act, network, layers), donate_argnums=1)
+        self._update = jax.jit(functools.partial(update, network, layers, hp, learning.optimizer), donate_argnums=0)
 
     # --- One iteration ------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -53,6 +53,7 @@ class Outcome(NamedTuple):
 
 
 Iterate = Callable[..., tuple[Learner, GraphEnvs, Outcome, dict[str, jax.Array]]]
+"""See `iterate`."""
 
 
 @dataclass
@@ -66,41 +67,61 @@ class GraphState:
     envs: GraphEnvs
     totals: Totals
     iterate: Iterate
-    """The compiled iteration of these environments; others may need another."""
+    """The compiled iterations of these environments; others may need another."""
+    ahead: list[tuple[Metrics, list[Episode]]] = field(default_factory=list)
+    """What iterations gave that the program has run and `step` has not returned yet; learner and environments stand
+    after them."""
 
 
 class JaxGraphRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
-    def __init__(self, problem: Problem, env: GraphEnv) -> None:
+    def __init__(self, problem: Problem, env: GraphEnv, iterations_per_call: int) -> None:
         self._learning = Learning(problem)
         self._env = env
         self._ppo = problem.ppo
+        self._num_iterations = problem.num_iterations
+        self._iterations_per_call = iterations_per_call
         self.execution = self._learning.execution
         self._compiled: tuple[EnvStep, Iterate] | None = None
 
     def step(self, state: GraphState) -> tuple[GraphState, Metrics, list[Episode]]:
         """See `Runner.step`."""
+        if not state.ahead:
+            self._call(state)
         state.iteration += 1
-        learning_rate = self._learning.learning_rate(state.iteration)
-        counters = np.int32(state.seed), np.int32(state.iteration)
-        with jax.default_device(self._learning.device):
-            state.learner, state.envs, *on_device = state.iterate(state.learner, state.envs, *counters, learning_rate)
-        outcome, measured = jax.device_get(on_device)
-        state.totals, episodes = fold_episodes(state.totals, outcome.raw_rewards, outcome.episode_over, outcome.real)
-        metrics = Metrics(
-            learning_rate=learning_rate,
-            masked_fraction=1.0 - float(np.mean(outcome.real)),
-            **{name: float(value) for name, value in measured.items()},
-        )
+        metrics, episodes = state.ahead.pop(0)
         return state, metrics, episodes
+
+    def _call(self, state: GraphState) -> None:
+        """Run the next `iterations_per_call` iterations, or those that are left."""
+        count = min(self._iterations_per_call, self._num_iterations - state.iteration)
+        iterations = range(state.iteration + 1, state.iteration + count + 1)
+        rates = [self._learning.learning_rate(iteration) for iteration in iterations]
+        counters = np.int32(state.seed), np.array(iterations, np.int32)
+        with jax.default_device(self._learning.device):
+            state.learner, state.envs, *on_device = state.iterate(
+                state.learner, state.envs, *counters, np.array(rates, self._learning.dtype)
+            )
+        outcomes, measured = jax.device_get(on_device)
+        for k, learning_rate in enumerate(rates):
+            outcome = Outcome(*(array[k] for array in outcomes))
+            played = (np.asarray(x) for x in (outcome.raw_rewards, outcome.episode_over, outcome.real))
+            state.totals, episodes = fold_episodes(state.totals, *played)
+            metrics = Metrics(
+                learning_rate=learning_rate,
+                masked_fraction=1.0 - float(np.mean(outcome.real)),
+                **{name: float(values[k]) for name, values in measured.items()},
+            )
+            state.ahead.append((metrics, episodes))
 
     def init(self, seed: int) -> GraphState:
         """See `Runner.init`."""
         return self._fresh(seed, 0, self._learning.init(seed), initial_statistics(self._obs_shape))
 
     def export(self, state: GraphState) -> Arrays:
-        """See `Runner.export`."""
+        """See `Runner.export`. Between two calls of the program only."""
+        assert not state.ahead, "the program has run ahead of the iteration that is to be exported"
         learnt = Learning.export(state.learner, state.seed, state.iteration)
         return learnt | export_statistics(*jax.tree.map(np.array, _statistics(state.envs)))
 
@@ -160,40 +181,51 @@ def iterate(
     learner: Learner,
     envs: GraphEnvs,
     seed: jax.Array,
-    iteration: jax.Array,
-    learning_rate: jax.Array,
+    iterations: jax.Array,
+    learning_rates: jax.Array,
 ) -> tuple[Learner, GraphEnvs, Outcome, dict[str, jax.Array]]:
-    """One iteration: rollout, advantages, update; `bounds` are those of continuous actions."""
-    network, hp, dtype = learning.network, learning.ppo, learning.dtype
-    noise_of_step = action_noise(network, hp, dtype, seed, iteration)
-    storage = allocate(network, hp, dtype)
-    envs, storage, outcome = _collect(env_step, bounds, network, hp, learner.params, noise_of_step, envs, storage)
-    flags = (outcome.rewards, outcome.terminated, outcome.truncated, outcome.real)
-    learner, measured = update(network, hp, learning.optimizer, learner, storage, flags, seed, iteration, learning_rate)
-    return learner, envs, outcome, measured
+    """Iterations one after the other, each a rollout, advantages and an update.
+
+    `bounds` are those of continuous actions, `iterations [K]` count from 1, `learning_rates [K]` are theirs. Outcomes
+    are `[K, T, N]`, measurements `[K]`.
+    """
+    network, layers, hp, dtype = learning.network, learning.layers, learning.ppo, learning.dtype
+
+    def one(carry: tuple[Learner, GraphEnvs], x: tuple[jax.Array, jax.Array]) -> tuple[tuple[Learner, GraphEnvs], Any]:
+        (learner, envs), (iteration, learning_rate) = carry, x
+        noise_of_step = action_noise(network, hp, dtype, seed, iteration)
+        envs, storage, outcome = _collect(env_step, bounds, learning, learner.params, noise_of_step, envs)
+        flags = (outcome.rewards, outcome.terminated, outcome.truncated, outcome.real)
+        learner, measured = update(
+            network, layers, hp, learning.optimizer, learner, storage, flags, seed, iteration, learning_rate
+        )
+        return (learner, envs), (outcome, measured)
+
+    (learner, envs), (outcomes, measured) = jax.lax.scan(one, (learner, envs), (iterations, learning_rates))
+    return learner, envs, outcomes, measured
 
 
 def _collect(
     env_step: EnvStep,
     bounds: tuple[np.ndarray, np.ndarray] | None,
-    network: NetworkSpec,
-    hp: Hyperparameters,
+    learning: Learning,
     params: networks.Params,
     noise_of_step: jax.Array,
     envs: GraphEnvs,
-    storage: Storage,
 ) -> tuple[GraphEnvs, Storage, Outcome]:
     """`num_steps` steps, and the value of the observations after them."""
+    network, layers, hp = learning.network, learning.layers, learning.ppo
 
     def step(carry: tuple[GraphEnvs, Storage], t: jax.Array) -> tuple[tuple[GraphEnvs, Storage], Outcome]:
         envs, storage = carry
-        storage, actions = act(network, params, storage, noise_of_step, t, envs.obs)
+        storage, actions = act(network, layers, params, storage, noise_of_step, t, envs.obs)
         env, seen = env_step(envs.env, actions if bounds is None else jnp.clip(actions, *bounds))
         envs, outcome = _take_in(network, hp, envs._replace(env=env), seen)
         return (envs, storage), outcome
 
+    storage = allocate(network, hp, learning.dtype)
     (envs, storage), outcome = jax.lax.scan(step, (envs, storage), jnp.arange(hp.num_steps, dtype=jnp.int32))
-    storage, _ = act(network, params, storage, noise_of_step, jnp.int32(hp.num_steps), envs.obs)
+    storage, _ = act(network, layers, params, storage, noise_of_step, jnp.int32(hp.num_steps), envs.obs)
     return envs, storage, outcome
 
 

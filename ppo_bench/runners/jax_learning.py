@@ -13,6 +13,7 @@ from ppo_bench import noise, ppo
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks import jax as networks
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.precision import NO_TF32, PRECISIONS, Precision
 from ppo_bench.runners.base import Arrays, Hyperparameters, Problem, fitting
 from ppo_bench.weights import initial_weights
 
@@ -55,14 +56,19 @@ class Learning:
         self.network = problem.network
         self.ppo = problem.ppo
         self._num_iterations = problem.num_iterations
-        if problem.precision == "float64":
+        precision = PRECISIONS[problem.precision]
+        if precision.parameters == "float64":
             jax.config.update("jax_enable_x64", True)
-        # Full float32: JAX would use TF32 on a GPU.
-        jax.config.update("jax_default_matmul_precision", "highest")
-        self.dtype = jnp.dtype(problem.precision)
-        self.device = pick_device(problem.device)
+        # JAX would use TF32 on a GPU unless told otherwise.
+        matmul_precision = "tensorfloat32" if precision.tf32 else "highest"
+        jax.config.update("jax_default_matmul_precision", matmul_precision)
+        self.dtype, self.layers = jnp.dtype(precision.parameters), jnp.dtype(precision.layers)
+        self.device = pick_device(problem.device, precision)
         self.optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
-        self.execution = {"device": str(self.device), "matmul_precision": "highest"}
+        self.execution = {
+            "device": str(self.device),
+            "precision": precision._asdict() | {"default_matmul_precision": matmul_precision},
+        }
 
     def learning_rate(self, iteration: int) -> float:
         """Of the `iteration`-th iteration, counted from 1."""
@@ -117,6 +123,7 @@ def action_noise(
 
 def act(
     network: NetworkSpec,
+    layers: jnp.dtype,
     params: networks.Params,
     storage: Storage,
     noise_of_step: jax.Array,
@@ -125,7 +132,7 @@ def act(
 ) -> tuple[Storage, jax.Array]:
     """The actions of step `t` for `obs [N, ...]`, and the storage with what the policy saw and did."""
     obs = obs.astype(storage.obs.dtype)
-    head, values, _ = networks.apply(network, params, obs, (), None)
+    head, values, _ = networks.apply(network, params, obs, (), None, layers)
     actions = network.distribution.sample(jnp, head, noise_of_step[t])
     row = (obs, actions, head[0], values)
     stored = (array.at[t].set(x.astype(array.dtype)) for array, x in zip(storage, row, strict=True))
@@ -144,6 +151,7 @@ def scan_backwards(_: Any, deltas: jax.Array, decays: jax.Array) -> jax.Array:
 
 def update(
     network: NetworkSpec,
+    layers: jnp.dtype,
     hp: Hyperparameters,
     optimizer: optax.GradientTransformation,
     learner: Learner,
@@ -180,7 +188,8 @@ def update(
     permutations = noise.permutations(jnp, seed[None], iteration[None], epochs, indices)
 
     def gradient_step(learner: Learner, rows: jax.Array) -> tuple[Learner, jax.Array]:
-        return _gradient_step(network, hp, optimizer, learner, jax.tree.map(lambda x: x[rows], batch), learning_rate)
+        minibatch = jax.tree.map(lambda x: x[rows], batch)
+        return _gradient_step(network, layers, hp, optimizer, learner, minibatch, learning_rate)
 
     def epoch(carry: tuple[Learner, jax.Array], rows: jax.Array) -> tuple[tuple[Learner, jax.Array], Any]:
         learner, stopped = carry
@@ -201,6 +210,7 @@ def update(
 
 def _gradient_step(
     network: NetworkSpec,
+    layers: jnp.dtype,
     hp: Hyperparameters,
     optimizer: optax.GradientTransformation,
     learner: Learner,
@@ -210,7 +220,7 @@ def _gradient_step(
     """One step of Adam; the reported losses and, last, the gradient's norm before clipping."""
 
     def total(params: networks.Params) -> tuple[jax.Array, ppo.Losses]:
-        head, values, _ = networks.apply(network, params, batch.obs, (), None)
+        head, values, _ = networks.apply(network, params, batch.obs, (), None, layers)
         losses = ppo.losses(
             jnp,
             network.distribution.log_prob(jnp, head, batch.actions),
@@ -235,15 +245,16 @@ def _gradient_step(
     return Learner(params, adam), measured
 
 
-def pick_device(device: str) -> jax.Device:
-    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it is not there."""
-    if device == "auto":
-        return jax.devices()[0]
+def pick_device(device: str, precision: Precision) -> jax.Device:
+    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it does not do."""
     platform, _, index = device.partition(":")
     try:
-        return jax.devices(platform)[int(index or 0)]
+        picked = jax.devices(None if device == "auto" else platform)[int(index or 0)]
     except (RuntimeError, IndexError) as error:
         raise ConfigError(f"device={device}: JAX sees {', '.join(map(str, jax.devices()))}; use device=cpu") from error
+    if precision.tf32 and (picked.platform != "gpu" or float(picked.compute_capability) < 8.0):
+        raise ConfigError(NO_TF32)
+    return picked
 
 
 def allocate(network: NetworkSpec, hp: Hyperparameters, dtype: jnp.dtype) -> Storage:

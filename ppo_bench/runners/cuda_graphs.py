@@ -1,0 +1,70 @@
+"""Functions recorded once as a CUDA graph and replayed: one launch in place of one for every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+WARM_UP_CALLS = 3  # compilation and the libraries' workspaces happen in the first; PyTorch's documentation takes 3
+
+
+class Step(Protocol):
+    """How a runner calls a function: with what stays where it is, and with tensors that are new in every call."""
+
+    def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
+        """What the function returns; valid until the next call."""
+
+
+def direct(function: Callable[..., Any]) -> Step:
+    """`function(*fixed, *inputs)` as it is."""
+    return lambda fixed, *inputs: function(*fixed, *inputs)
+
+
+class Replayed:
+    """`function(*fixed, *inputs)` as a CUDA graph.
+
+    A graph reads and writes the addresses that it was recorded with. So the inputs of a call are copied to where those
+    of the recording lay, and other `fixed` objects than the last call's (compared by identity) are recorded anew; their
+    tensors may change in value, not in place. What is returned lies at the same addresses in every call.
+
+    Warming up runs the function; `changed(*fixed)` are the tensors that it writes to, and are put back after that.
+    """
+
+    def __init__(self, function: Callable[..., Any], changed: Callable[..., Sequence[Tensor]] = lambda *_: ()) -> None:
+        self._function = function
+        self._changed = changed
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._fixed: tuple[Any, ...] = ()
+        self._inputs: list[Tensor] = []
+        self._outputs: Any = None
+
+    def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
+        """See `Step`."""
+        if self._graph is None or any(a is not b for a, b in zip(fixed, self._fixed, strict=True)):
+            self._graph = self._record(tuple(fixed), inputs)
+        for static, given in zip(self._inputs, inputs, strict=True):
+            static.copy_(given, non_blocking=True)
+        self._graph.replay()
+        return self._outputs
+
+    @torch.no_grad()
+    def _record(self, fixed: tuple[Any, ...], inputs: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
+        self._graph = self._outputs = None  # gives the memory of an earlier one back first
+        self._fixed, self._inputs = fixed, [x.clone() for x in inputs]
+        changed = self._changed(*fixed)
+        before = [x.clone() for x in changed]
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UP_CALLS):
+                self._function(*fixed, *self._inputs)
+        torch.cuda.current_stream().wait_stream(aside)
+        for tensor, value in zip(changed, before, strict=True):
+            tensor.copy_(value)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._outputs = self._function(*fixed, *self._inputs)
+        return graph

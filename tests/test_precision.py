@@ -1,0 +1,96 @@
+"""`precision=` means the same in every framework, and is recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from ppo_bench.errors import ConfigError
+from ppo_bench.networks import jax as jax_networks
+from ppo_bench.networks import torch as torch_networks
+from ppo_bench.precision import PRECISIONS
+from ppo_bench.runners.base import Arrays
+from ppo_bench.weights import initial_weights
+from tests.probes import Endless
+from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.test_runners import RandomScenes
+
+
+def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:
+    """One linear layer each for actor and critic, whose sums are known numbers."""
+    network = problem_for(Endless(1), 1, ["network=mlp", "network.hidden_sizes=[]"]).network
+    inputs = network.input_shape[0]
+    # 1 + 2^-9 rounds to 1 in bfloat16 (8 bits), 3 stays.
+    weights = {p.name: np.zeros(p.shape, np.float32) for p in network.parameters}
+    weights["critic.0.weight"][:] = 1.0 + 2.0**-9
+    weights["critic.0.bias"][:] = 3.0
+    obs = np.zeros((1, inputs), np.float32)
+    obs[0, 0] = 1.0
+    params = {name: torch.from_numpy(array) for name, array in weights.items()}
+    found = [
+        float(torch_networks.apply(network, params, torch.from_numpy(obs), (), None, dtype)[1][0])
+        for dtype in (torch.float32, torch.bfloat16)
+    ]
+    arrays = {name: jnp.asarray(array) for name, array in weights.items()}
+    found += [
+        float(jax_networks.apply(network, arrays, jnp.asarray(obs), (), None, jnp.dtype(name))[1][0])
+        for name in ("float32", "bfloat16")
+    ]
+    assert found == [4.0 + 2.0**-9, 4.0] * 2
+
+
+@pytest.mark.parametrize(("pixels", "continuous"), [(False, False), (False, True), (True, False)])
+def test_frameworks_agree_in_bfloat16_to_its_rounding_and_not_with_float32(pixels: bool, continuous: bool) -> None:
+    network = problem_for(RandomScenes(4, pixels, continuous), 1, []).network
+    weights = {name: array.astype(np.float32) for name, array in initial_weights(network.parameters, 1).items()}
+    env = RandomScenes(4, pixels, continuous)
+    obs = network.arrange(env.reset([1, 2, 3, 4]))
+    params = {name: torch.from_numpy(array) for name, array in weights.items()}
+    exact, rounded = (
+        torch_networks.apply(network, params, torch.from_numpy(np.ascontiguousarray(obs)), (), None, dtype)
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    by_jax = jax_networks.apply(network, weights, obs, (), None, jnp.dtype("bfloat16"))  # type: ignore[arg-type]
+    assert rounded[1].dtype == torch.float32
+    assert by_jax[1].dtype == jnp.float32
+    values, expected, unrounded = np.asarray(by_jax[1]), rounded[1].numpy(), exact[1].numpy()
+    scale = np.abs(unrounded).max()
+    assert np.abs(values - expected).max() < 2.0**-6 * scale  # a few roundings of 2^-9
+    assert np.abs(expected - unrounded).max() > 1e-5 * scale
+    if continuous:
+        np.testing.assert_array_equal(np.asarray(by_jax[0][1]), rounded[0][1].numpy())
+
+
+def after(framework: str, precision: str, iterations: int) -> tuple[Arrays, dict[str, object]]:
+    runner = runner_for(framework, problem_for(RandomScenes(4, False, False), 10, [f"precision={precision}"]))
+    state = runner.init(1)
+    for _ in range(iterations):
+        state, metrics, _ = runner.step(state)
+        assert np.isfinite(metrics.policy_loss)
+    return runner.export(state), dict(runner.execution)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_bfloat16_keeps_parameters_and_moments_in_float32_and_is_recorded(framework: str) -> None:
+    start, _ = after(framework, "bfloat16", 0)
+    arrays, execution = after(framework, "bfloat16", 2)
+    for name, array in arrays.items():
+        if name.startswith(("params.", "adam.mean.")):
+            assert array.dtype == np.float32, name
+    assert any(not np.array_equal(arrays[n], start[n]) for n in arrays if n.startswith("params."))
+    recorded = execution["precision"]
+    assert isinstance(recorded, dict)
+    assert PRECISIONS["bfloat16"]._asdict().items() <= recorded.items()
+    in_float32, _ = after(framework, "float32", 2)
+    assert any(not np.array_equal(arrays[n], in_float32[n]) for n in arrays if n.startswith("params."))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_tf32_is_refused_where_there_is_none(framework: str) -> None:
+    problem = problem_for(RandomScenes(4, False, False), 10, [])
+    with pytest.raises(ConfigError, match="precision=tf32 needs a GPU"):
+        runner_for(framework, dataclasses.replace(problem, precision="tf32"))
