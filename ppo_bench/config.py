@@ -163,30 +163,30 @@ def file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "_"
 
 
-def load_config(overrides: Sequence[str]) -> Config:
-    """Compose `conf/config.yaml` with `overrides` and check it. Raises `ConfigError` with one line.
+def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
+    """Compose `conf/<name>.yaml`, of type `schema`, with `overrides` and check it. Raises `ConfigError` with one line.
 
     Whether its framework and backend can run it is left to those who do: `config.require()`.
     """
     try:
-        composed = _compose(overrides)
+        composed = _compose(overrides, name)
     except Exception as error:  # Hydra raises whatever its parser and its YAML files meet
         if "Config group override must be a string" in str(error):
             raise ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices") from error
         raise ConfigError(explain(error)) from error
-    config = _typed_config(composed)
+    config = _typed_config(composed, schema)
     _check_values(config)
     config.task  # noqa: B018 (raises if the backend has no such environment)
     return config
 
 
-def _compose(overrides: Sequence[str]) -> DictConfig:
+def _compose(overrides: Sequence[str], name: str = "config") -> DictConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", overrides=list(overrides))
+        return compose(name, overrides=list(overrides))
 
 
-def _typed_config(composed: DictConfig) -> Config:
-    root = _typed("", RootSchema, composed)
+def _typed_config(composed: DictConfig, schema: type[RootSchema]) -> Config:
+    root = _typed("", schema, composed)
     groups = {group: getattr(root, group) for group in ("framework", "backend", "network")}
     ppo = _typed("ppo", Hyperparameters, root.ppo)
     choices = {group: _typed(group, _target(group, node), node) for group, node in groups.items()}

@@ -1,7 +1,8 @@
-"""The comparison of frameworks: real processes agree, and a difference is found and counted."""
+"""The comparison of frameworks: real processes agree, and a difference is found, counted and explained."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,26 +10,41 @@ import numpy as np
 import pytest
 
 from ppo_bench.cli import exit_code
-from ppo_bench.equivalence import Outcome, difference, main
+from ppo_bench.equivalence.command import load, main
+from ppo_bench.equivalence.differences import Outcome, compare
+from ppo_bench.equivalence.explain import sensitivity, ties
+from ppo_bench.equivalence.processes import Follower, Workers, played
+from ppo_bench.runners.base import Arrays, Metrics
 from tests.runners import FRAMEWORKS
 
 SMALL = ["env=cartpole", "backend=gymnasium", "total_timesteps=4096"]
+METRICS = Metrics(1e-3, 0.5, 20.0, 0.7, 0.0, 0.0, 0.0, 0.1, 2.0, 0.0)
 
 
-def outcome(actions: list[list[float]], parameters: list[float], dtype: type = np.int64) -> Outcome:
-    return Outcome(np.array(actions, dtype), {}, {"params.a": np.array(parameters)}, None)
+def outcome(actions: np.ndarray, parameters: list[float], **metrics: float) -> Outcome:
+    return Outcome(actions, {}, {"params.a": np.array(parameters)}, METRICS._replace(**metrics), None)
 
 
 def test_differing_actions_are_counted_and_the_first_is_found() -> None:
-    found = difference(outcome([[0, 1], [1, 0]], [3.0, 4.0]), outcome([[0, 1], [0, 1]], [3.0, 4.5]), 0.0)
+    leader = outcome(np.array([[0, 1], [1, 0]]), [3.0, 4.0])
+    found = compare(leader, outcome(np.array([[0, 1], [0, 1]]), [3.0, 4.5]), 0.0)
     assert (found.actions, found.first) == (2, 2)
     assert found.parameters == pytest.approx(0.5 / 5.0)
+    assert (found.losses, found.gradient_norm) == (0.0, 0.0)
+
+
+def test_losses_are_compared_relative_to_those_above_1_and_gradient_norms_always() -> None:
+    actions = np.zeros((1, 1), np.int64)
+    leader = outcome(actions, [1.0])
+    assert compare(leader, outcome(actions, [1.0], value_loss=22.0), 0.0).losses == pytest.approx(0.1)
+    assert compare(leader, outcome(actions, [1.0], policy_loss=0.75), 0.0).losses == pytest.approx(0.25)
+    assert compare(leader, outcome(actions, [1.0], gradient_norm=3.0), 0.0).gradient_norm == pytest.approx(0.5)
 
 
 def test_continuous_actions_count_once_a_vector_and_only_beyond_the_tolerance() -> None:
-    leader = Outcome(np.zeros((2, 1, 2)), {}, {"params.a": np.ones(1)}, None)
-    other = Outcome(np.array([[[1e-6, 0.0]], [[0.1, 0.1]]]), {}, {"params.a": np.ones(1)}, None)
-    assert difference(leader, other, 1e-4)[:2] == (1, 1)
+    leader = outcome(np.zeros((2, 1, 2)), [1.0])
+    other = outcome(np.array([[[1e-6, 0.0]], [[0.1, 0.1]]]), [1.0])
+    assert compare(leader, other, 1e-4)[:2] == (1, 1)
 
 
 @pytest.mark.parametrize("mode", ["lockstep", "free"])
@@ -41,24 +57,111 @@ def test_every_framework_takes_the_same_actions(mode: str, tmp_path: Path, capsy
     for framework in found["frameworks"].values():
         assert framework["identical_steps"] == 4096
         assert framework["differing_actions"] == 0
-        assert framework["largest_parameter_distance"] < 1e-10
-        assert len(framework["parameter_distances"]) == 8
+        assert max(framework["largest"].values()) < 1e-10
+        assert len(framework["parameters_distances"]) == 8
     assert "the frameworks do the same" in capsys.readouterr().out
     assert (report.parent / "equivalence.svg").stat().st_size > 1000
 
 
-def test_free_runs_that_part_are_exit_code_1(tmp_path: Path) -> None:
+def test_free_runs_that_part_are_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # A learning rate 200 times too large amplifies the rounding of float32 within some thousand steps.
     free = [*SMALL, "mode=free", "total_timesteps=40960", f"outputs={tmp_path}", "ppo.learning_rate=0.05"]
-    assert exit_code(main, free) == 1
+    assert exit_code(main, [*free, "frameworks=[torch_eager,jax_xla]"]) == 1
+    assert "do not do the same" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def led() -> Outcome:
+    """The second iteration of a real leader."""
+    with Workers({"torch_eager": load([*SMALL, "framework=torch_eager"])}, "lockstep") as workers:
+        outcomes = [outcome for outcome, _ in workers.iterations()]
+    return outcomes[1]
+
+
+def test_what_a_leader_played_is_what_its_network_saw(led: Outcome) -> None:
+    observations = played(load(SMALL), led)
+    assert observations.shape == (128, 4, 4)
+    np.testing.assert_array_equal(observations[0], led.before["envs.obs"])
+    assert led.steps is not None
+    np.testing.assert_array_equal(observations[1:], led.steps.obs[:-1])
+
+
+def with_even_scores(led: Outcome, t: int, n: int, gap: float) -> tuple[Outcome, Outcome]:
+    """A leader whose choices at step `t` of environment `n` score `gap` apart, and one that chose the other."""
+    config = load(SMALL)
+    observations = played(config, led)
+    other = led.actions.copy()
+    other[t, n] = 1 - other[t, n]
+    (tie,) = ties(config, led, led._replace(actions=other), observations, 2, tolerance=np.inf)
+    # The bias of the leader's choice comes down by the margin, less `gap`.
+    bias = led.before["params.actor.2.bias"].astype(np.float64)
+    bias[tie.leader_action] -= tie.margin - gap
+    return led._replace(before=led.before | {"params.actor.2.bias": bias}), led._replace(actions=other)
+
+
+def test_an_action_that_hangs_on_rounding_is_a_tie_and_its_margin_is_told(led: Outcome) -> None:
+    leader, other = with_even_scores(led, 5, 2, gap=1e-6)
+    observations = played(load(SMALL), led)
+    (tie,) = ties(load(SMALL), leader, other, observations, 2, tolerance=1e-5)
+    assert (tie.iteration, tie.step, tie.env) == (2, 5, 2)
+    assert tie.leader_action == led.actions[5, 2]
+    assert tie.other_action == 1 - led.actions[5, 2]
+    assert tie.margin == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_a_plain_difference_of_actions_is_no_tie(led: Outcome) -> None:
+    leader, other = with_even_scores(led, 5, 2, gap=1e-3)
+    assert ties(load(SMALL), leader, other, played(load(SMALL), led), 2, tolerance=1e-5) == []
+
+
+def test_the_margins_of_the_actions_taken_are_never_negative(led: Outcome) -> None:
+    """Scores are those that the runner chose by: the action taken has the highest, at every step."""
+    config = load(SMALL)
+    everywhere = ties(config, led, led._replace(actions=1 - led.actions), played(config, led), 2, tolerance=np.inf)
+    assert len(everywhere) == 512
+    assert min(tie.margin for tie in everywhere) > -1e-6
+
+
+def test_a_leader_repeats_itself_and_is_moved_by_rounding_no_more_than_by_rounding(led: Outcome) -> None:
+    twin = Follower(load([*SMALL, "framework=torch_eager"]))
+    try:
+        found = sensitivity(twin, led, tolerance=1e-4)
+    finally:
+        twin.stop()
+    assert found.unchanged == 0.0
+    assert 1e-9 < found.largest < 1e-4
+    assert found.over == 0
+
+
+def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: Outcome) -> None:
+    follower = Follower(load([*SMALL, "framework=jax_xla"]))
+    moved: Arrays = {k: v * np.float32(1.01) if k == "params.critic.2.bias" else v for k, v in led.before.items()}
+    moved["params.critic.0.weight"] = led.before["params.critic.0.weight"] + np.float32(1e-2)
+    try:
+        same = compare(led, follower.follow(led.before, led.steps), 0.0)
+        other = compare(led, follower.follow(moved, led.steps), 0.0)
+    finally:
+        follower.stop()
+    assert same.largest() < 1e-5
+    assert other.largest() > 1e-4
+
+
+def test_a_process_that_ends_is_an_error_that_points_at_its_own() -> None:
+    broken = load([*SMALL, "framework=torch_eager"])
+    follower = Follower(dataclasses.replace(broken, root=dataclasses.replace(broken.root, device="cuda:63")))
+    with pytest.raises(RuntimeError, match="its own error stands above"):
+        follower.outcome()
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
         ("mode=both", "mode=both: choose lockstep or free"),
-        ("frameworks=torch_eager", "at least two"),
-        ("frameworks=torch_eager,tensorflow", "framework=tensorflow: there is no such choice"),
+        ("frameworks=[torch_eager]", "at least two"),
+        ("frameworks=[torch_eager,tensorflow]", "framework=tensorflow: there is no such choice"),
+        ("framework=jax_xla", "here choose several by frameworks="),
+        ("backend=jax", "environments that are part of a program cannot be replayed"),
+        ("mod=free", "there is no key mod"),
     ],
 )
 def test_wrong_input_is_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

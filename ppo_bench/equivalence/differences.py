@@ -1,0 +1,81 @@
+"""How one framework's iteration differs from the leader's."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppo_bench.envs.base import Step
+from ppo_bench.runners.base import Arrays, Metrics
+
+LOSSES = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "explained_variance")
+
+
+class Outcome(NamedTuple):
+    """What one framework did in one iteration."""
+
+    actions: np.ndarray
+    """`[T, N]` or `[T, N, A]`."""
+    before: Arrays
+    """The state that it started from; of leaders only."""
+    after: Arrays
+    metrics: Metrics
+    steps: Step | None
+    """What the environments gave, `[T, N, ...]`; of leaders only."""
+
+
+class Difference(NamedTuple):
+    """How one framework's iteration differs from the leader's."""
+
+    actions: int
+    """Actions that are not the same, without ties."""
+    first: int | None
+    """Environment steps of the iteration before the first of them, tie or not."""
+    parameters: float
+    """Norm of the difference of all parameters over their norm."""
+    losses: float
+    """The largest difference of a loss, relative where the loss is above 1."""
+    gradient_norm: float
+    """Relative."""
+    tied: bool = False
+    """An action hung on rounding, so that the two iterations learnt from different transitions."""
+
+    def largest(self) -> float:
+        """Of what tolerances are for."""
+        return max(self.parameters, self.losses, self.gradient_norm)
+
+
+def compare(leader: Outcome, other: Outcome, action_tolerance: float) -> Difference:
+    """How `other` differs from `leader` in one iteration."""
+    differs = differing_actions(leader, other, action_tolerance)
+    first = int(np.flatnonzero(differs.ravel())[0]) if differs.any() else None
+    losses = [abs(_get(other, name) - _get(leader, name)) / max(1.0, abs(_get(leader, name))) for name in LOSSES]
+    norm = leader.metrics.gradient_norm
+    return Difference(
+        actions=int(differs.sum()),
+        first=first,
+        parameters=parameter_distance(leader.after, other.after),
+        losses=max(loss for loss in losses if not np.isnan(loss)),
+        gradient_norm=abs(other.metrics.gradient_norm - norm) / norm if norm else 0.0,
+    )
+
+
+def differing_actions(leader: Outcome, other: Outcome, tolerance: float) -> np.ndarray:
+    """`[T, N]` bool: where the two chose differently."""
+    discrete = leader.actions.dtype.kind in "iu"
+    gaps = np.abs(leader.actions.astype(np.float64) - other.actions)
+    return gaps > 0 if discrete else (gaps > tolerance).any(-1)
+
+
+def parameter_distance(mine: Arrays, theirs: Arrays) -> float:
+    """Norm of the difference of all parameters over their norm."""
+    a, b = (
+        np.concatenate([arrays[name].ravel().astype(np.float64) for name in mine if name.startswith("params.")])
+        for arrays in (mine, theirs)
+    )
+    return float(np.linalg.norm(b - a) / np.linalg.norm(a))
+
+
+def _get(outcome: Outcome, name: str) -> float:
+    return float(getattr(outcome.metrics, name))

@@ -1,0 +1,156 @@
+"""One process for each framework: flags, threads and caches of one must not reach another."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.config import Config
+from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
+from ppo_bench.equivalence.differences import Outcome
+from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners.base import Arrays, Problem, Runner
+from ppo_bench.runners.rollout import HostEnvs
+
+ENDED = "a framework's process ended; its own error stands above"
+
+
+class Follower:
+    """A process that plays iterations after a leader: from its state, on its environment steps."""
+
+    def __init__(self, config: Config, follows: bool = True) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._process: SpawnProcess = spawn.Process(target=_work, args=(theirs, config, follows), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def start(self, message: tuple[Arrays, Any] | None) -> None:
+        """Begin an iteration: `(state, environment steps)` to follow, None to go on alone."""
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise RuntimeError(ENDED) from error
+
+    def outcome(self) -> Outcome:
+        """Of the iteration that was begun; waits for it."""
+        try:
+            outcome: Outcome = self._connection.recv()
+            return outcome
+        except (EOFError, OSError) as error:
+            raise RuntimeError(ENDED) from error
+
+    def follow(self, before: Arrays, steps: Any) -> Outcome:
+        """One whole iteration from `before` on `steps`."""
+        self.start((before, steps))
+        return self.outcome()
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.join()
+
+
+class Workers:
+    """A leader and those that follow it (`mode=lockstep`) or train beside it (`mode=free`)."""
+
+    def __init__(self, configs: dict[str, Config], mode: str) -> None:
+        self._lockstep = mode == "lockstep"
+        leader, *others = configs
+        self._num_iterations = configs[leader].num_iterations
+        self._leader_config = configs[leader]
+        self._leader = Follower(configs[leader], follows=False)
+        self._others = {name: Follower(configs[name], follows=self._lockstep) for name in others}
+        self._twin: Follower | None = None
+
+    def iterations(self) -> Iterator[tuple[Outcome, dict[str, Outcome]]]:
+        """Of each iteration, the leader's outcome and those of the others by name."""
+        self._leader.start(None)
+        for iteration in range(self._num_iterations):
+            led = self._leader.outcome()
+            if iteration + 1 < self._num_iterations:
+                self._leader.start(None)  # goes ahead while the others follow
+            for other in self._others.values():
+                other.start((led.before, led.steps) if self._lockstep else None)
+            yield led, {name: other.outcome() for name, other in self._others.items()}
+
+    def twin(self) -> Follower:
+        """A follower of the leader's own framework."""
+        self._twin = self._twin or Follower(self._leader_config)
+        return self._twin
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for follower in (self._leader, *self._others.values(), *([self._twin] if self._twin else [])):
+            follower.stop()
+
+
+def _network(config: Config, env: VectorEnv) -> NetworkSpec:
+    return config.network.build(env.observation_space, env.action_space)
+
+
+def _host(config: Config) -> VectorEnv:
+    made = config.backend.make(config.task)
+    if isinstance(made, GraphEnv):
+        raise TypeError("environments that are part of a program cannot be recorded")
+    return made
+
+
+def _work(connection: Connection, config: Config, follows: bool) -> None:
+    """The loop of one framework's process: an iteration for each message, alone or after the leader."""
+    made = _host(config)
+    env: VectorEnv
+    if follows:
+        made.close()
+        env = replay = ReplayEnv(made)
+    else:
+        env = recorder = RecordingEnv(made)
+    network, root = _network(config, made), config.root
+    problem = Problem(env, network, config.ppo, config.num_iterations, root.precision, root.device)
+    runner: Runner[Any] = config.framework.runner(problem)
+    state = runner.init(root.seed)
+    while True:
+        try:
+            message = connection.recv()
+        except EOFError:  # the one who asks is gone
+            return
+        if follows:
+            before, steps = message
+            replay.load(steps)
+            state, metrics, _ = runner.step(runner.restore(before, carried=True))
+            connection.send(Outcome(replay.actions(), {}, runner.export(state), metrics, None))
+        else:
+            before = runner.export(state)
+            state, metrics, _ = runner.step(state)
+            recording = recorder.take()
+            connection.send(Outcome(recording.actions, before, runner.export(state), metrics, recording.steps))
+
+
+def played(config: Config, led: Outcome) -> np.ndarray:
+    """The observations `[T, N, ...]` as the network took them in the leader's iteration."""
+    made = _host(config)
+    made.close()
+    replay = ReplayEnv(made)
+    assert led.steps is not None
+    replay.load(led.steps)
+    envs = HostEnvs(replay, _network(config, made), config.ppo)
+    seen: list[np.ndarray] = []
+
+    def act(t: int, obs: np.ndarray) -> np.ndarray:
+        seen.append(np.array(obs))
+        return led.actions[t]
+
+    seed, iteration = int(led.before["seed"]), int(led.before["iteration"])
+    envs.collect(envs.restore(led.before, seed, iteration, carried=True), act)
+    return np.stack(seen)

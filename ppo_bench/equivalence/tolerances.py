@@ -1,0 +1,24 @@
+"""What counts as the same, by `precision`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Tolerance(NamedTuple):
+    """Of one precision."""
+
+    parameters: float
+    """Relative distance of parameters, losses and gradient norms after an iteration from the same state."""
+    actions: float
+    """Continuous actions closer than this are the same; discrete ones must be equal."""
+    ties: float
+    """Two choices whose scores are closer than this, relative to them, tie: rounding may choose either."""
+
+
+TOLERANCES = {
+    "float64": Tolerance(parameters=1e-10, actions=1e-9, ties=1e-12),
+    "float32": Tolerance(parameters=1e-4, actions=1e-4, ties=1e-5),
+    "tf32": Tolerance(parameters=1e-2, actions=1e-2, ties=1e-2),
+    "bfloat16": Tolerance(parameters=1e-1, actions=1e-1, ties=5e-2),
+}
