@@ -1,0 +1,98 @@
+"""One update from the same weights and transitions: losses, gradients and parameters agree, tensor by tensor.
+
+In float32 that is one step of Adam, from weights and moments of a short training. In float64 three steps are made from
+the initial weights, so that ratios and values leave their starting points and clipping is at work.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from ppo_bench.runners.base import Arrays, Metrics, Problem
+from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.test_runners import RandomScenes, relative_distance
+
+# Every switch is on in one of these and off in the other.
+SWITCHES = ("norm_adv", "clip_vloss", "mask_resets", "bootstrap_truncated", "norm_obs", "norm_reward", "clipped")
+DESIGNS = {"1101001": (1, 1, 0, 1, 0, 0, 1), "0010110": (0, 0, 1, 0, 1, 1, 0)}
+OTHERS = [name for name in FRAMEWORKS if name != "torch_eager"]
+
+
+def overrides_of(design: str, pixels: bool) -> list[str]:
+    switches = dict(zip(SWITCHES, DESIGNS[design], strict=True))
+    gradient_clipping = 0.1 if switches.pop("clipped") else 1e6
+    if pixels:
+        switches["norm_obs"] = 0  # not for images of bytes
+    return [f"ppo.max_grad_norm={gradient_clipping}", *(f"ppo.{k}={bool(v)}".lower() for k, v in switches.items())]
+
+
+def problem_of(precision: str, pixels: bool, continuous: bool, design: str) -> Problem:
+    fixed = ["ppo.num_minibatches=1", "ppo.num_steps=32", f"precision={precision}"]
+    steps = ["ppo.update_epochs=1"] if precision == "float32" else ["ppo.update_epochs=3", "ppo.learning_rate=1e-2"]
+    return problem_for(RandomScenes(4, pixels, continuous), 10, [*fixed, *steps, *overrides_of(design, pixels)])
+
+
+@functools.cache
+def start(precision: str, pixels: bool, continuous: bool, design: str) -> Arrays:
+    """The state from which every framework makes its update."""
+    runner = runner_for("torch_eager", problem_of(precision, pixels, continuous, design))
+    state = runner.init(3)
+    for _ in range(5 if precision == "float32" else 0):
+        state, _, _ = runner.step(state)
+    return runner.export(state)
+
+
+@functools.cache
+def update(framework: str, precision: str, pixels: bool, continuous: bool, design: str) -> tuple[Arrays, Metrics]:
+    """The state after one iteration from `start` on the same scenes, and its metrics."""
+    runner = runner_for(framework, problem_of(precision, pixels, continuous, design))
+    state, metrics, _ = runner.step(runner.restore(start(precision, pixels, continuous, design)))
+    return runner.export(state), metrics
+
+
+def gradients(before: Arrays, after: Arrays) -> Arrays:
+    """The clipped gradients of one step, from how they moved Adam's mean: it takes in a tenth of them."""
+    return {
+        name: (after[name].astype(np.float64) - 0.9 * before[name]) * 10.0
+        for name in before
+        if name.startswith("adam.mean.")
+    }
+
+
+CASES = [
+    *((False, continuous, design) for continuous in (False, True) for design in DESIGNS),
+    *((True, continuous, "1101001") for continuous in (False, True)),
+]
+
+
+@pytest.mark.parametrize(("pixels", "continuous", "design"), CASES)
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
+@pytest.mark.parametrize("framework", OTHERS)
+def test_losses_gradients_and_parameters_agree(
+    framework: str, precision: str, tolerance: float, pixels: bool, continuous: bool, design: str
+) -> None:
+    case = (precision, pixels, continuous, design)
+    before = start(*case)
+    expected, expected_metrics = update("torch_eager", *case)
+    found, metrics = update(framework, *case)
+    for name, array in expected.items():
+        if name.startswith(("adam.", "params.", "normalize.")):
+            assert relative_distance(found[name], array) < tolerance, name
+    for name, array in gradients(before, expected).items():
+        assert relative_distance(gradients(before, found)[name], array) < tolerance, name
+    for name, value in metrics._asdict().items():
+        assert value == pytest.approx(getattr(expected_metrics, name), rel=tolerance, abs=tolerance), name
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_three_steps_reach_the_clipping_of_ratios_and_gradients(continuous: bool) -> None:
+    """Otherwise the comparison above would not see them."""
+    _, metrics = update("torch_eager", "float64", False, continuous, "1101001")
+    assert metrics.clip_fraction > 0.0
+    assert metrics.gradient_norm > 0.1
+    case = ("float32", False, continuous, "1101001")
+    clipped = gradients(start(*case), update("torch_eager", *case)[0])
+    assert np.linalg.norm(np.concatenate([a.ravel() for a in clipped.values()])) == pytest.approx(0.1, rel=1e-4)
