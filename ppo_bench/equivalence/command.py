@@ -99,7 +99,7 @@ def _compare(configs: dict[str, Config], mode: str) -> Comparison:
                     found_ties[name] += found
                     difference = difference._replace(actions=difference.actions - len(found), tied=bool(found))
                 differences[name].append(difference)
-                over = mode == "lockstep" and not difference.tied and difference.largest() > tolerance.parameters
+                over = mode == "lockstep" and not difference.tied and not difference.within(tolerance)
                 if over and iteration not in sensitivities and len(sensitivities) < EXPLAINED:
                     sensitivities[iteration] = sensitivity(workers.twin(), led, tolerance.parameters)
             if iteration % max(1, config.num_iterations // 10) == 0:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppo_bench.envs.base import Step
+from ppo_bench.equivalence.tolerances import Tolerance
 from ppo_bench.runners.base import Arrays, Metrics
 
 LOSSES = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "explained_variance")
@@ -41,9 +42,10 @@ class Difference(NamedTuple):
     tied: bool = False
     """An action hung on rounding, so that the two iterations learnt from different transitions."""
 
-    def largest(self) -> float:
-        """Of what tolerances are for."""
-        return max(self.parameters, self.losses, self.gradient_norm)
+    def within(self, tolerance: Tolerance) -> bool:
+        """Whether everything but the actions is the same."""
+        measured = max(self.losses, self.gradient_norm)
+        return self.parameters <= tolerance.parameters and measured <= tolerance.losses
 
 
 def compare(leader: Outcome, other: Outcome, action_tolerance: float) -> Difference:

@@ -8,11 +8,13 @@ import numpy as np
 
 from ppo_bench import noise
 from ppo_bench.config import Config
+from ppo_bench.envs.base import Step
 from ppo_bench.equivalence.differences import Outcome, differing_actions, parameter_distance
 from ppo_bench.equivalence.processes import Follower
 from ppo_bench.runners.base import Arrays
 
 TRIES = 16
+ROUNDING_UNITS = 8.0
 
 
 class Tie(NamedTuple):
@@ -70,7 +72,7 @@ def ties(
 
 
 class Sensitivity(NamedTuple):
-    """How far an iteration of the leader's lands from itself when its parameters are changed by rounding."""
+    """How far an iteration of the leader's lands from itself when its inputs are changed by rounding."""
 
     unchanged: float
     """Distance of the parameters without any change: 0 if the framework repeats itself."""
@@ -82,23 +84,27 @@ class Sensitivity(NamedTuple):
 
 
 def sensitivity(twin: Follower, leader: Outcome, tolerance: float) -> Sensitivity:
-    """Replay the leader's iteration from its parameters, each changed at random by up to two units in the last place.
+    """Replay the leader's iteration with parameters and observations changed at random by rounding.
 
-    PPO's clipping is not smooth: at a bound, rounding decides whether a transition has a gradient. An iteration in
-    which that happens amplifies rounding by orders of magnitude, in any framework and in the leader itself.
+    That is by up to 8 units in the last place, which is what two ways of adding up 64 products differ by. PPO's
+    clipping is not smooth: at a bound, rounding decides whether a transition has a gradient. An iteration in which
+    that happens amplifies rounding by orders of magnitude, in any framework and in the leader itself.
     """
     rng = np.random.default_rng(0)
+    size = ROUNDING_UNITS * np.finfo(leader.before["params.critic.0.bias"].dtype).eps
+    assert leader.steps is not None
 
-    def distance(before: Arrays) -> float:
-        return parameter_distance(leader.after, twin.follow(before, leader.steps).after)
+    def distance(before: Arrays, steps: Step) -> float:
+        return parameter_distance(leader.after, twin.follow(before, steps).after)
 
-    def perturbed(array: np.ndarray) -> np.ndarray:
-        size = 2.0 * np.finfo(array.dtype).eps
+    def changed(array: np.ndarray) -> np.ndarray:
+        if array.dtype.kind != "f":
+            return array
         return (array * (1.0 + rng.uniform(-size, size, array.shape))).astype(array.dtype)
 
-    def changed() -> Arrays:
-        return {name: perturbed(a) if name.startswith("params.") else a for name, a in leader.before.items()}
-
-    distances = [distance(changed()) for _ in range(TRIES)]
-    over = sum(d > tolerance for d in distances)
-    return Sensitivity(distance(leader.before), max(distances), over, TRIES)
+    distances = []
+    for _ in range(TRIES):
+        inputs = {n: changed(a) for n, a in leader.before.items() if n.startswith("params.") or n == "envs.obs"}
+        distances.append(distance(leader.before | inputs, leader.steps._replace(obs=changed(leader.steps.obs))))
+    unchanged, over = distance(leader.before, leader.steps), sum(d > tolerance for d in distances)
+    return Sensitivity(unchanged, max(distances), over, TRIES)

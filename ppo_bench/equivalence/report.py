@@ -31,20 +31,15 @@ class Comparison(NamedTuple):
 def report(config: Config, found: Comparison, mode: str) -> int:
     """Print the table, write the files; 0 if the frameworks do the same, else 1."""
     steps = config.num_iterations * config.ppo.batch_size
-    tolerance = TOLERANCES[config.root.precision].parameters if mode == "lockstep" else None
+    tolerance = TOLERANCES[config.root.precision] if mode == "lockstep" else None
     summary = {name: _summary(config, found, name, mode) for name in found.differences}
-    same = all(
-        entry["differing_actions"] == 0
-        and (tolerance is None or all(entry["largest"][key] <= tolerance for key in COMPARED))
-        for entry in summary.values()
-    )
+    same = all(entry["differing_actions"] == 0 and not entry["over_tolerance"] for entry in summary.values())
     task = f"{config.task.id} on {config.backend.name}, {config.root.precision}"
     print(f"{task}, seed {config.root.seed}, {steps:,} steps, {mode}, led by {found.leader}")
-    if mode == "lockstep":
+    if tolerance:
+        print(f"tolerance: parameters {tolerance.parameters:.0e}, losses and gradient norms {tolerance.losses:.0e}")
         print(f"{'framework':<15}{'differing actions':>18}{'ties':>6}", end="")
-        print(
-            f"{'largest distance of parameters':>32}{'losses':>10}{'gradient norm':>15}   (tolerance {tolerance:.0e})"
-        )
+        print(f"{'largest distance of parameters':>32}{'losses':>10}{'gradient norm':>15}{'over tolerance':>16}")
     else:
         print(f"{'framework':<15}{'same actions for':>20}{'distance of parameters then':>30}{'in the end':>12}")
     for name, entry in summary.items():
@@ -58,17 +53,17 @@ def report(config: Config, found: Comparison, mode: str) -> int:
     for iteration, tried in found.sensitivities.items():
         print(
             f"iteration {iteration} is over the tolerance; {found.leader} lands up to {tried.largest:.1e} from itself "
-            f"when its parameters are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
+            f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
         )
     digest = config.run_folder.parent.name.rpartition("-")[2]
     names = (config.task.name, config.backend.name, config.root.precision, mode, digest)
     folder = Path(config.root.outputs) / "equivalence" / "-".join(file_name(name) for name in names)
     folder.mkdir(parents=True, exist_ok=True)
     about = {"schema_version": SCHEMA_VERSION, "mode": mode, "leader": found.leader, "steps": steps, "same": same}
-    about |= {"tolerance": tolerance, "frameworks": summary, "config": config.resolved}
+    about |= {"tolerance": tolerance and tolerance._asdict(), "frameworks": summary, "config": config.resolved}
     about["sensitivities"] = {str(k): s._asdict() for k, s in found.sensitivities.items()}
     write_json(folder / "equivalence.json", about)
-    _plot(folder / "equivalence.svg", config, mode, summary, tolerance)
+    _plot(folder / "equivalence.svg", config, mode, summary, tolerance.parameters if tolerance else None)
     print(f"the frameworks {'do' if same else 'do not do'} the same; {folder}")
     return 0 if same else 1
 
@@ -89,7 +84,7 @@ def _summary(config: Config, found: Comparison, name: str, mode: str) -> dict[st
 
 
 def _over(config: Config, differences: list[Difference]) -> int:
-    return sum(d.largest() > TOLERANCES[config.root.precision].parameters for d in differences)
+    return sum(not d.within(TOLERANCES[config.root.precision]) for d in differences)
 
 
 def _row(name: str, entry: dict[str, Any], mode: str) -> str:
@@ -100,7 +95,7 @@ def _row(name: str, entry: dict[str, Any], mode: str) -> str:
     largest = entry["largest"]
     return (
         f"{name:<15}{entry['differing_actions']:>18,}{len(entry['ties']):>6}{largest['parameters']:>32.1e}"
-        f"{largest['losses']:>10.1e}{largest['gradient_norm']:>15.1e}"
+        f"{largest['losses']:>10.1e}{largest['gradient_norm']:>15.1e}{entry['over_tolerance']:>5} iterations"
     )
 
 

@@ -9,7 +9,10 @@ class Tolerance(NamedTuple):
     """Of one precision."""
 
     parameters: float
-    """Relative distance of parameters, losses and gradient norms after an iteration from the same state."""
+    """Relative distance of all parameters after an iteration from the same state."""
+    losses: float
+    """Difference of losses and gradient norms, means over an iteration's minibatches. They amplify rounding more than
+    parameters do: advantages are differences of values, and normalised however small they are."""
     actions: float
     """Continuous actions closer than this are the same; discrete ones must be equal."""
     ties: float
@@ -17,8 +20,8 @@ class Tolerance(NamedTuple):
 
 
 TOLERANCES = {
-    "float64": Tolerance(parameters=1e-10, actions=1e-9, ties=1e-12),
-    "float32": Tolerance(parameters=1e-4, actions=1e-4, ties=1e-5),
-    "tf32": Tolerance(parameters=1e-2, actions=1e-2, ties=1e-2),
-    "bfloat16": Tolerance(parameters=1e-1, actions=1e-1, ties=5e-2),
+    "float64": Tolerance(parameters=1e-10, losses=1e-9, actions=1e-9, ties=1e-12),
+    "float32": Tolerance(parameters=1e-4, losses=1e-2, actions=1e-4, ties=1e-5),
+    "tf32": Tolerance(parameters=1e-2, losses=1e-1, actions=1e-2, ties=1e-2),
+    "bfloat16": Tolerance(parameters=1e-1, losses=1.0, actions=1e-1, ties=5e-2),
 }
