@@ -160,6 +160,32 @@ class Distribution(NamedTuple):
     entropy: Callable[[Any, Head], Array]
 
 
+def multi_categorical(choices: tuple[int, ...]) -> Distribution:
+    """Independent categorical policies side by side: component `i` has `choices[i]` of the lanes, in order.
+
+    Actions are `[..., K]` for K components; log-probabilities and entropies are summed over them.
+    """
+    bounds = [(sum(choices[:i]), sum(choices[: i + 1])) for i in range(len(choices))]
+
+    def parts(head: Head) -> list[Head]:
+        return [(head[0][..., start:stop],) for start, stop in bounds]
+
+    def sample(xp: Any, head: Head, noise: Array) -> Array:
+        pairs = zip(parts(head), parts((noise,)), strict=True)
+        return xp.stack([categorical_sample(xp, part, variates) for part, (variates,) in pairs], -1)
+
+    def mode(xp: Any, head: Head) -> Array:
+        return xp.stack([categorical_mode(xp, part) for part in parts(head)], -1)
+
+    def log_prob(xp: Any, head: Head, actions: Array) -> Array:
+        return sum(categorical_log_prob(xp, part, actions[..., i]) for i, part in enumerate(parts(head)))
+
+    def entropy(xp: Any, head: Head) -> Array:
+        return sum(categorical_entropy(xp, part) for part in parts(head))
+
+    return Distribution(sample, mode, log_prob, entropy)
+
+
 CATEGORICAL = Distribution(categorical_sample, categorical_mode, categorical_log_prob, categorical_entropy)
 NORMAL = Distribution(normal_sample, normal_mode, normal_log_prob, normal_entropy)
 

@@ -241,6 +241,24 @@ def test_categorical_sample_is_the_argmax_of_logits_and_noise(ns: Namespace) -> 
     assert_array_equal(ns.run(ppo.categorical_mode, (logits,)), [1, 1])
 
 
+def test_choices_side_by_side_by_hand(ns: Namespace) -> None:
+    # probabilities (1/2, 1/4, 1/4) and (1/5, 4/5)
+    head = (np.log([[0.5, 0.25, 0.25, 0.2, 0.8]] * 3),)
+    policy = ppo.multi_categorical((3, 2))
+    actions = np.array([[0, 0], [1, 1], [2, 0]])
+    assert_allclose(ns.run(policy.log_prob, head, actions), np.log([0.1, 0.2, 0.05]), rtol=1e-13)
+    entropy = 1.5 * LN2 - 0.2 * math.log(0.2) - 0.8 * math.log(0.8)
+    assert_allclose(ns.run(policy.entropy, head), [entropy] * 3, rtol=1e-13)
+    assert_array_equal(ns.run(policy.mode, head), [[0, 1]] * 3)
+
+
+def test_choices_side_by_side_take_the_noise_of_their_own_lanes(ns: Namespace) -> None:
+    logits = np.array([[0.0, 1.0, 0.5, 0.0, 0.1]] * 2)
+    noise = np.array([[0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.6, 9.0, 0.0]])
+    policy = ppo.multi_categorical((3, 2))
+    assert_array_equal(ns.run(policy.sample, (logits,), noise), [[1, 1], [2, 0]])
+
+
 def test_normal_by_hand(ns: Namespace) -> None:
     # standard deviations 1 and 2, both actions one of them off: 2 * (-1/2 - 1/2 ln 2 pi) - ln 2
     head = (np.array([[0.0, 1.0]]), np.array([0.0, LN2]))

@@ -47,14 +47,14 @@ class VectorEnv(Protocol):
         """Of one environment."""
 
     @property
-    def action_space(self) -> gymnasium.spaces.Discrete | gymnasium.spaces.Box[Any]:
-        """Of one environment."""
+    def action_space(self) -> Any:
+        """Of one environment: `Discrete`; `MultiDiscrete`, `MultiBinary` or `Box` of floats of one dimension."""
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """Fresh environments, one seed each; the first observations `[N, ...]`."""
 
     def step(self, actions: np.ndarray) -> Step:
-        """One step with integer actions `[N]` or floating ones `[N, A]`; those of done environments are ignored."""
+        """One step with choices `[N]` or `[N, K]` or floats `[N, A]`; those for done environments are ignored."""
 
     def close(self) -> None:
         """Release everything."""
@@ -77,7 +77,7 @@ class GraphEnv(ABC):
 
     num_envs: int
     observation_space: gymnasium.spaces.Box[Any]
-    action_space: gymnasium.spaces.Discrete | gymnasium.spaces.Box[Any]
+    action_space: Any
 
     @abstractmethod
     def reset(self, seeds: Sequence[int]) -> Start:
@@ -116,18 +116,22 @@ class Task:
 
 
 def supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-    """Raise `ConfigError` unless observations are one array and actions discrete or one vector of floats."""
+    """Raise `ConfigError` unless observations are one array, and actions choices or one vector of floats."""
     from gymnasium import spaces
 
     if not isinstance(observation_space, spaces.Box):
         kind = type(observation_space).__name__
-        raise ConfigError(f"{task.id}: observations of kind {kind} are not supported, only Box (one array)")
-    if isinstance(action_space, spaces.Discrete):
-        if action_space.start != 0:
-            raise ConfigError(f"{task.id}: discrete actions must start at 0, not at {action_space.start}")
-    elif not (
-        isinstance(action_space, spaces.Box)
-        and np.issubdtype(action_space.dtype, np.floating)
-        and len(action_space.shape) == 1
+        raise ConfigError(f"{task.id}: observations of kind {kind} are not supported here, only Box (one array)")
+    kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
+    vector = isinstance(action_space, kinds) and len(action_space.shape or ()) == 1
+    floats = isinstance(action_space, spaces.Box) and np.issubdtype(action_space.dtype, np.floating)
+    starts = np.atleast_1d(getattr(action_space, "start", 0))
+    if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete) and starts.any():
+        raise ConfigError(f"{task.id}: discrete actions must start at 0, not at {starts.max()}")
+    if not isinstance(action_space, spaces.Discrete) and not (
+        vector and (floats or not isinstance(action_space, spaces.Box))
     ):
-        raise ConfigError(f"{task.id}: actions {action_space} are not supported, only Discrete and a vector of floats")
+        raise ConfigError(
+            f"{task.id}: actions {action_space} are not supported, only Discrete, MultiDiscrete and MultiBinary of one "
+            "dimension, and vectors of floats"
+        )

@@ -67,7 +67,7 @@ def differing_actions(leader: Outcome, other: Outcome, tolerance: float) -> np.n
     """`[T, N]` bool: where the two chose differently."""
     discrete = leader.actions.dtype.kind in "iu"
     gaps = np.abs(leader.actions.astype(np.float64) - other.actions)
-    return gaps > 0 if discrete else (gaps > tolerance).any(-1)
+    return (gaps > (0.0 if discrete else tolerance)).reshape(*gaps.shape[:2], -1).any(-1)
 
 
 def parameter_distance(mine: Arrays, theirs: Arrays) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from ppo_bench import noise
 from ppo_bench.config import Config
 from ppo_bench.envs.base import Step
-from ppo_bench.equivalence.differences import Outcome, differing_actions, parameter_distance
+from ppo_bench.equivalence.differences import Outcome, parameter_distance
 from ppo_bench.equivalence.processes import Follower
 from ppo_bench.runners.base import Arrays
 
@@ -51,7 +51,7 @@ def ties(
     params = {p.name: torch.from_numpy(leader.before[f"params.{p.name}"]).double() for p in network.parameters}
     one = np.ones(1, np.int32)
     found = []
-    for t, n in np.argwhere(differing_actions(leader, other, 0.0)):
+    for t, n, *component in np.argwhere(leader.actions != other.actions):
         (logits,), _, _ = networks.apply(
             network, params, torch.from_numpy(observations[t, n][None]), (), None, torch.double
         )
@@ -63,8 +63,9 @@ def ties(
             one * int(n),
             np.arange(network.num_actions, dtype=np.int32),
         )
-        scores = logits.numpy()[0] + noise.gumbel(np, words, np.float64)[0, 0]
-        mine, theirs = int(leader.actions[t, n]), int(other.actions[t, n])
+        start = sum(network.actions.choices[: component[0]]) if component else 0
+        scores = (logits.numpy()[0] + noise.gumbel(np, words, np.float64)[0, 0])[start:]
+        mine, theirs = (int(o.actions[(t, n, *component)]) for o in (leader, other))
         margin = float(scores[mine] - scores[theirs])
         if abs(margin) <= tolerance * max(1.0, float(np.abs(scores).max())):
             found.append(Tie(iteration, int(t), int(n), mine, theirs, margin, float(scores[mine])))

@@ -64,6 +64,21 @@ class Conv:
 
 
 @dataclass(frozen=True)
+class Actions:
+    """What a policy chooses."""
+
+    shape: tuple[int, ...]
+    """Of one action: `()` for one choice, `(K,)` for K choices or K dimensions."""
+    choices: tuple[int, ...]
+    """How many each component chooses from; empty for vectors of floats."""
+
+    @property
+    def lanes(self) -> int:
+        """Outputs of the actor for one action."""
+        return sum(self.choices) or self.shape[0]
+
+
+@dataclass(frozen=True)
 class NetworkSpec:
     """Layers from observations to `(head, value)`; see the module's docstring."""
 
@@ -77,14 +92,24 @@ class NetworkSpec:
     """Of one observation as the environment gives it."""
     uint8: bool
     """Observations are bytes: they stay bytes until the network, which divides them by 255."""
-    discrete: bool
-    """Categorical policy over `num_actions` choices, else a diagonal normal one over `num_actions` dimensions."""
-    num_actions: int
+    actions: Actions
+
+    @property
+    def discrete(self) -> bool:
+        """Whether actions are choices (integers), not vectors of floats."""
+        return bool(self.actions.choices)
+
+    @property
+    def num_actions(self) -> int:
+        """Lanes of the actor's output: all choices together, or dimensions."""
+        return self.actions.lanes
 
     @property
     def distribution(self) -> ppo.Distribution:
         """The family of policies that the actor's output parametrises."""
-        return ppo.CATEGORICAL if self.discrete else ppo.NORMAL
+        if not self.discrete:
+            return ppo.NORMAL
+        return ppo.CATEGORICAL if self.actions.shape == () else ppo.multi_categorical(self.actions.choices)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -118,7 +143,7 @@ class Mlp:
             raise ConfigError(f"network.activation={self.activation}: choose tanh or relu")
         if any(size < 1 for size in self.hidden_sizes):
             raise ConfigError(f"network.hidden_sizes={list(self.hidden_sizes)}: every size must be at least 1")
-        discrete, num_actions = _actions(action_space)
+        actions = _actions(action_space)
 
         def chain(part: str, outputs: int, gain: float) -> tuple[Linear, ...]:
             sizes = [math.prod(observation_space.shape), *self.hidden_sizes]
@@ -131,12 +156,11 @@ class Mlp:
         return NetworkSpec(
             convolutions=(),
             trunk=(),
-            actor=chain("actor", num_actions, ACTOR_GAIN),
+            actor=chain("actor", actions.lanes, ACTOR_GAIN),
             critic=chain("critic", 1, CRITIC_GAIN),
             observation_shape=observation_space.shape,
             uint8=observation_space.dtype == np.uint8,
-            discrete=discrete,
-            num_actions=num_actions,
+            actions=actions,
         )
 
 
@@ -159,16 +183,15 @@ class NatureCnn:
             height, width = layer.output_size(height), layer.output_size(width)
         if min(height, width) < 1:
             raise ConfigError(f"network=nature_cnn takes images of at least 36 x 36, not {shape}: use network=mlp")
-        discrete, num_actions = _actions(action_space)
+        actions = _actions(action_space)
         return NetworkSpec(
             convolutions=convolutions,
             trunk=(Linear("trunk.3", height * width * 64, 512, HIDDEN_GAIN, "relu"),),
-            actor=(Linear("actor.0", 512, num_actions, ACTOR_GAIN),),
+            actor=(Linear("actor.0", 512, actions.lanes, ACTOR_GAIN),),
             critic=(Linear("critic.0", 512, 1, CRITIC_GAIN),),
             observation_shape=shape,
             uint8=observation_space.dtype == np.uint8,
-            discrete=discrete,
-            num_actions=num_actions,
+            actions=actions,
         )
 
 
@@ -191,10 +214,14 @@ def _channels_first(shape: tuple[int, ...]) -> bool:
     return shape[0] < shape[-1]
 
 
-def _actions(action_space: gymnasium.Space) -> tuple[bool, int]:
-    """Whether actions are discrete, and how many choices or dimensions they have."""
+def _actions(action_space: gymnasium.Space) -> Actions:
+    """The policy that fits a space: one categorical, several side by side, or a diagonal normal one."""
     from gymnasium import spaces
 
     if isinstance(action_space, spaces.Discrete):
-        return True, int(action_space.n)
-    return False, math.prod(action_space.shape or ())
+        return Actions((), (int(action_space.n),))
+    if isinstance(action_space, spaces.MultiDiscrete):
+        return Actions(action_space.shape, tuple(int(n) for n in action_space.nvec))
+    if isinstance(action_space, spaces.MultiBinary):
+        return Actions(action_space.shape, (2,) * action_space.shape[0])
+    return Actions(action_space.shape or (), ())

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ppo_bench.runners.jax_graph import JaxGraphRunner
     from ppo_bench.runners.torch import TorchRunner
 
+JAX_CACHE_BYTES = 2**30
+
 
 @dataclass(frozen=True)
 class Torch:
@@ -104,6 +106,8 @@ class Jax:
         if folder := _cache_folder(self.compile_cache, "jax"):
             jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+            # A program that steps an EnvPool is of no use to another run: old ones must go.
+            jax.config.update("jax_compilation_cache_max_size", JAX_CACHE_BYTES)
         if isinstance(problem.env, GraphEnv):
             return JaxGraphRunner(problem, problem.env, self.iterations_per_call)
         return JaxRunner(problem)

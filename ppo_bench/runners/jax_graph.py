@@ -161,7 +161,7 @@ class JaxGraphRunner:
         """The compiled iteration of environments that step by `env_step`; compiled anew only if that is another."""
         if self._compiled is None or self._compiled[0] != env_step:
             space = self._env.action_space
-            bounds = None if self._learning.network.discrete else (space.low, space.high)  # type: ignore[union-attr]
+            bounds = None if self._learning.network.discrete else (space.low, space.high)
             program = jax.jit(functools.partial(iterate, env_step, bounds, self._learning), donate_argnums=(0, 1))
             self._compiled = env_step, program
         return self._compiled[1]

@@ -34,7 +34,7 @@ class Storage(NamedTuple):
     obs: jax.Array
     """`[T + 1, N, ...]`, the last row for the observations after the rollout."""
     actions: jax.Array
-    """`[T + 1, N]` or `[T + 1, N, A]`; the last row is not used."""
+    """`[T + 1, N]` or `[T + 1, N, K]`; the last row is not used."""
     heads: jax.Array
     """`[T + 1, N, A]`, the first part of the policy's head: logits or mean."""
     values: jax.Array
@@ -263,7 +263,7 @@ def allocate(network: NetworkSpec, hp: Hyperparameters, dtype: jnp.dtype) -> Sto
     lanes = network.num_actions
     return Storage(
         obs=jnp.zeros((*rows, *network.input_shape), jnp.uint8 if network.uint8 else dtype),
-        actions=jnp.zeros(rows, jnp.int32) if network.discrete else jnp.zeros((*rows, lanes), dtype),
+        actions=jnp.zeros((*rows, *network.actions.shape), jnp.int32 if network.discrete else dtype),
         heads=jnp.zeros((*rows, lanes), dtype),
         values=jnp.zeros(rows, dtype),
     )

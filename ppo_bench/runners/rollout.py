@@ -91,7 +91,7 @@ class HostEnvs:
         self._network = network
         self._ppo = ppo
         box = not network.discrete
-        self._action_bounds = (env.action_space.low, env.action_space.high) if box else None  # type: ignore[union-attr]
+        self._action_bounds = (env.action_space.low, env.action_space.high) if box else None
 
     def start(self, seed: int, iteration: int) -> RolloutState:
         """Fresh environments and statistics."""

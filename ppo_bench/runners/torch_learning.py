@@ -22,7 +22,7 @@ class Storage(NamedTuple):
     obs: Tensor
     """`[T + 1, N, ...]`, the last row for the observations after the rollout."""
     actions: Tensor
-    """`[T + 1, N]` or `[T + 1, N, A]`; the last row is not used."""
+    """`[T + 1, N]` or `[T + 1, N, K]`; the last row is not used."""
     heads: Tensor
     """`[T + 1, N, A]`, the first part of the policy's head: logits or mean."""
     values: Tensor
@@ -38,7 +38,7 @@ def allocate(network: NetworkSpec, hp: Hyperparameters, dtype: torch.dtype, devi
 
     return Storage(
         obs=zeros(*rows, *network.input_shape, dtype=torch.uint8 if network.uint8 else dtype),
-        actions=zeros(*rows, dtype=torch.int64) if network.discrete else zeros(*rows, lanes),
+        actions=zeros(*rows, *network.actions.shape, dtype=torch.int64 if network.discrete else dtype),
         heads=zeros(*rows, lanes),
         values=zeros(*rows),
     )
