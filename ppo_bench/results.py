@@ -135,7 +135,7 @@ def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
     """
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     steady = median(row["sps"] for row in rows)
-    steps = rows[0]["global_step"]  # of one iteration
+    steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
     return steady, sum(
         max(0.0, steps / row["sps"] - steps / steady) for row in rows[: max(COMPILING_ITERATIONS, iterations_per_call)]
     )
