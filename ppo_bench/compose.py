@@ -85,8 +85,9 @@ def _no_key(key: str, root: str) -> str:
     close = get_close_matches(key, known, n=1)
     if close:
         return f"there is no key {key}; did you mean {close[0]}?"
-    few = f"there are {', '.join(known)}"
-    return f"there is no key {key}; {few if len(known) < MANY_KEYS else 'python -m ppo_bench --cfg job prints them all'}"
+    if len(known) < MANY_KEYS:
+        return f"there is no key {key}; there are {', '.join(known)}"
+    return f"there is no key {key}; python -m ppo_bench --cfg job prints them all"
 
 
 def _known_keys(root: str) -> list[str]:
