@@ -51,8 +51,8 @@ class Request:
     precision: str | None
     device: str
     outputs: str | None
-    framework: Any = None
-    backend: Any = None
+    framework: Any
+    backend: Any
 
 
 def main(arguments: list[str]) -> int:
@@ -121,15 +121,14 @@ def load_run(run_folder: Path, request: Request) -> Config:
     run = read_json(path, "name another run")
     if run.get("schema_version") != SCHEMA_VERSION or not isinstance(run.get("config"), dict):
         raise ConfigError(f"{path} is no record of a run by this ppo_bench (schema version {SCHEMA_VERSION})")
-    changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
-    changes = {key: value for key, value in changes.items() if value is not None}
     try:
-        config = recorded_config(run["config"], changes)
-        if request.backend is None and config.backend.name in STEPPED_ALONE:
-            backend = compose_root("evaluate", [f"backend={STEPPED_ALONE[config.backend.name]}"]).backend
-            config = recorded_config(run["config"], changes | {"backend": backend})
+        own = recorded_config(run["config"], {})
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+    changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
+    if request.backend is None and own.backend.name in STEPPED_ALONE:
+        changes["backend"] = compose_root("evaluate", [f"backend={STEPPED_ALONE[own.backend.name]}"]).backend
+    config = recorded_config(run["config"], {key: value for key, value in changes.items() if value is not None})
     config.framework.require()
     config.backend.require()
     return config
