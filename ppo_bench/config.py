@@ -26,6 +26,7 @@ from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Framework, Hyperparameters
+from ppo_bench.source import check_source
 
 _BUILDS = {"framework": "runner", "backend": "make", "network": "build"}
 """The method by which a group's choice is put to use."""
@@ -126,7 +127,7 @@ class Config:
                 f"framework.iterations_per_call={at_once} does not divide checkpoint.every_iterations={every}: "
                 "choose a divisor"
             )
-        _check_source(self)
+        check_source(self)
 
     @property
     def num_iterations(self) -> int:
@@ -274,29 +275,6 @@ def _check_values(config: Config) -> None:
         raise ConfigError(
             f"total_timesteps={root.total_timesteps} is less than one iteration of ppo.num_envs x ppo.num_steps = "
             f"{ppo.batch_size}: ask for at least that many"
-        )
-
-
-def _check_source(config: Config) -> None:
-    """Raise `ConfigError` if a run cannot go on from the iteration of the checkpoint that it is to start from."""
-    if config.source is None:
-        return
-    iterations, steps = config.source.loop["iteration"], config.source.loop["global_step"]
-    load = f"checkpoint.load={config.root.checkpoint.load}"
-    if steps != iterations * config.ppo.batch_size:
-        raise ConfigError(
-            f"{load} has iterations of {steps // iterations} steps, and ppo.num_envs x ppo.num_steps = "
-            f"{config.ppo.batch_size}: choose them so that it is the same"
-        )
-    if iterations % config.framework.iterations_per_call:
-        raise ConfigError(
-            f"{load} has done {iterations} iterations, which framework.iterations_per_call="
-            f"{config.framework.iterations_per_call} does not divide: choose a divisor"
-        )
-    if iterations >= config.num_iterations:
-        raise ConfigError(
-            f"{load} has done {steps} steps, and total_timesteps={config.root.total_timesteps} leaves no iteration of "
-            f"{config.ppo.batch_size} after them: ask for more"
         )
 
 

@@ -388,7 +388,7 @@ WRONG = {
     "greedy=perhaps": "greedy: Value 'perhaps'",
     "seed=-1": "seed=-1: must lie between 0 and 2147483647",
     "seed=null": "seed: ",
-    "precision=float16": "precision=float16: choose float32 or float64",
+    "precision=float16": "precision=float16: choose one of float32, ",
     "device=tpu": "device=tpu: choose auto, cpu, cuda or cuda:<i>",
     "device=cuda:64": "device=cuda:64: PyTorch sees ",
     "framework=tensorflow": "framework=tensorflow: there is no such choice; choose one of jax_xla",
