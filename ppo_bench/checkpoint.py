@@ -44,7 +44,7 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int) -> Pat
     aside = folder / f".{final.name}.tmp"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    data = safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in checkpoint.arrays.items()})
+    data = _serialized(checkpoint.arrays)
     state = {
         "schema_version": SCHEMA_VERSION,
         "iteration": iteration,
@@ -73,10 +73,7 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
         try:
             return load(path)
         except _OtherVersion as version:
-            raise ConfigError(
-                f"{path} was written by schema version {version}, this is {SCHEMA_VERSION}: "
-                "use the ppo_bench that wrote it, or rerun=true"
-            ) from version
+            raise ConfigError(f"{_of_other_version(path, version)}, or rerun=true") from version
         except Damaged as reason:
             warn(f"checkpoint {path} is damaged ({reason}); it is set aside for the one before it")
             aside = path.with_name(f"{path.name}.damaged")
@@ -101,6 +98,41 @@ def load(path: Path) -> Checkpoint:
         return Checkpoint(safetensors.numpy.load(data), dict(state["loop"]))
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from error
+
+
+def find(path: Path) -> Path:
+    """The checkpoint that `path` names: itself, or the newest of a run folder. Raises `ConfigError` without one."""
+    if path.name.startswith("iteration_") or (path / "state.json").exists():
+        found = [path] if path.is_dir() else []
+    else:
+        found = _newest_first(path) or _newest_first(path / "checkpoints")
+    if not found:
+        raise ConfigError(f"{path} has no checkpoint: name a run folder or one of its checkpoints/iteration_<k>")
+    return found[0]
+
+
+def load_named(path: Path) -> Checkpoint:
+    """The checkpoint that `path` names, see `find`; nothing is moved. Raises `ConfigError` if it is not whole."""
+    found = find(path)
+    try:
+        return load(found)
+    except _OtherVersion as version:
+        raise ConfigError(_of_other_version(found, version)) from version
+    except Damaged as reason:
+        raise ConfigError(f"checkpoint {found} is damaged ({reason}): name another one") from reason
+
+
+def digest(arrays: Arrays) -> str:
+    """The SHA-256 of what `save` writes for `arrays`."""
+    return _sha256(_serialized(arrays))
+
+
+def _serialized(arrays: Arrays) -> bytes:
+    return safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+
+
+def _of_other_version(path: Path, version: _OtherVersion) -> str:
+    return f"{path} was written by schema version {version}, this is {SCHEMA_VERSION}: use the ppo_bench that wrote it"
 
 
 def _sha256(data: bytes) -> str:

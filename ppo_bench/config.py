@@ -11,23 +11,22 @@ import importlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
+from ppo_bench import checkpoint
+from ppo_bench.compose import compose_root, one_line, typed
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.paths import CONF
 from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Framework, Hyperparameters
+from ppo_bench.source import check_source
 
 _BUILDS = {"framework": "runner", "backend": "make", "network": "build"}
 """The method by which a group's choice is put to use."""
@@ -73,6 +72,7 @@ class CheckpointSchema:
 
     every_iterations: int
     keep: int
+    load: str | None
 
 
 @dataclass
@@ -127,6 +127,7 @@ class Config:
                 f"framework.iterations_per_call={at_once} does not divide checkpoint.every_iterations={every}: "
                 "choose a divisor"
             )
+        check_source(self)
 
     @property
     def num_iterations(self) -> int:
@@ -143,6 +144,12 @@ class Config:
             raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
         return Task(env.name if env.id is None else env.id, env_id, self.ppo.num_envs, env.atari)
 
+    @cached_property
+    def source(self) -> checkpoint.Checkpoint | None:
+        """What `checkpoint.load` names: where a new run starts. Raises `ConfigError` if it is not there and whole."""
+        load = self.root.checkpoint.load
+        return None if load is None else checkpoint.load_named(Path(load))
+
     @property
     def run_folder(self) -> Path:
         """`<outputs>/<name>/<env>-<backend>-<framework>-<hash>/seed<k>`; the hash is of what makes an experiment."""
@@ -152,6 +159,8 @@ class Config:
         identity["checkpoint"] = {"every_iterations": self.root.checkpoint.every_iterations}
         # Where compiled programs are kept is no part of what they compute.
         identity["framework"] = {k: v for k, v in self.resolved["framework"].items() if k != "compile_cache"}
+        if self.source:  # by what it holds, wherever it lies
+            identity["checkpoint"]["load"] = checkpoint.digest(self.source.arrays)
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
         names = (self.task.name, self.backend.name, self.framework.name, digest)
         experiment = "-".join(file_name(name) for name in names)
@@ -168,28 +177,33 @@ def load_config(overrides: Sequence[str], name: str = "config", schema: type[Roo
 
     Whether its framework and backend can run it is left to those who do: `config.require()`.
     """
-    try:
-        composed = _compose(overrides, name)
-    except Exception as error:  # Hydra raises whatever its parser and its YAML files meet
-        if "Config group override must be a string" in str(error):
-            raise ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices") from error
-        raise ConfigError(explain(error)) from error
-    config = _typed_config(composed, schema)
+    return _checked(compose_root(name, overrides), name, schema)
+
+
+def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
+    """The configuration that a run.json holds as plain values, with `changes` in place of its root keys or groups.
+
+    Keys that are younger than the run have their defaults. Raises `ConfigError`.
+    """
+    defaults: Any = OmegaConf.to_container(compose_root("config", []))
+    kept = {key: value for key, value in defaults.items() if key not in ("env", *_BUILDS)}
+    own: Any = {**recorded, **changes}
+    merged: Any = OmegaConf.merge(kept, own)
+    return _checked(merged)
+
+
+def _checked(composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
+    config = _typed_config(composed, name, schema)
     _check_values(config)
     config.task  # noqa: B018 (raises if the backend has no such environment)
     return config
 
 
-def _compose(overrides: Sequence[str], name: str = "config") -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(name, overrides=list(overrides))
-
-
-def _typed_config(composed: DictConfig, schema: type[RootSchema]) -> Config:
-    root = _typed("", schema, composed)
+def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> Config:
+    root = typed("", schema, composed, name)
     groups = {group: getattr(root, group) for group in ("framework", "backend", "network")}
-    ppo = _typed("ppo", Hyperparameters, root.ppo)
-    choices = {group: _typed(group, _target(group, node), node) for group, node in groups.items()}
+    ppo = typed("ppo", Hyperparameters, root.ppo)
+    choices = {group: typed(group, _target(group, node), node) for group, node in groups.items()}
     # From the typed objects, so that 1 and 1.0 are the same configuration.
     resolved = asdict(root) | {"ppo": asdict(ppo)}
     for group, choice in choices.items():
@@ -203,23 +217,10 @@ def _target(group: str, node: Any) -> Any:
         module, _, name = node["_target_"].rpartition(".")
         cls = getattr(importlib.import_module(module), name)
     except Exception as error:  # importing whatever the user named
-        raise ConfigError(f"{group}._target_ names no class that can be imported: {_one_line(error)}") from error
+        raise ConfigError(f"{group}._target_ names no class that can be imported: {one_line(error)}") from error
     if not (is_dataclass(cls) and hasattr(cls, _BUILDS[group])):
         raise ConfigError(f"{group}._target_={node['_target_']} is not a choice of the group {group}")
     return cls
-
-
-def _typed(path: str, cls: Any, node: Any) -> Any:
-    """An instance of the dataclass `cls` from the keys of `node`, each checked against its type."""
-    if not isinstance(node, dict | DictConfig):
-        raise ConfigError(f"{path}={node}: expected the keys of the group {path}, not one value")
-    try:
-        schema = OmegaConf.structured(cls)
-        OmegaConf.set_readonly(schema, False)  # frozen classes start read-only
-        values = {key: value for key, value in node.items() if key != "_target_"}
-        return OmegaConf.to_object(OmegaConf.merge(schema, values))
-    except OmegaConfBaseException as error:
-        raise ConfigError(explain(error, path)) from error
 
 
 def _check_values(config: Config) -> None:
@@ -284,50 +285,3 @@ def _positive(value: float) -> bool:
 def _is_inside(name: str) -> bool:
     path = Path(name)
     return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
-
-
-def explain(error: Exception, path: str = "") -> str:
-    """A composition error of Hydra or OmegaConf as one line; `path` completes the keys that it names."""
-    text = str(error).split("Config search path")[0]
-    if override := re.search(r"Could not (?:override|delete)[^']*'([^']*)'", text):
-        return _no_key(override[1])
-    full_key = re.search(r"full_key: (\S+)", text)
-    text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
-    text = re.sub(r"\s*See https?://\S+.*", "", text)
-    if missing := re.search(r"Could not find '(\w+)/([^']*)'", text):
-        folder = CONF / missing[1]
-        choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
-        return f"{missing[1]}={missing[2]}: there is no such choice; choose one of {', '.join(choices)}"
-    if full_key is None:
-        return _one_line(text)
-    key = f"{path}.{full_key[1]}".strip(".")
-    return _no_key(key) if "not in" in text else f"{key}: {_one_line(text)}"
-
-
-def _group_without_name(overrides: Sequence[str]) -> str:
-    """The first override of a whole group by something other than a name, such as `ppo=3`."""
-    for override in overrides:
-        group, _, choice = override.partition("=")
-        if (CONF / group).is_dir() and (choice == "null" or not re.fullmatch(r"[A-Za-z_][\w/-]*", choice)):
-            return override
-    return "one of the groups"
-
-
-def _no_key(key: str) -> str:
-    close = get_close_matches(key, _known_keys(), n=1)
-    hint = f"did you mean {close[0]}?" if close else "python -m ppo_bench --cfg job prints them all"
-    return f"there is no key {key}; {hint}"
-
-
-def _known_keys() -> list[str]:
-    def flatten(prefix: str, node: Any) -> list[str]:
-        return [key for name, child in node.items() for key in [prefix + name, *_nested(prefix + name, child)]]
-
-    def _nested(key: str, child: Any) -> list[str]:
-        return flatten(f"{key}.", child) if isinstance(child, dict) else []
-
-    return flatten("", OmegaConf.to_container(_compose([])))
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())

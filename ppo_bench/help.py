@@ -14,6 +14,7 @@ Train PPO, the same PPO in every framework, and record how fast it was.
   python -m ppo_bench [group=choice ...] [key=value ...]          one run; prints its folder
   python -m ppo_bench -m 'seed=range(1,6)' framework=a,b ...      a sweep: one process a run, in turn
   python -m ppo_bench --cfg job [...]                             print the whole configuration
+  python -m ppo_bench.evaluate RUN_DIR [video=true] [...]         a run's newest checkpoint, in any framework
   python -m ppo_bench.check env=... backend=...                   does an environment keep the contract?
   python -m ppo_bench.equivalence env=... [mode=lockstep|free]    do the frameworks do the same?
 
@@ -28,6 +29,7 @@ Common overrides (conf/ explains every key)
   ppo.num_envs=16           any key of the chosen ppo: learning_rate, num_steps, clip_coef, ...
   env.id=Pendulum-v1        any id that the chosen backend knows
   outputs=/data/runs        the folder under which everything is written
+  checkpoint.load=RUN_DIR   start from a checkpoint of another run, of any framework
   rerun=true                train afresh beside a run that exists
 
 Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 130 interrupted."""

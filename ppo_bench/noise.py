@@ -35,6 +35,8 @@ class Stream(IntEnum):
     PERMUTATIONS = 2
     ENV_SEEDS = 3
     ENV_RESETS = 4
+    EVALUATION_ACTIONS = 5
+    EVALUATION_ENV_SEEDS = 6
 
 
 def _rotate_left(x: Array, bits: int) -> Array:
@@ -81,10 +83,16 @@ def normal(xp: Any, words: tuple[Array, Array], dtype: Any) -> Array:
 
 
 def action_words(
-    xp: Any, seed: Array, iteration: Array, steps: Array, envs: Array, lanes: Array
+    xp: Any,
+    seed: Array,
+    iteration: Array,
+    steps: Array,
+    envs: Array,
+    lanes: Array,
+    stream: Stream = Stream.ACTIONS,
 ) -> tuple[Array, Array]:
     """Words `[T, N, A]` for the action noise of one iteration, from `steps [T]`, `envs [N]` and `lanes [A]`."""
-    key0, key1 = stream_key(xp, seed, Stream.ACTIONS, iteration, steps)
+    key0, key1 = stream_key(xp, seed, stream, iteration, steps)
     key = (key0[:, None, None], key1[:, None, None])
     return threefry2x32(key, (envs[None, :, None], lanes[None, None, :]))
 
@@ -96,9 +104,9 @@ def permutations(xp: Any, seed: Array, iteration: Array, epochs: Array, indices:
     return xp.argsort(words, stable=True)
 
 
-def env_seeds(seed: int, iteration: int, num_envs: int) -> list[int]:
+def env_seeds(seed: int, iteration: int, num_envs: int, stream: Stream = Stream.ENV_SEEDS) -> list[int]:
     """A 31-bit seed for each environment, from (seed, iteration of the last restart, env)."""
     one = np.ones(1, np.int32)
-    key = stream_key(np, one * seed, Stream.ENV_SEEDS, one * iteration, one * 0)
+    key = stream_key(np, one * seed, stream, one * iteration, one * 0)
     words, _ = threefry2x32(key, (np.arange(num_envs, dtype=np.int32), np.zeros(num_envs, np.int32)))
     return [int(word) for word in words & 0x7FFFFFFF]

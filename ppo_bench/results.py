@@ -79,15 +79,15 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     sync_folder(path.parent)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that `write_json` wrote. Raises `ConfigError` if it is damaged."""
+def read_json(path: Path, remedy: str = "rerun=true starts the run afresh beside it") -> dict[str, Any]:
+    """Read a JSON file that `write_json` wrote. Raises `ConfigError`, which names the remedy, if it is damaged."""
     try:
         value = json.loads(path.read_text())
         if not isinstance(value, dict):
             raise ValueError("not an object")
         return value
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is damaged ({error}); rerun=true starts the run afresh beside it") from error
+        raise ConfigError(f"{path} is damaged ({error}); {remedy}") from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -135,7 +135,7 @@ def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
     """
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     steady = median(row["sps"] for row in rows)
-    steps = rows[0]["global_step"]  # of one iteration
+    steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
     return steady, sum(
         max(0.0, steps / row["sps"] - steps / steady) for row in rows[: max(COMPILING_ITERATIONS, iterations_per_call)]
     )

@@ -19,7 +19,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from ppo_bench.config import explain, load_config
+from ppo_bench.compose import explain
+from ppo_bench.config import load_config
 from ppo_bench.errors import ConfigError, Interrupted
 from ppo_bench.paths import CONF
 from ppo_bench.progress import say

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ppo_bench import checkpoint
 from ppo_bench.config import Config
 from ppo_bench.errors import ConfigError, Interrupted
@@ -45,6 +47,8 @@ class LoopState:
     masked_steps: float = 0.0
     recent_returns: list[float] = field(default_factory=list)
     """Of the last 100 episodes."""
+    loaded_steps: int = 0
+    """Part of `global_step` that was another run's (`checkpoint.load`); the other sums are of this run alone."""
     metrics_bytes: int = 0
     episodes_bytes: int = 0
 
@@ -82,23 +86,40 @@ def train(config: Config, started_at: float) -> Path:
         return folder
     runner = build_runner(config)
     try:
+        # Before anything is on disk, since a checkpoint of another network ends here.
+        start = None if any((folder / "checkpoints").glob("iteration_*")) else _start(config, runner)
         with own_folder(folder):
-            _train(config, runner, folder, started_at)
+            _train(config, runner, folder, start, started_at)
     finally:
         runner.close()
     return folder
 
 
-def _train(config: Config, runner: Runner[Any], folder: Path, started_at: float) -> None:
+def _start(config: Config, runner: Runner[Any]) -> tuple[LoopState, Any]:
+    """Counters and state with which a new run begins: initial weights, or what `checkpoint.load` names."""
+    if config.source is None:
+        return LoopState(), runner.init(config.root.seed)
+    counters = LoopState(**config.source.loop)
+    loop = LoopState(counters.iteration, counters.global_step, loaded_steps=counters.global_step)
+    # What is random is this run's own.
+    return loop, runner.restore(config.source.arrays | {"seed": np.array(config.root.seed)})
+
+
+def _train(
+    config: Config, runner: Runner[Any], folder: Path, start: tuple[LoopState, Any] | None, started_at: float
+) -> None:
     saved = checkpoint.load_newest(folder / "checkpoints", say)
     if saved:
         loop, state = LoopState(**saved.loop), runner.restore(saved.arrays)
         say(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
         _warn_of_differences(folder, dict(runner.execution))
     else:
-        loop, state = LoopState(), runner.init(config.root.seed)
+        loop, state = start or _start(config, runner)
         started = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"schema_version": SCHEMA_VERSION, "started": started, "config": config.resolved}
+        if config.source:
+            say(f"starting after iteration {loop.iteration} of {config.root.checkpoint.load}")
+            about["loaded"] = {"iteration": loop.iteration, "arrays_sha256": checkpoint.digest(config.source.arrays)}
         write_json(folder / "run.json", about | provenance() | {"execution": dict(runner.execution)})
     metrics_rows = Rows(folder / "metrics.jsonl", loop.metrics_bytes)
     episode_rows = Rows(folder / "episodes.jsonl", loop.episodes_bytes)
@@ -180,7 +201,8 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "episodes": loop.episodes,
         "final_return_mean": _mean(loop.recent_returns),
         "final_return_std": statistics.pstdev(loop.recent_returns) if loop.recent_returns else None,
-        "masked_fraction": loop.masked_steps / loop.global_step,
+        "masked_fraction": loop.masked_steps / (loop.global_step - loop.loaded_steps),
+        "loaded_steps": loop.loaded_steps,
         "wall_seconds": loop.wall_seconds,
         "setup_seconds": setup_seconds,
         "compile_seconds": compile_seconds if config.framework.compiles else None,

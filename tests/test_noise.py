@@ -143,7 +143,7 @@ def test_streams_do_not_collide(ns: Namespace) -> None:
     keys = np.concatenate(
         [np.stack(ns.run(noise.stream_key, seed, stream, iteration, step), 1) for stream in noise.Stream]
     )
-    assert len(np.unique(keys, axis=0)) == len(keys) == 5 * 2000
+    assert len(np.unique(keys, axis=0)) == len(keys) == len(noise.Stream) * 2000
 
 
 def test_neighbouring_seeds_and_restarts_share_no_env_seeds() -> None:

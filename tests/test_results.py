@@ -132,7 +132,8 @@ def test_rows_that_a_checkpoint_counts_and_the_file_lacks_are_an_error(tmp_path:
 
 
 def test_the_steady_speed_is_that_of_the_median_iteration(tmp_path: Path) -> None:
-    rows = [{"global_step": 800 * k, "sps": sps} for k, sps in enumerate((100, 500, 200, 9_000, 400), 1)]
+    speed = (100, 500, 200, 9_000, 400)
+    rows = [{"iteration": k, "global_step": 800 * k, "sps": sps} for k, sps in enumerate(speed, 1)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     # Iterations of 800 steps took 8, 1.6 and 4 seconds where the median one takes 2.
     np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 1), (400.0, 6.0 + 2.0))

@@ -95,11 +95,18 @@ class AtariEpisode(gymnasium.Wrapper):
         return int(self.unwrapped.ale.lives())  # type: ignore[attr-defined]
 
 
-def make_atari(env_id: str, episodic_life: bool, noop_max: int = NOOP_MAX) -> gymnasium.Env[Any, Any]:
+def make_atari(
+    env_id: str, episodic_life: bool, noop_max: int = NOOP_MAX, render_mode: str | None = None
+) -> gymnasium.Env[Any, Any]:
     """One Atari game, observations `[4, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`."""
     # max_num_frames_per_episode counts no-ops too; the limit is AtariEpisode's.
     env = gymnasium.make(
-        env_id, frameskip=1, repeat_action_probability=0.0, full_action_space=False, max_num_frames_per_episode=0
+        env_id,
+        frameskip=1,
+        repeat_action_probability=0.0,
+        full_action_space=False,
+        max_num_frames_per_episode=0,
+        render_mode=render_mode,
     )
     env = NoopFireReset(env, noop_max)
     env = AtariPreprocessing(env, noop_max=0, frame_skip=FRAME_SKIP, screen_size=84, terminal_on_life_loss=False)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ppo_bench import noise
 from ppo_bench.envs.base import GraphEnv, Step, VectorEnv
+from ppo_bench.envs.host import on_host
 
 
 class Finding(NamedTuple):
@@ -37,7 +38,7 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int) -> 
     Seed 1 is played twice, and once more with other actions at resets; seed 2 once, with the actions of seed 1. Raises
     what the environment does.
     """
-    env = _on_host(make())
+    env = on_host(make())
     try:
         first, again, other = (_play(env, seed, num_steps) for seed in (1, 1, 2))
         altered = _play(env, 1, num_steps, alter_reset_actions=True)
@@ -48,14 +49,6 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int) -> 
         return types  # the other rules could not even be put to arrays like these
     repeats = _same_play(first, again)
     return [*types, *_autoreset(first, altered, repeats), *_episodes(first), *_seeds(first, other, repeats)]
-
-
-def _on_host(env: VectorEnv | GraphEnv) -> VectorEnv:
-    if not isinstance(env, GraphEnv):
-        return env
-    from ppo_bench.envs.jax.host import HostView
-
-    return HostView(env)
 
 
 def _play(env: VectorEnv, seed: int, num_steps: int, alter_reset_actions: bool = False) -> Play:

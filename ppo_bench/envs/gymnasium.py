@@ -38,10 +38,10 @@ class GymnasiumBackend:
 class GymnasiumEnv:
     """A `VectorEnv` over gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
 
-    def __init__(self, task: Task, vectorization: str) -> None:
+    def __init__(self, task: Task, vectorization: str, render_mode: str | None = None) -> None:
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-        build = functools.partial(_make_one, task)
+        build = functools.partial(_make_one, task, render_mode)
         try:
             # Built once here, where a failure has a readable cause, before worker processes build theirs.
             env = build()
@@ -54,6 +54,7 @@ class GymnasiumEnv:
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
+        self.render_fps = int(env.metadata.get("render_fps") or 30)
         env.close()
         self.num_envs = task.num_envs
         self._reward_clip = task.atari is not None and task.atari.reward_clip
@@ -73,12 +74,17 @@ class GymnasiumEnv:
         episode_over = (terminated | truncated) & ~info.get("life_lost", np.False_)
         return Step(obs, learnt, terminated, truncated, episode_over, raw_reward)
 
+    def render(self) -> np.ndarray:
+        """What the first environment looks like, `[H, W, 3]` uint8; only with `render_mode="rgb_array"`."""
+        frame: np.ndarray = self._envs.render()[0]
+        return frame
+
     def close(self) -> None:
         """Close every environment, and the worker processes if there are any."""
         self._envs.close()
 
 
-def _make_one(task: Task) -> Any:
+def _make_one(task: Task, render_mode: str | None = None) -> Any:
     import gymnasium
 
     if multiprocessing.parent_process():
@@ -95,9 +101,9 @@ def _make_one(task: Task) -> Any:
             ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for every environment
             gymnasium.register_envs(ale_py)
         if task.atari is None:
-            return gymnasium.make(task.id)
+            return gymnasium.make(task.id, render_mode=render_mode)
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
 
-        return make_atari(task.id, task.atari.episodic_life)
+        return make_atari(task.id, task.atari.episodic_life, render_mode=render_mode)

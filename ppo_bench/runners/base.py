@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -11,9 +11,12 @@ import numpy as np
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.ppo import Head
 
 State = TypeVar("State")
 Arrays = dict[str, np.ndarray]
+Policy = Callable[[np.ndarray], tuple[Head, np.ndarray]]
+"""The policy's head and values `[N]` for observations `[N, ...]` as the network takes them, all of them on the host."""
 
 
 @dataclass(frozen=True)
@@ -161,3 +164,8 @@ class Framework(Protocol):
 
     def runner(self, problem: Problem) -> Runner[Any]:
         """The runner for `problem`."""
+
+    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
+        """The policy whose parameters are in `arrays`, as a runner exports them; for `precision` and `device` see
+        `Problem`. Raises `ConfigError` if they are not those of `network`.
+        """

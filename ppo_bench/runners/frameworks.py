@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.errors import ConfigError, require
-from ppo_bench.runners.base import Problem
+from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners.base import Arrays, Policy, Problem
 
 if TYPE_CHECKING:
     from ppo_bench.runners.jax import JaxRunner
     from ppo_bench.runners.jax_graph import JaxGraphRunner
-    from ppo_bench.runners.torch import TorchRunner
+    from ppo_bench.runners.torch import Compiler, TorchRunner
 
 JAX_CACHE_BYTES = 2**30
 
@@ -42,6 +43,12 @@ class Torch:
 
         return TorchRunner(problem, self.num_threads)
 
+    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
+        """The policy whose parameters are in `arrays`."""
+        from ppo_bench.runners.torch_policy import policy
+
+        return policy(network, arrays, precision, device, self.num_threads)
+
 
 @dataclass(frozen=True)
 class TorchCompile(Torch):
@@ -67,16 +74,24 @@ class TorchCompile(Torch):
 
     def runner(self, problem: Problem) -> TorchRunner:
         """The runner for `problem`."""
+        from ppo_bench.runners.torch import TorchRunner
+
+        cuda_graphs = None if self.cudagraphs == "auto" else self.cudagraphs
+        return TorchRunner(problem, self.num_threads, self._compiler(), cuda_graphs)
+
+    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
+        """The policy whose parameters are in `arrays`."""
+        from ppo_bench.runners.torch_policy import policy
+
+        return policy(network, arrays, precision, device, self.num_threads, self._compiler())
+
+    def _compiler(self) -> Compiler:
         if folder := _cache_folder(self.compile_cache, "torch"):
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # read when something is first compiled
         import torch
 
-        from ppo_bench.runners.torch import TorchRunner
-
         # Shapes never change, so none is made symbolic; a graph break would be an error, not a slow path.
-        compiler = functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
-        cuda_graphs = None if self.cudagraphs == "auto" else self.cudagraphs
-        return TorchRunner(problem, self.num_threads, compiler, cuda_graphs)
+        return functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
 
 
 @dataclass(frozen=True)
@@ -111,6 +126,12 @@ class Jax:
         if isinstance(problem.env, GraphEnv):
             return JaxGraphRunner(problem, problem.env, self.iterations_per_call)
         return JaxRunner(problem)
+
+    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
+        """The policy whose parameters are in `arrays`."""
+        from ppo_bench.runners.jax_policy import policy
+
+        return policy(network, arrays, precision, device)
 
 
 def _cache_folder(root: str | None, framework: str) -> str | None:

@@ -57,11 +57,7 @@ class Learning:
         self.ppo = problem.ppo
         self._num_iterations = problem.num_iterations
         precision = PRECISIONS[problem.precision]
-        if precision.parameters == "float64":
-            jax.config.update("jax_enable_x64", True)
-        # JAX would use TF32 on a GPU unless told otherwise.
-        matmul_precision = "tensorfloat32" if precision.tf32 else "highest"
-        jax.config.update("jax_default_matmul_precision", matmul_precision)
+        matmul_precision = set_precision(precision)
         self.dtype, self.layers = jnp.dtype(precision.parameters), jnp.dtype(precision.layers)
         self.device = pick_device(problem.device, precision)
         self.optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
@@ -243,6 +239,16 @@ def _gradient_step(
     params = jax.tree.map(lambda p, d: p - learning_rate.astype(p.dtype) * d, learner.params, directions)
     measured = jnp.stack([*(getattr(losses, name) for name in REPORTED), norm])
     return Learner(params, adam), measured
+
+
+def set_precision(precision: Precision) -> str:
+    """Make JAX compute as `precision` says; its own name for the precision of products."""
+    if precision.parameters == "float64":
+        jax.config.update("jax_enable_x64", True)
+    # JAX would use TF32 on a GPU unless told otherwise.
+    matmul_precision = "tensorfloat32" if precision.tf32 else "highest"
+    jax.config.update("jax_default_matmul_precision", matmul_precision)
+    return matmul_precision
 
 
 def pick_device(device: str, precision: Precision) -> jax.Device:

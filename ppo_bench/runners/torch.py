@@ -14,6 +14,7 @@ from torch import Tensor
 from ppo_bench import noise, ppo
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks import torch as networks
+from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import NO_TF32, PRECISIONS, Precision
 from ppo_bench.runners.base import Arrays, Episode, Metrics, Problem, fitting
 from ppo_bench.runners.cuda_graphs import Replayed, Step, direct
@@ -71,13 +72,12 @@ class TorchRunner:
         if cuda_graphs and not on_gpu:
             raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self._device}: use auto or false")
         self._envs = HostEnvs(problem.env, problem.network, problem.ppo)
-        if num_threads or not problem.network.convolutions:
-            torch.set_num_threads(num_threads or 1)
+        set_threads(problem.network, num_threads)
         replay = on_gpu if cuda_graphs is None else cuda_graphs
         self.execution = {
             "device": str(self._device),
             "threads": torch.get_num_threads(),
-            "precision": _set(precision),
+            "precision": set_precision(precision),
             "cuda_graphs": replay,
         }
         compiled: Compiler = compiler or (lambda function: function)
@@ -249,7 +249,13 @@ def pick_device(device: str, precision: Precision) -> torch.device:
     return picked
 
 
-def _set(precision: Precision) -> dict[str, object]:
+def set_threads(network: NetworkSpec, num_threads: int | None) -> None:
+    """Threads of the whole process; None takes one for networks of linear layers, all for others."""
+    if num_threads or not network.convolutions:
+        torch.set_num_threads(num_threads or 1)
+
+
+def set_precision(precision: Precision) -> dict[str, object]:
     """Make PyTorch compute as `precision` says; what is recorded of that."""
     torch.set_float32_matmul_precision("high" if precision.tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = precision.tf32  # on by default, unlike that of products

@@ -1,0 +1,100 @@
+"""From a root YAML file and command-line overrides to typed values, or to one line that says what to change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ppo_bench.errors import ConfigError
+from ppo_bench.paths import CONF
+
+MANY_KEYS = 20  # more than one line is to list
+
+
+def compose_root(root: str, overrides: Sequence[str]) -> DictConfig:
+    """`conf/<root>.yaml` composed with `overrides`. Raises `ConfigError`."""
+    try:
+        return _compose(root, overrides)
+    except Exception as error:  # Hydra raises whatever its parser and its YAML files meet
+        if "Config group override must be a string" in str(error):
+            raise ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices") from error
+        raise ConfigError(explain(error, root=root)) from error
+
+
+def _compose(root: str, overrides: Sequence[str]) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(root, overrides=list(overrides))
+
+
+def typed(path: str, cls: Any, node: Any, root: str = "config") -> Any:
+    """An instance of the dataclass `cls` from the keys of `node`, each checked against its type.
+
+    `path` is where the node stands in the configuration of `root`. Raises `ConfigError`.
+    """
+    if not isinstance(node, dict | DictConfig):
+        raise ConfigError(f"{path}={node}: expected the keys of the group {path}, not one value")
+    try:
+        schema = OmegaConf.structured(cls)
+        OmegaConf.set_readonly(schema, False)  # frozen classes start read-only
+        values = {key: value for key, value in node.items() if key != "_target_"}
+        return OmegaConf.to_object(OmegaConf.merge(schema, values))
+    except OmegaConfBaseException as error:
+        raise ConfigError(explain(error, path, root)) from error
+
+
+def explain(error: Exception, path: str = "", root: str = "config") -> str:
+    """A composition error of Hydra or OmegaConf as one line; `path` completes the keys that it names."""
+    text = str(error).split("Config search path")[0]
+    if override := re.search(r"Could not (?:override|delete)[^']*'([^']*)'", text):
+        return _no_key(override[1], root)
+    full_key = re.search(r"full_key: (\S+)", text)
+    text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
+    text = re.sub(r"\s*See https?://\S+.*", "", text)
+    if missing := re.search(r"Could not find '(\w+)/([^']*)'", text):
+        folder = CONF / missing[1]
+        choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+        return f"{missing[1]}={missing[2]}: there is no such choice; choose one of {', '.join(choices)}"
+    if full_key is None:
+        return one_line(text)
+    key = f"{path}.{full_key[1]}".strip(".")
+    return _no_key(key, root) if "not in" in text else f"{key}: {one_line(text)}"
+
+
+def one_line(error: object) -> str:
+    """What `error` says, without its line breaks."""
+    return " ".join(str(error).split())
+
+
+def _group_without_name(overrides: Sequence[str]) -> str:
+    """The first override of a whole group by something other than a name, such as `ppo=3`."""
+    for override in overrides:
+        group, _, choice = override.partition("=")
+        if (CONF / group).is_dir() and (choice == "null" or not re.fullmatch(r"[A-Za-z_][\w/-]*", choice)):
+            return override
+    return "one of the groups"
+
+
+def _no_key(key: str, root: str) -> str:
+    known = _known_keys(root)
+    close = get_close_matches(key, known, n=1)
+    if close:
+        return f"there is no key {key}; did you mean {close[0]}?"
+    if len(known) < MANY_KEYS:
+        return f"there is no key {key}; there are {', '.join(known)}"
+    return f"there is no key {key}; python -m ppo_bench --cfg job prints them all"
+
+
+def _known_keys(root: str) -> list[str]:
+    def flatten(prefix: str, node: Any) -> list[str]:
+        return [key for name, child in node.items() for key in [prefix + name, *_nested(prefix + name, child)]]
+
+    def _nested(key: str, child: Any) -> list[str]:
+        return flatten(f"{key}.", child) if isinstance(child, dict) else []
+
+    return flatten("", OmegaConf.to_container(_compose(root, [])))

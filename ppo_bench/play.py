@@ -1,0 +1,76 @@
+"""Whole episodes by a policy that does not learn, the same in every framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppo_bench import noise, normalize
+from ppo_bench.envs.base import VectorEnv
+from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners.base import Episode, Policy
+from ppo_bench.runners.episodes import fold_episodes, no_totals
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A policy and what stands between it and the environments. It changes nothing of itself."""
+
+    network: NetworkSpec
+    policy: Policy
+    obs_stats: normalize.RunningStats | None
+    """By which observations are normalised; None leaves them as they are."""
+    obs_clip: float
+    greedy: bool
+    """Take the likeliest action; false samples, as in training."""
+    seed: int
+    """Of the samples."""
+
+    def act(self, t: int, obs: np.ndarray) -> np.ndarray:
+        """Actions `[N]` or `[N, A]` after `t` steps, for observations `[N, ...]` as the environment gives them."""
+        if self.obs_stats:
+            obs = normalize.normalize_observations(np, self.obs_stats, obs.astype(np.float64), self.obs_clip)
+        head, _ = self.policy(self.network.arrange(obs))
+        distribution = self.network.distribution
+        if self.greedy:
+            return np.asarray(distribution.mode(np, head))
+        return np.asarray(distribution.sample(np, head, self._noise(t, len(obs)).astype(head[0].dtype)))
+
+    def _noise(self, t: int, num_envs: int) -> np.ndarray:
+        one = np.ones(1, np.int32)
+        envs, lanes = (np.arange(n, dtype=np.int32) for n in (num_envs, self.network.num_actions))
+        stream = noise.Stream.EVALUATION_ACTIONS
+        words = noise.action_words(np, one * self.seed, one * 0, one * t, envs, lanes, stream)
+        variates: np.ndarray = (noise.gumbel if self.network.discrete else noise.normal)(np, words, np.float64)[0]
+        return variates
+
+
+def quotas(episodes: int, num_envs: int) -> np.ndarray:
+    """How many episodes of each environment count, `[N]`: as many of each, and one more of the first ones."""
+    return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
+
+
+def play(env: VectorEnv, agent: Agent, episodes: int, seed: int) -> Iterator[Episode]:
+    """Fresh environments, and `episodes` whole episodes of them as they end; `step` counts steps of all environments.
+
+    The first episodes of each environment count, as many as `quotas` says. So it is settled beforehand which ones do;
+    to take the first that end anywhere would favour short ones. Time limits are the environment's, and a lost life
+    ends no episode: one is a whole game. Returns are of unclipped rewards.
+    """
+    num_envs = env.num_envs
+    wanted = quotas(episodes, num_envs)
+    counted = np.zeros(num_envs, np.int64)
+    obs = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
+    bounds = None if agent.network.discrete else (env.action_space.low, env.action_space.high)  # type: ignore[union-attr]
+    done, totals, t = np.zeros(num_envs, bool), no_totals(num_envs), 0
+    while (counted < wanted).any():
+        actions = agent.act(t, obs)
+        step = env.step(np.clip(actions, *bounds) if bounds else actions)
+        totals, ended = fold_episodes(totals, step.raw_reward[None], step.episode_over[None], ~done[None])
+        for episode in ended:
+            if counted[episode.env] < wanted[episode.env]:
+                counted[episode.env] += 1
+                yield episode._replace(step=t * num_envs + episode.step)
+        obs, done, t = step.obs, step.terminated | step.truncated, t + 1

@@ -1,0 +1,169 @@
+"""`checkpoint.load`: a run of any framework goes on from a checkpoint of any other, as a run of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ppo_bench.__main__ import main
+from ppo_bench.checkpoint import Checkpoint, digest, load, save
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.runners.base import Arrays
+from tests.runners import FRAMEWORKS
+
+BATCH, LOADED = 512, 10
+RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", "checkpoint.every_iterations=10"]
+RUN += [f"total_timesteps={(LOADED + 1) * BATCH}"]
+CHECKPOINT = f"checkpoints/iteration_{LOADED:08d}"
+
+RUNS = dict[str, Path]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> RUNS:
+    """A run of 11 iterations by each framework, with a checkpoint after the 10th."""
+    outputs = tmp_path_factory.mktemp("runs")
+    return {framework: trained(outputs, f"framework={framework}") for framework in FRAMEWORKS}
+
+
+def trained(outputs: Path, *overrides: str) -> Path:
+    arguments = [*RUN, *overrides, f"outputs={outputs}"]
+    assert exit_code(main, arguments) == 0
+    return load_config(arguments).run_folder
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def learnt(folder: Path) -> Arrays:
+    return load(folder / f"checkpoints/iteration_{LOADED + 1:08d}").arrays
+
+
+def test_every_framework_goes_on_from_every_others_checkpoint_with_the_same_next_iteration(
+    runs: RUNS, tmp_path: Path
+) -> None:
+    pairs = [(source, target) for source in FRAMEWORKS for target in FRAMEWORKS if source != target]
+    assert len(pairs) >= 6
+    for source, target in pairs:
+        folder = trained(tmp_path, f"framework={target}", f"checkpoint.load={runs[source] / CHECKPOINT}")
+        expected, found = learnt(runs[source]), learnt(folder)
+        start = load(runs[source] / CHECKPOINT).arrays
+        names = [name for name in expected if name.startswith(("params.", "adam.", "normalize."))]
+        assert len(names) > 20
+        for name in names:
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-6, err_msg=f"{source} {target}")
+        # The iteration changed what the tolerance would see.
+        moved = max(float(np.abs(expected[name] - start[name]).max()) for name in names if name.startswith("params."))
+        assert moved > 1e-4
+        (row,) = rows(folder / "metrics.jsonl")
+        reference = rows(runs[source] / "metrics.jsonl")[LOADED]
+        assert (row["iteration"], row["global_step"]) == (LOADED + 1, (LOADED + 1) * BATCH)
+        for key in ("learning_rate", "policy_loss", "value_loss", "entropy", "gradient_norm", "episodic_return"):
+            assert row[key] == pytest.approx(reference[key], rel=1e-3, abs=1e-6), (source, target, key)
+        first, *_ = rows(folder / "episodes.jsonl")
+        assert first["global_step"] > LOADED * BATCH
+
+
+def test_a_run_goes_on_from_its_own_checkpoint_exactly(runs: RUNS, tmp_path: Path) -> None:
+    source = runs["torch_eager"]
+    folder = trained(tmp_path, f"checkpoint.load={source / CHECKPOINT}")
+    assert folder.name == source.name
+    assert folder.parent.name != source.parent.name
+    expected, found = learnt(source), learnt(folder)
+    assert {name: array.tobytes() for name, array in found.items()} == {
+        name: array.tobytes() for name, array in expected.items()
+    }
+    whole, part = (json.loads((run / "result.json").read_text()) for run in (source, folder))
+    assert (whole["loaded_steps"], part["loaded_steps"]) == (0, LOADED * BATCH)
+    assert part["global_step"] == whole["global_step"]
+    last = rows(source / "metrics.jsonl")[-1]
+    assert part["masked_fraction"] == pytest.approx(last["masked_fraction"])
+    assert part["episodes"] == last["episodes"]
+    about = json.loads((folder / "run.json").read_text())["loaded"]
+    assert about == {"iteration": LOADED, "arrays_sha256": digest(load(source / CHECKPOINT).arrays)}
+
+
+def test_another_seed_draws_its_own_numbers_from_the_same_weights(runs: RUNS, tmp_path: Path) -> None:
+    load_it = f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}"
+    one, two = (trained(tmp_path, load_it, f"seed={seed}") for seed in (1, 2))
+    assert one.parent == two.parent
+    assert (one / "episodes.jsonl").read_bytes() != (two / "episodes.jsonl").read_bytes()
+    assert int(learnt(two)["seed"]) == 2
+
+
+def test_the_content_of_the_checkpoint_is_the_runs_identity_and_its_place_is_not(runs: RUNS, tmp_path: Path) -> None:
+    def folder(path: Path | None) -> str:
+        return load_config([*RUN, *([f"checkpoint.load={path}"] if path else [])]).run_folder.parent.name
+
+    here, other = runs["torch_eager"], runs["jax_xla"]
+    copy = shutil.copytree(here / CHECKPOINT, tmp_path / CHECKPOINT)
+    assert folder(here / CHECKPOINT) == folder(copy) == folder(tmp_path)
+    changed = load(copy)
+    arrays = changed.arrays | {"params.actor.0.bias": changed.arrays["params.actor.0.bias"] + 1}
+    save(tmp_path / "changed", LOADED, Checkpoint(arrays, changed.loop), keep=1)
+    names = [folder(path) for path in (None, copy, other / CHECKPOINT, tmp_path / "changed")]
+    assert len(set(names)) == 4
+
+
+def test_a_run_resumes_from_its_own_checkpoints_once_it_has_them(
+    runs: RUNS, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    load_it = f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}"
+    folder = trained(tmp_path, load_it)
+    (folder / "result.json").unlink()
+    capfd.readouterr()
+    assert trained(tmp_path, load_it) == folder
+    assert f"resuming {folder} after iteration {LOADED + 1}" in capfd.readouterr().err
+    assert len(rows(folder / "metrics.jsonl")) == 1
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray((path / "arrays.safetensors").read_bytes())
+    data[-1] ^= 1
+    (path / "arrays.safetensors").write_bytes(data)
+
+
+WRONG = {
+    "missing": ([], "has no checkpoint: name a run folder or one of its checkpoints/iteration_<k>"),
+    "damaged": ([], "is damaged (the checksum of arrays.safetensors does not match): name another one"),
+    "wider network": (["network=mlp", "network.hidden_sizes=[32]"], "use the network that it was trained with"),
+    "deeper network": (["network=mlp", "network.hidden_sizes=[64,64,64]"], "use the network that it was trained with"),
+    "another environment": (["env=acrobot", "backend=gymnasium"], "use the network that it was trained with"),
+    "at the end": ([f"total_timesteps={LOADED * BATCH + 511}"], "has done 5120 steps, and total_timesteps=5631 leaves"),
+    "beyond the end": (["total_timesteps=1024"], "has done 5120 steps, and total_timesteps=1024 leaves no iteration"),
+    "between two calls": (
+        ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=4", "checkpoint.every_iterations=12"],
+        "has done 10 iterations, which framework.iterations_per_call=4 does not divide: choose a divisor",
+    ),
+    "other iterations": (["ppo.num_envs=8"], "has iterations of 512 steps, and ppo.num_envs x ppo.num_steps = 1024"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "fragment"), WRONG.values(), ids=list(WRONG))
+def test_a_checkpoint_that_does_not_fit_is_one_line_and_leaves_nothing(
+    overrides: list[str],
+    fragment: str,
+    request: pytest.FixtureRequest,
+    runs: RUNS,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    source = tmp_path / CHECKPOINT
+    if "missing" not in request.node.callspec.id:
+        shutil.copytree(runs["torch_eager"] / CHECKPOINT, source)
+    if "damaged" in request.node.callspec.id:
+        flip_a_bit(source)
+    before = sorted(tmp_path.rglob("*"))
+    assert exit_code(main, [*RUN, *overrides, f"checkpoint.load={source}", f"outputs={tmp_path}/outputs"]) == 2
+    printed = capfd.readouterr()
+    assert fragment in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+    assert sorted(tmp_path.rglob("*")) == before
