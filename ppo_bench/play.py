@@ -63,7 +63,7 @@ def play(env: VectorEnv, agent: Agent, episodes: int, seed: int) -> Iterator[Epi
     wanted = quotas(episodes, num_envs)
     counted = np.zeros(num_envs, np.int64)
     obs = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
-    bounds = None if agent.network.discrete else (env.action_space.low, env.action_space.high)  # type: ignore[union-attr]
+    bounds = None if agent.network.discrete else (env.action_space.low, env.action_space.high)
     done, totals, t = np.zeros(num_envs, bool), no_totals(num_envs), 0
     while (counted < wanted).any():
         actions = agent.act(t, obs)

@@ -162,6 +162,7 @@ def test_a_process_that_ends_is_an_error_that_points_at_its_own() -> None:
         ("frameworks=[torch_eager,tensorflow]", "framework=tensorflow: there is no such choice"),
         ("framework=jax_xla", "here choose several by frameworks="),
         ("backend=jax", "environments that are part of a program cannot be replayed"),
+        ("checkpoint.load=somewhere", "checkpoint.load"),
         ("mod=free", "there is no key mod"),
     ],
 )

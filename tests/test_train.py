@@ -98,7 +98,7 @@ def test_run_json_says_what_ran_where(finished: Path) -> None:
     assert run["hardware"]["cores"] == os.cpu_count()
     assert {"cpu", "memory_gib", "gpu", "platform"} <= set(run["hardware"])
     assert run["execution"]["threads"] == 1
-    assert {"device", "float32_matmul_precision"} <= set(run["execution"])
+    assert {"device", "precision", "threads"} <= set(run["execution"])
 
 
 def test_metrics_have_a_row_an_iteration_with_every_documented_field(finished: Path) -> None:

@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> int:
             f"backend={config.backend.name}: environments that are part of a program cannot be replayed; "
             "use backend=gymnasium or backend=envpool"
         )
+    if config.root.checkpoint.load is not None:
+        raise ConfigError("checkpoint.load has no meaning here: every comparison begins at the seed's initial weights")
     config.backend.require()
     frameworks = config.root.frameworks or _installed(overrides)
     if len(frameworks) < 2:
