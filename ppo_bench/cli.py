@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from ppo_bench.errors import ConfigError, Interrupted
+from ppo_bench.errors import ConfigError, Failed, Interrupted
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,6 +27,8 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
         return main(arguments)
     except ConfigError as error:
         return _fail(2, error)
+    except Failed as error:
+        return _fail(1, error)
     except Interrupted as error:
         return _fail(130, error)
     except KeyboardInterrupt:

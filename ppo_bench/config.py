@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -64,6 +64,8 @@ class EnvSchema:
     ids: dict[str, str]
     id: str | None
     atari: Atari | None
+    kwargs: dict[str, Any] | None = None
+    wrappers: list[Any] = field(default_factory=list)
 
 
 @dataclass
@@ -142,7 +144,8 @@ class Config:
         if env_id is None:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
             raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
-        return Task(env.name if env.id is None else env.id, env_id, self.ppo.num_envs, env.atari)
+        name = env.name if env.id is None else env.id
+        return Task(name, env_id, self.ppo.num_envs, env.atari, env.kwargs or {}, tuple(env.wrappers))
 
     @cached_property
     def source(self) -> checkpoint.Checkpoint | None:

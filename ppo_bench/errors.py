@@ -9,6 +9,10 @@ class ConfigError(ValueError):
     """What was asked for cannot be done; nothing has been started. Ends the program with exit code 2."""
 
 
+class Failed(Exception):
+    """The run cannot go on; what it had saved is kept. Ends the program with exit code 1."""
+
+
 class Interrupted(Exception):
     """The run was asked to stop, and did, between two iterations. Ends the program with exit code 130."""
 

@@ -17,7 +17,7 @@ from ppo_bench.envs.base import Step
 class Probe:
     """Episodes of `length` steps; observation `observation()`, reward `reward(actions)`, both `[num_envs]`."""
 
-    action_space: spaces.Discrete | spaces.Box = spaces.Discrete(2)
+    action_space: spaces.Space = spaces.Discrete(2)
     length = 1
     ends_by_truncation = False
 
@@ -96,6 +96,15 @@ class ActionOfObservation(Probe):
 
     def reward(self, actions: np.ndarray) -> np.ndarray:
         return np.where((actions == 1) == (self.signs > 0), 1.0, -1.0)
+
+
+class Choices(Probe):
+    """One step, two choices of 3 and of 2; reward 1 for (2, 0), which is reached part by part: V = 1."""
+
+    action_space = spaces.MultiDiscrete([3, 2])
+
+    def reward(self, actions: np.ndarray) -> np.ndarray:
+        return 0.5 * (actions[:, 0] == 2) + 0.5 * (actions[:, 1] == 0)
 
 
 class Target(Probe):

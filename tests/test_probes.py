@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.probes import Action, ActionOfObservation, Constant, Discounting, Endless, Observation, Probe, Target
+from tests.probes import (
+    Action,
+    ActionOfObservation,
+    Choices,
+    Constant,
+    Discounting,
+    Endless,
+    Observation,
+    Probe,
+    Target,
+)
 from tests.runners import FRAMEWORKS, head_and_values, problem_for, train
 
 GAMMA = 0.9
@@ -65,6 +75,14 @@ def test_the_better_action_depends_on_the_observation(framework: str) -> None:
     assert probabilities(logits)[0, 0] > 0.95
     assert probabilities(logits)[1, 1] > 0.95
     np.testing.assert_allclose(values, [1.0, 1.0], atol=0.15)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_two_choices_at_once_are_both_found(framework: str) -> None:
+    logits, values = learn(framework, Choices, [0.0])
+    assert probabilities(logits[:, :3])[0, 2] > 0.95
+    assert probabilities(logits[:, 3:])[0, 0] > 0.95
+    np.testing.assert_allclose(values, [1.0], atol=0.1)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

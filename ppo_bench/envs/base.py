@@ -9,8 +9,8 @@ computes episode returns for every backend. `python -m ppo_bench.check` proves t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -113,6 +113,17 @@ class Task:
     num_envs: int
     atari: Atari | None = None
     """Preprocessing of Atari games; None for everything else."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the environment's constructor."""
+    wrappers: tuple[Mapping[str, Any], ...] = ()
+    """Gymnasium wrappers around each environment, innermost first: the class as `_target_`, and its arguments."""
+
+    def plain(self, backend: str, kwargs_too: bool = False) -> None:
+        """Raise `ConfigError` if wrappers (or arguments too) are asked for, which `backend` does not take."""
+        if self.wrappers:
+            raise ConfigError(f"env.wrappers: backend={backend} has none; use backend=gymnasium")
+        if kwargs_too and self.kwargs:
+            raise ConfigError(f"env.kwargs: the environments of backend={backend} take none; use backend=gymnasium")
 
 
 def supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
@@ -132,6 +143,6 @@ def supported_spaces(task: Task, observation_space: gymnasium.Space, action_spac
         vector and (floats or not isinstance(action_space, spaces.Box))
     ):
         raise ConfigError(
-            f"{task.id}: actions {action_space} are not supported, only Discrete, MultiDiscrete and MultiBinary of one "
+            f"{task.id}: actions {' '.join(str(action_space).split())} are not supported, only Discrete, MultiDiscrete and MultiBinary of one "
             "dimension, and vectors of floats"
         )

@@ -44,19 +44,25 @@ class EnvPoolEnv:
             close = get_close_matches(task.id, envpool.list_all_envs(), n=3)
             hint = f"; did you mean {', '.join(close)}?" if close else "; envpool.list_all_envs() lists them"
             raise ConfigError(f"EnvPool has no environment {task.id!r}{hint}")
+        task.plain("envpool")
         self.num_envs = task.num_envs
         self._id = task.id
         self._options: dict[str, Any] = {"num_envs": task.num_envs, "num_threads": num_threads}
         if task.atari:
             # Everything else is EnvPool's own default, and the same task as on gymnasium.
             self._options |= {"episodic_life": task.atari.episodic_life, "reward_clip": task.atari.reward_clip}
+            if "episodic_life" not in _keys(task.id):
+                raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
+        if unknown := set(task.kwargs) - _keys(task.id):
+            raise ConfigError(f"env.kwargs: {task.id} takes no {', '.join(sorted(unknown))} on backend=envpool")
+        self._options |= dict(task.kwargs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium warns of the precision of EnvPool's bounds
             try:
                 spec = envpool.make_spec(task.id, **self._options)
-            except TypeError as error:
-                raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null") from error
-            self.observation_space = spec.gymnasium_observation_space
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
+            self.observation_space = _flat_space(spec.gymnasium_observation_space)
             self.action_space = spec.gymnasium_action_space
         supported_spaces(task, self.observation_space, self.action_space)
         self._pool: Any = None
@@ -76,7 +82,7 @@ class EnvPoolEnv:
             # `seed=k` would give env i the seed k + i, so that neighbouring seeds share all but one stream.
             self._pool = envpool.make_gymnasium(self._id, env_seed=list(seeds), **self._options)
             obs, _ = self._pool.reset()
-        return obs
+        return _flat(obs)
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
@@ -89,8 +95,34 @@ class EnvPoolEnv:
             self._pool = None
 
 
+def _flat_space(space: Any) -> Any:
+    """The space of `_flat` observations: one vector where EnvPool has a dictionary of them (dm_control)."""
+    from gymnasium import spaces
+
+    if not isinstance(space, spaces.Dict) or not all(isinstance(part, spaces.Box) for part in space.values()):
+        return space
+    size = sum(spaces.flatdim(part) for part in space.values())
+    return spaces.Box(-np.inf, np.inf, (size,), np.dtype(np.float64))
+
+
+def _flat(obs: Any) -> Any:
+    """A dictionary of arrays `[N, ...]` as one `[N, D]`, its parts in the order of their names."""
+    if not isinstance(obs, dict):
+        return obs
+    parts = [obs[name].reshape(len(obs[name]), -1) for name in sorted(obs)]
+    return parts[0].__array_namespace__().concatenate(parts, 1)
+
+
+def _keys(env_id: str) -> set[str]:
+    """The options that EnvPool has for an environment, but for those that are set here."""
+    import envpool
+
+    return set(envpool.make_spec(env_id).config._fields) - {"num_envs", "num_threads", "batch_size", "seed", "env_seed"}
+
+
 def as_step(obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> Step:
     """The `Step` of what a pool returned, arrays of NumPy or JAX."""
+    obs = _flat(obs)
     if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is the game's end alone
         episode_over = (info["terminated"] != 0) | truncated
         return Step(obs, reward, terminated, truncated, episode_over, info["reward"])

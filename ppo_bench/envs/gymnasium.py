@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import multiprocessing
 import signal
@@ -101,9 +102,31 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
             ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for every environment
             gymnasium.register_envs(ale_py)
         if task.atari is None:
-            return gymnasium.make(task.id, render_mode=render_mode)
+            return _flat(_wrapped(task, gymnasium.make(task.id, render_mode=render_mode, **task.kwargs)))
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
 
-        return make_atari(task.id, task.atari.episodic_life, render_mode=render_mode)
+        return _wrapped(task, make_atari(task.id, task.atari.episodic_life, render_mode=render_mode, **task.kwargs))
+
+
+def _wrapped(task: Task, env: Any) -> Any:
+    """`env` within the wrappers that were asked for."""
+    for wrapper in task.wrappers:
+        arguments = dict(wrapper)
+        module, _, name = str(arguments.pop("_target_", "")).rpartition(".")
+        try:
+            env = getattr(importlib.import_module(module), name)(env, **arguments)
+        except Exception as error:  # importing and building whatever was named
+            raise ConfigError(
+                f"env.wrappers: {dict(wrapper)} cannot be built: {' '.join(str(error).split())}"
+            ) from error
+    return env
+
+
+def _flat(env: Any) -> Any:
+    """`env` with observations that are dictionaries, tuples or choices (one-hot) laid out as one vector."""
+    from gymnasium import spaces, wrappers
+
+    space = env.observation_space
+    return env if isinstance(space, spaces.Box) or not space.is_np_flattenable else wrappers.FlattenObservation(env)

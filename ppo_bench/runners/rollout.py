@@ -10,7 +10,7 @@ import numpy as np
 
 from ppo_bench import noise, normalize
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.errors import ConfigError
+from ppo_bench.errors import ConfigError, Failed
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, fitting
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
@@ -81,6 +81,12 @@ def restore_statistics(arrays: Arrays, shape: tuple[int, ...]) -> Statistics:
     return stats("obs", shape), stats("return", ())
 
 
+def _not_finite(what: str, values: np.ndarray) -> Failed:
+    """An error that names the environment whose values `[N, ...]` are not finite."""
+    env = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
+    return Failed(f"environment {env} gave {what} that is not a finite number; the last checkpoint is kept")
+
+
 class HostEnvs:
     """A `VectorEnv` with the normalisation and bookkeeping that PPO needs around it."""
 
@@ -91,6 +97,7 @@ class HostEnvs:
         self._network = network
         self._ppo = ppo
         box = not network.discrete
+        self._floats = env.observation_space.dtype is not None and env.observation_space.dtype.kind == "f"
         self._action_bounds = (env.action_space.low, env.action_space.high) if box else None
 
     def start(self, seed: int, iteration: int) -> RolloutState:
@@ -151,7 +158,11 @@ class HostEnvs:
             raw_rewards[t] = step.raw_reward
             rewards[t] = self._normalized_rewards(state, step.reward, real[t])
             state.done = terminated[t] | truncated[t]
+            if self._floats and not np.isfinite(step.obs).all():
+                raise _not_finite("an observation", step.obs)
             state.obs = self._observe(state, step.obs)
+        if not np.isfinite(raw_rewards).all():
+            raise _not_finite("a reward", raw_rewards.T)
         state.totals, episodes = fold_episodes(state.totals, raw_rewards, episode_over, real)
         return state, Rollout(rewards, terminated, truncated, real, episodes)
 
