@@ -35,6 +35,9 @@ from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
 
 RECENT_EPISODES = 100
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""Terminals and systems send the first two; clusters warn of a time limit or a preemption by the others."""
+
 
 @dataclass
 class LoopState:
@@ -78,7 +81,7 @@ def build_runner(config: Config) -> Runner[Any]:
 def train(config: Config, started_at: float) -> Path:
     """Train to the end, from the newest checkpoint if there is one; the run's folder.
 
-    `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on SIGINT and SIGTERM.
+    `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on `STOP_SIGNALS`.
     """
     folder = choose_folder(config.run_folder, config.root.rerun)
     if (folder / "result.json").exists():
@@ -229,7 +232,7 @@ def _warn_of_differences(folder: Path, execution: dict[str, object] | None = Non
 
 @contextmanager
 def _stop_requests() -> Iterator[list[int]]:
-    """A list that is empty until SIGINT or SIGTERM arrives; a second SIGINT stops at once."""
+    """A list that is empty until one of `STOP_SIGNALS` arrives; a second SIGINT stops at once."""
     received: list[int] = []
 
     def request(number: int, frame: object) -> None:
@@ -237,7 +240,7 @@ def _stop_requests() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         received.append(number)
 
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, request) for number in STOP_SIGNALS}
     try:
         yield received
     finally:

@@ -226,7 +226,11 @@ def test_another_seed_learns_something_else(tmp_path: Path) -> None:
     assert one.read_bytes() != two.read_bytes()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGKILL],
+    ids=lambda number: number.name,
+)
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
