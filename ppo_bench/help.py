@@ -6,13 +6,14 @@ from pathlib import Path
 
 from ppo_bench.paths import CONF
 
-GROUPS = ("framework", "env", "backend", "network", "ppo", "experiment")
+GROUPS = ("framework", "env", "backend", "network", "ppo", "experiment", "hydra/launcher", "launch")
 
 USAGE = """\
 Train PPO, the same PPO in every framework, and record how fast it was.
 
   python -m ppo_bench [group=choice ...] [key=value ...]          one run; prints its folder
   python -m ppo_bench -m 'seed=range(1,6)' framework=a,b ...      a sweep: one process a run, in turn
+  python launch/slurm.py [--dry-run] 'seed=range(1,6)' ...        a sweep on SLURM; launch= chooses the resources
   python -m ppo_bench --cfg job [...]                             print the whole configuration
   python -m ppo_bench.evaluate RUN_DIR [video=true] [...]         a run's newest checkpoint, in any framework
   python -m ppo_bench.check env=... backend=...                   does an environment keep the contract?
@@ -45,7 +46,12 @@ def _group(folder: Path) -> str:
     files = sorted(folder.rglob("*.yaml"))
     choices = {path.relative_to(folder).with_suffix("").as_posix(): _first_comment(path) for path in files}
     width = max(len(choice) for choice in choices)
-    return "\n".join([folder.name, *(f"  {choice:<{width}}  {comment}" for choice, comment in choices.items())])
+    return "\n".join(
+        [
+            folder.relative_to(CONF).as_posix(),
+            *(f"  {choice:<{width}}  {comment}" for choice, comment in choices.items()),
+        ]
+    )
 
 
 def _first_comment(path: Path) -> str:

@@ -5,11 +5,16 @@ Thread counts, compile caches and GPU memory therefore do not leak from one run 
 
 from __future__ import annotations
 
+import io
 import itertools
+import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr
+from pathlib import Path
 
 import hydra
 from hydra import initialize_config_dir
@@ -24,14 +29,19 @@ from ppo_bench.config import load_config
 from ppo_bench.errors import ConfigError, Interrupted
 from ppo_bench.paths import CONF
 from ppo_bench.progress import say
+from ppo_bench.results import choose_folder
+from ppo_bench.slurm.job import requeue
+from ppo_bench.slurm.sbatch import refusal, require_slurm
 
 
 def sweep(overrides: Sequence[str]) -> int:
     """Run every job of a sweep; 1 if any failed. Raises `ConfigError` for the first that is misconfigured."""
     jobs = expand(overrides)
-    for job in jobs:
-        load_config(job).require()
-    failed: list[str] = []
+    results = [_result(job) for job in jobs]
+    on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", override) for override in overrides)
+    if on_slurm:
+        require_slurm()
+        say(f"{len(jobs)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")
     stop_requests: list[int] = []
 
     def run_job(_: DictConfig) -> None:
@@ -41,16 +51,46 @@ def sweep(overrides: Sequence[str]) -> int:
         job = list(HydraConfig.get().overrides.task)
         code = _run([sys.executable, "-m", "ppo_bench", *job], stop_requests)
         if code != 0 and not stop_requests:
-            failed.append(" ".join(job))
-            say(f"failed with exit code {code}: {failed[-1]}")
+            say(f"failed with exit code {code}: {' '.join(job)}")
+        if code != 0 and stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
+            requeue()
 
-    hydra_command(["--multirun", *overrides], run_job)
+    try:
+        # What submitit prints while it waits, it also raises if it matters.
+        with _errors_of_hydra_raised(), redirect_stderr(io.StringIO()) if on_slurm else nullcontext():
+            hydra_command(["--multirun", *overrides], run_job)
+    except Exception as error:  # of a launcher, whatever it meets
+        if "sbatch: error" in str(error):
+            raise refusal(error) from error
+        say(f"the launcher failed: {type(error).__name__}: {str(error).strip().splitlines()[-1]}")
     if stop_requests:
         raise Interrupted("the sweep stopped; the same command goes on with what is missing")
-    say(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done")
-    for line in failed:
+    # A job that a launcher lost has left no exit code; what counts is what is there.
+    missing = [" ".join(job) for job, result in zip(jobs, results, strict=True) if not result.exists()]
+    say(f"{len(jobs) - len(missing)} of {len(jobs)} runs are done")
+    for line in missing:
         say(f"not done: {line}")
-    return 1 if failed else 0
+    return 1 if missing else 0
+
+
+def _result(job: Sequence[str]) -> Path:
+    """The file that a job leaves when it is done. Raises `ConfigError` if the job is misconfigured."""
+    config = load_config(job)
+    config.require()
+    return choose_folder(config.run_folder, config.root.rerun) / "result.json"
+
+
+@contextmanager
+def _errors_of_hydra_raised() -> Iterator[None]:
+    """Hydra raises errors instead of printing them with its part of the traceback."""
+    before = os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["HYDRA_FULL_ERROR"]
+        if before is not None:
+            os.environ["HYDRA_FULL_ERROR"] = before
 
 
 def _run(command: list[str], stop_requests: list[int]) -> int:

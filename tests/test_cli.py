@@ -246,8 +246,9 @@ def test_help_names_every_choice_and_the_common_overrides(capsys: pytest.Capture
     choices = {path.relative_to(CONF).with_suffix("") for path in CONF.rglob("*.yaml") if path.parent != CONF}
     assert len(choices) > 15
     for choice in choices:
-        assert choice.parts[0] in lines
-        name = "/".join(choice.parts[1:])
+        depth = 2 if choice.parts[0] == "hydra" else 1
+        assert "/".join(choice.parts[:depth]) in lines
+        name = "/".join(choice.parts[depth:])
         described = [line for line in lines if line.strip().startswith(f"{name} ")]
         assert any(len(line.removeprefix(f"  {name}").strip()) > 10 for line in described), name
     for override in ("total_timesteps=", "seed=", "precision=", "device=", "ppo.num_envs=", "env.id=", "outputs="):

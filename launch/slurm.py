@@ -1,0 +1,9 @@
+"""Submit a sweep to SLURM and return: python launch/slurm.py --help; docs/slurm.md."""
+
+import sys
+
+from ppo_bench.cli import exit_code
+from ppo_bench.slurm.submit import main
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

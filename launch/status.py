@@ -1,0 +1,9 @@
+"""Where the runs of launch/slurm.py stand: python launch/status.py DIR; docs/slurm.md."""
+
+import sys
+
+from ppo_bench.cli import exit_code
+from ppo_bench.slurm.status import main
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

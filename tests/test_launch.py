@@ -1,0 +1,150 @@
+"""Submitting to SLURM where no SLURM is needed: wrong input, dry runs, what files tell. tests/slurm has the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.paths import CONF
+from ppo_bench.results import write_json
+from ppo_bench.slurm import ledger, status
+from ppo_bench.slurm.settings import load_launch, split
+from ppo_bench.slurm.submit import main
+from ppo_bench.sweep import sweep
+from tests.test_cli import assert_one_line
+
+RUN = ["env=cartpole", "backend=gymnasium", "total_timesteps=1024"]
+
+WRONG = {
+    "launch=nowhere": "launch=nowhere: there is no such choice; choose one of cpu, gpu",
+    "launch=null": "launch=null: name one of the group's choices",
+    "launch.cpu=2": "there is no key launch.cpu; did you mean launch.cpus?",
+    "launch.nonsense=2": "there is no key launch.nonsense; there are launch.partition, launch.gpus, launch.cpus",
+    "launch.cpus=many": "launch.cpus: Value 'many'",
+    "launch.cpus=1,2": "launch.cpus=1,2",
+    "launch.cpus=0": "launch.cpus=0: must be at least 1",
+    "launch.gpus=-1": "launch.gpus=-1: must be at least 0",
+    "launch.gpus=null": "launch.gpus: ",
+    "launch.memory_gb=0": "launch.memory_gb=0.0: must be above 0",
+    "launch.time_minutes=0": "launch.time_minutes=0: must be at least 1",
+    "launch.runs_per_job=0": "launch.runs_per_job=0: must be at least 1",
+    "launch.array_parallelism=0": "launch.array_parallelism=0: must be at least 1",
+    "launch.setup=ls": "launch.setup: ",
+    "launch.sbatch=3": "launch.sbatch: ",
+    "~launch.cpus": "launch.cpus: ",
+    "seed=1,2 ppo.gamma=0.9,1.5": "ppo.gamma=1.5: must lie between 0 and 1",
+    "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
+    "name=a outputs=a,b": "outputs=a,b: one submission has one folder of outputs",
+    "--now": "--now",
+}
+
+
+@pytest.mark.parametrize(("text", "fragment"), WRONG.items(), ids=list(WRONG))
+def test_wrong_input_is_one_line_and_submits_nothing(
+    text: str, fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(main, [*RUN, *text.split(" ")]) == 2
+    printed = capfd.readouterr()
+    assert_one_line(printed.err, fragment)
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [main, lambda words: sweep(["hydra/launcher=slurm", *words])])
+def test_what_is_missing_is_named(
+    command: object, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert callable(command)
+    words = [*RUN, f"outputs={tmp_path}/outputs"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert exit_code(command, words) == 2
+    assert_one_line(capfd.readouterr().err, "SLURM needs sbatch, which is not on this machine's PATH")
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "submitit" else real(name, *a))
+    assert exit_code(command, words) == 2
+    assert_one_line(
+        capfd.readouterr().err, "SLURM needs submitit, which is not installed: pip install 'ppo-bench[slurm]'"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_names_every_run_once_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = tmp_path / "outputs"
+    done = load_config([*RUN, "seed=2", f"outputs={outputs}"]).run_folder
+    done.mkdir(parents=True)
+    (done / "result.json").touch()
+    words = [*RUN, "seed=1,2,3,3", f"outputs={outputs}", "launch=gpu", "launch.runs_per_job=2", "--dry-run"]
+    assert exit_code(main, words) == 0
+    printed = capsys.readouterr()
+    lines = [line.split() for line in printed.out.splitlines()[1:]]
+    assert [(words[0], Path(words[1]).name) for words in lines] == [
+        ("submit", "seed1"),
+        ("done", "seed2"),
+        ("submit", "seed3"),
+    ]
+    assert "2 of 3 runs would be submitted, 1 job of 8 CPU, 1 GPU, 32 GB, 240 minutes" in printed.err
+    assert not (outputs / ".slurm").exists()
+
+
+def test_every_launch_file_keeps_the_schema_and_the_command_line_has_the_last_word() -> None:
+    for path in (CONF / "launch").glob("*.yaml"):
+        assert load_launch([f"launch={path.stem}", "launch.cpus=3"]).cpus == 3
+    assert load_launch(["launch.sbatch.account=lab", "+launch.sbatch.qos=high"]).sbatch == {
+        "account": "lab",
+        "qos": "high",
+    }
+    assert split(["seed=1,2", "launch=gpu", "++launch.cpus=1", "name=launch"]) == (
+        ["launch=gpu", "++launch.cpus=1"],
+        ["seed=1,2", "name=launch"],
+    )
+
+
+def test_without_squeue_files_tell_what_is_done_and_what_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.record(tmp_path, {"7_0": ["a/seed1", "a/seed2"], "7_1": ["a/seed3"]})
+    jobs = ledger.jobs_folder(tmp_path)
+    jobs.mkdir()
+    write_json(ledger.failure_file(jobs, ledger.Place("7_0", 1)), {"reason": "killed by SIGKILL"})
+    (tmp_path / "a" / "seed1").mkdir(parents=True)
+    write_json(tmp_path / "a" / "seed1" / "result.json", {"global_step": 2048, "steady_sps": 1234.5})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert exit_code(status.main, [str(tmp_path)]) == 0
+    head, *lines, summary = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert head == ["state", "run", "job", "steps", "SPS", "remarks"]
+    assert [line[:3] for line in lines] == [
+        ["done", "a/seed1", "7_0"],
+        ["failed", "a/seed2", "7_0"],
+        ["unknown", "a/seed3", "7_1"],
+    ]
+    assert lines[0][3:] == ["2,048", "of", "2,048", "1,234"]
+    assert " ".join(lines[1]).endswith(f"killed by SIGKILL; see {jobs}/7_0.run1.log")
+    assert " ".join(summary) == "3 runs: 1 done, 0 running, 0 queued, 1 failed, 1 unknown"
+
+
+def test_a_later_submission_counts_for_a_run(tmp_path: Path) -> None:
+    ledger.record(tmp_path, {"9": ["a/seed1"]})
+    ledger.record(tmp_path, {"8_0": ["a/seed1"], "8_1": ["a/seed2"]})
+    assert list(ledger.submitted(tmp_path)) == ["9", "8_0", "8_1"]
+
+
+def test_status_of_a_folder_without_submissions_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(status.main, [str(tmp_path)]) == 2
+    assert_one_line(capsys.readouterr().err, f"nothing was submitted under {tmp_path}")
+
+
+@pytest.mark.parametrize("script", ["slurm.py", "status.py"])
+def test_scripts_run_from_anywhere(script: str, tmp_path: Path) -> None:
+    path = CONF.parent / "launch" / script
+    process = subprocess.run(
+        [sys.executable, str(path), "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert f"launch/{script}" in process.stdout
