@@ -1,9 +1,9 @@
-# make setup | run | test; everything lives in .venv, which `setup` makes and the others need.
+# make setup | run | test | test-slurm; everything lives in .venv, which `setup` makes and the others need.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
 
-.PHONY: setup run test lint
+.PHONY: setup run test test-slurm lint
 
 setup: .venv/.complete
 
@@ -23,3 +23,8 @@ lint: setup
 
 test: setup lint
 	$(BIN)/python -m pytest -q
+
+# The tests of tests/slurm, which start a SLURM of their own; needs root once, to install it.
+test-slurm: setup
+	tests/slurm/install.sh
+	$(BIN)/python -m pytest -q tests/slurm

@@ -1,0 +1,130 @@
+"""A cluster for all tests of this folder, and commands upon it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.slurm.cluster import ROOT, cluster, slurm, wait_for
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _slurm() -> Iterator[None]:
+    with cluster():
+        yield
+
+
+class Line(NamedTuple):
+    """A line of launch/status.py."""
+
+    state: str
+    job: str
+    steps: int
+    total: int
+    remarks: str
+
+
+class Runs:
+    """What was launched under one folder of outputs."""
+
+    def __init__(self, outputs: Path) -> None:
+        self.outputs = outputs
+
+    def launch(self, *overrides: str) -> str:
+        """launch/slurm.py: what it says last."""
+        words = [*overrides, f"outputs={self.outputs}", "launch.cpus=1", "launch.memory_gb=1"]
+        process = python("launch/slurm.py", *words)
+        assert process.returncode == 0, process.stderr
+        return process.stderr.splitlines()[-1]
+
+    def status(self) -> dict[str, Line]:
+        """launch/status.py: a line for each run, by the name of its folder."""
+        process = python("launch/status.py", str(self.outputs))
+        assert process.returncode == 0, process.stderr
+        head, *lines, summary = process.stdout.splitlines()
+        starts = [head.index(name) for name in ("state", "run", "job", "steps", "SPS", "remarks")]
+        found = {}
+        for line in lines:
+            ends = [*starts[1:], None]
+            cells = [line[start:end].strip() for start, end in zip(starts, ends, strict=True)]
+            steps, _, total = cells[3].replace(",", "").partition(" of ")
+            found[Path(cells[1]).name] = Line(cells[0], cells[2], int(steps.strip("-") or 0), int(total or 0), cells[5])
+        counts = ", ".join(
+            f"{sum(run.state == state for run in found.values())} {state}"
+            for state in ("done", "running", "queued", "failed")
+        )
+        assert summary == f"{len(found)} runs: {counts}"
+        return found
+
+    def wait(self, what: str, condition: Callable[[dict[str, Line]], object], seconds: float = 90) -> dict[str, Line]:
+        """The first status for which `condition` holds."""
+        seen: list[dict[str, Line]] = []
+
+        def holds() -> object:
+            seen.append(self.status())
+            return condition(seen[-1])
+
+        wait_for(what, holds, seconds)
+        return seen[-1]
+
+    def wait_until_idle(self, seconds: float = 150) -> dict[str, Line]:
+        """The status when nothing is queued or running."""
+        return self.wait("all over", lambda s: not {r.state for r in s.values()} & {"queued", "running"}, seconds)
+
+    def folder(self, run: str) -> Path:
+        """Where a run is, once it has begun."""
+        (found,) = self.outputs.glob(f"default/*/{run}")
+        return found
+
+    def log(self, line: Line, position: int = 0) -> str:
+        """What a run printed, in all tries of its job."""
+        return (self.outputs / ".slurm" / "jobs" / f"{line.job}.run{position}.log").read_text()
+
+    def wait_for_checkpoint(self, run: str) -> None:
+        """Return when a run has its first checkpoint, or later."""
+        wait_for(
+            f"a checkpoint of {run}",
+            lambda: list(self.outputs.glob(f"default/*/{run}/checkpoints/iteration_*")),
+            60,
+        )
+
+    def process(self, run: str) -> int:
+        """The id of the process that trains a run."""
+        found = [
+            int(path.parent.name)
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if self._is_training_of(run, _read(path).split("\0"))
+        ]
+        assert len(found) == 1, found
+        return found[0]
+
+    def _is_training_of(self, run: str, words: list[str]) -> bool:
+        seed = f"seed={run.removeprefix('seed')}"
+        return words[1:3] == ["-m", "ppo_bench"] and seed in words and f"outputs={self.outputs}" in words
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    """A folder of outputs of the test's own; its jobs end with the test."""
+    runs = Runs(tmp_path / "runs")
+    yield runs
+    for path in (runs.outputs / ".slurm" / "submissions").glob("*.json"):
+        subprocess.run(["scancel", path.stem], check=False)
+    wait_for("an empty queue", lambda: not slurm("squeue", "-h"), 30)
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program of this project, by the interpreter of the tests."""
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # it has ended meanwhile
+        return ""

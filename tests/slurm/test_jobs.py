@@ -1,0 +1,117 @@
+"""Jobs with several runs, jobs that nobody requeues, jobs that come to no end, and Hydra's launcher."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.slurm.submit import main
+from tests.slurm.cluster import slurm, wait_for
+from tests.slurm.conftest import Runs, python
+
+RUN = ["env=cartpole", "backend=gymnasium", "checkpoint.every_iterations=5"]
+SHORT, ENDLESS = "total_timesteps=20480", "total_timesteps=100000000"
+
+
+def damage(outputs: Path, *overrides: str) -> None:
+    """Make a run fail: the only checkpoint that it could resume from is not whole."""
+    folder = load_config([*overrides, f"outputs={outputs}"]).run_folder
+    (folder / "checkpoints" / "iteration_00000005").mkdir(parents=True)
+
+
+def test_a_job_trains_its_runs_in_turn_and_goes_on_where_it_was_told_to_end(runs: Runs) -> None:
+    sweep = [*RUN, "total_timesteps=40960"]
+    damage(runs.outputs, *sweep, "seed=1")
+    said = runs.launch(*sweep, "seed=1,2,3", "launch.runs_per_job=3")
+    assert "3 of 3 runs submitted" in said
+    assert "1 job of 1 CPU" in said
+    runs.wait_for_checkpoint("seed2")
+    status = runs.status()
+    assert [status[run].state for run in ("seed1", "seed2", "seed3")] == ["failed", "running", "queued"]
+    assert "exit code 2: ppo_bench: no checkpoint in " in status["seed1"].remarks
+    assert status["seed3"].remarks == "1 before it in its job"
+    # Preemption without a signal of its own: SIGTERM, and SLURM leaves it at that until the period of grace is over.
+    slurm("scancel", "--signal=TERM", status["seed2"].job)
+    runs.wait("the job queued again", lambda s: s["seed2"].state == "queued", 20)
+    assert runs.status()["seed1"].state == "failed"
+    status = runs.wait_until_idle()
+    assert [status[run].state for run in ("seed1", "seed2", "seed3")] == ["failed", "done", "done"]
+    assert runs.log(status["seed1"]).count("no checkpoint in") == 1
+    assert "resuming" in runs.log(status["seed2"], 1)
+    assert "resuming" not in runs.log(status["seed3"], 2)
+    assert "1 of 3 runs would be submitted" in runs.launch(*sweep, "seed=1,2,3", "--dry-run")
+
+
+def test_time_limits_without_end_and_cancelled_jobs_are_failures(runs: Runs) -> None:
+    # submitit takes every signal for the time limit's where that is less than ten minutes.
+    limits = ["launch.time_minutes=9", "launch.max_timeouts=1"]
+    runs.launch(*RUN, ENDLESS, "seed=1,2", *limits)
+    for run in ("seed1", "seed2"):
+        runs.wait_for_checkpoint(run)
+    job, cancelled = (runs.status()[run].job for run in ("seed1", "seed2"))
+    slurm("scancel", "--signal=USR2", job)
+    slurm("scancel", cancelled)
+    status = runs.wait("one queued again, one cancelled", lambda s: s["seed2"].state == "failed", 20)
+    assert status["seed2"].remarks.startswith("cancelled")
+    runs.wait("resuming", lambda s: s["seed1"].state == "running" and "resuming" in runs.log(s["seed1"]), 30)
+    runs.wait("the second try", lambda s: s["seed1"].remarks == "requeues: 1", 10)
+    steps = runs.status()["seed1"].steps
+    runs.wait("progress", lambda s: s["seed1"].steps > steps, 10)
+    slurm("scancel", "--signal=USR2", job)
+    status = runs.wait("given up", lambda s: s["seed1"].state == "failed", 20)
+    assert "timed-out too many times" in status["seed1"].remarks
+    assert status["seed2"].state == "failed"
+    assert slurm("squeue", "-h", "-t", "running,pending") == ""
+    assert "2 of 2 runs submitted" in runs.launch(*RUN, ENDLESS, "seed=1,2", *limits)
+
+
+def test_hydras_launcher_counts_results_and_its_jobs_requeue_too(tmp_path: Path) -> None:
+    outputs = tmp_path / "runs"
+    sweep = [*RUN, "total_timesteps=40960", f"outputs={outputs}"]
+    damage(outputs, *sweep, "seed=2")
+    resources = ["hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=1"]
+    command = ["-m", "ppo_bench", "-m", *resources, *sweep]
+    with ThreadPoolExecutor(1) as pool:
+        launcher = pool.submit(python, *command, "seed=1,2")
+        wait_for("a checkpoint", lambda: list(outputs.glob("default/*/seed1/checkpoints/iteration_*")))
+        first = min(slurm("squeue", "-h", "-r", "-t", "running", "-o", "%i").split())
+        slurm("scancel", "--signal=TERM", first)
+        process = launcher.result()
+    assert process.returncode == 1
+    done, missing = process.stderr.splitlines()[-2:]
+    assert done == "ppo_bench: 1 of 2 runs are done"
+    assert missing == f"ppo_bench: not done: {' '.join([*resources, *sweep, 'seed=2'])}"
+    logs = "".join(path.read_text() for path in outputs.glob(".sweeps/.submitit/*.err"))
+    assert "resuming" in logs
+
+
+@pytest.mark.parametrize(
+    ("override", "fragment"),
+    [
+        ("launch.partition=nowhere", "invalid partition specified: nowhere"),
+        ("launch.memory_gb=100000", "Memory specification can not be satisfied"),
+        ("launch.sbatch.nonsense=1", "unrecognized option '--nonsense=1'"),
+    ],
+)
+def test_what_slurm_refuses_is_one_line_and_leaves_nothing(
+    override: str, fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [*RUN, SHORT, f"outputs={tmp_path}", override]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith(
+        f"ppo_bench: SLURM does not take the job: {'sbatch: ' * ('nonsense' in override)}{fragment}"
+    )
+    assert error.count("\n") == 1
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "lock"] == []
+
+
+def test_a_partition_that_hydras_launcher_does_not_find_is_one_line(tmp_path: Path) -> None:
+    words = ["hydra/launcher=slurm", "hydra.launcher.partition=nowhere", f"outputs={tmp_path}", "seed=1,2"]
+    process = python("-m", "ppo_bench", "-m", *RUN, SHORT, *words)
+    assert process.returncode == 2
+    assert "invalid partition specified: nowhere" in process.stderr.splitlines()[-1]
+    assert "Traceback" not in process.stderr

@@ -1,0 +1,133 @@
+"""Six runs on SLURM, four of them disturbed, each in another way: all end as they would have without."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.slurm.cluster import slurm
+from tests.slurm.conftest import Line, Runs, python
+
+STEPS = 51_200
+SWEEP = ["env=cartpole", "backend=gymnasium", f"total_timesteps={STEPS}", "checkpoint.every_iterations=5"]
+SEEDS = [f"seed{seed}" for seed in range(1, 7)]
+TIMES = {"wall_seconds", "setup_seconds", "steady_sps", "sps", "peak_memory_bytes"}
+
+
+def test_runs_that_are_preempted_timed_out_requeued_and_killed_end_as_they_would_have_without(
+    runs: Runs, tmp_path: Path
+) -> None:
+    started = time.monotonic()
+    said = runs.launch(*SWEEP, "seed=range(1,7)")
+    assert time.monotonic() - started < 5
+    assert "6 of 6 runs submitted" in said
+    with without_slurm(tmp_path / "reference") as reference:
+        disturbed = disturb_four(runs)
+        status = runs.wait_until_idle()
+        assert states(status) == {"done": 5, "failed": 1}
+        assert "1 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
+        assert states(runs.status()) in ({"done": 5, "queued": 1}, {"done": 5, "running": 1})
+        status = runs.wait_until_idle()
+        assert states(status) == {"done": 6}
+        assert {line.steps for line in status.values()} == {STEPS}
+        assert "0 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
+        for run in SEEDS:
+            resumed = f"resuming {runs.folder(run)} after iteration" in runs.log(status[run])
+            assert resumed == (run in disturbed), run
+            assert left_behind(runs.folder(run)) == left_behind(reference[run].result()), run
+
+
+@contextmanager
+def without_slurm(outputs: Path) -> Iterator[dict[str, Future[Path]]]:
+    """The same six runs, one after the other, meanwhile: their folders."""
+
+    def train(run: str) -> Path:
+        process = python("-m", "ppo_bench", *SWEEP, run.replace("seed", "seed="), f"outputs={outputs}")
+        assert process.returncode == 0, process.stderr
+        return Path(process.stdout.splitlines()[-1])
+
+    with ThreadPoolExecutor(1) as pool:
+        yield {run: pool.submit(train, run) for run in SEEDS}
+        pool.shutdown(cancel_futures=True)
+
+
+def disturb_four(runs: Runs) -> dict[str, str]:
+    """Preempt a run, let one hang until its time limit, requeue one, kill one; which, and how."""
+    status = runs.wait("two runs running", lambda s: states(s) == {"running": 2, "queued": 4}, 10)
+    assert list(status) == SEEDS
+    assert {line.remarks for line in status.values() if line.state == "queued"} <= {"Resources", "Priority", "None"}
+    assert "0 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
+    disturbed: dict[str, str] = {}
+
+    def next_run() -> str:
+        """A run that has a checkpoint and was left in peace so far."""
+        status = runs.wait("another run", lambda s: [r for r in s if s[r].state == "running" and r not in disturbed])
+        run = next(r for r in status if status[r].state == "running" and r not in disturbed)
+        runs.wait_for_checkpoint(run)
+        return run
+
+    # A job of higher priority needs a CPU. Which run gives way is SLURM's choice; neither is to end before that.
+    processes = {}
+    for run in SEEDS[:2]:
+        runs.wait_for_checkpoint(run)
+        processes[run] = runs.process(run)
+        os.kill(processes[run], signal.SIGSTOP)
+    slurm("sbatch", "--partition=high", "--ntasks=1", "--output=/dev/null", "--wrap=sleep 1")
+    status = runs.wait("one run preempted", requeued, 20)
+    (run,) = requeued(status)
+    disturbed[run] = "preempted"
+    (other,) = processes.keys() - {run}
+    os.kill(processes[other], signal.SIGCONT)
+
+    # Hangs until its time limit of now a minute.
+    run = next_run()
+    os.kill(runs.process(run), signal.SIGSTOP)
+    slurm("scontrol", "update", f"JobId={runs.status()[run].job}", "TimeLimit=1")
+    disturbed[run] = "timed out"
+
+    run = next_run()
+    slurm("scontrol", "requeue", runs.status()[run].job)
+    disturbed[run] = "requeued"
+    runs.wait(f"{run} queued again", lambda s: s[run].state == "queued" and s[run].remarks.endswith("requeues: 1"))
+    assert 0 < runs.status()[run].steps <= STEPS == runs.status()[run].total
+
+    run = next_run()
+    os.kill(runs.process(run), signal.SIGKILL)
+    disturbed[run] = "killed"
+    status = runs.wait(f"{run} failed", lambda s: s[run].state == "failed", 5)
+    assert status[run].remarks.startswith("killed by SIGKILL; see ")
+
+    assert sorted(disturbed.values()) == ["killed", "preempted", "requeued", "timed out"]
+    return disturbed
+
+
+def states(status: dict[str, Line]) -> dict[str, int]:
+    found = [line.state for line in status.values()]
+    return {state: found.count(state) for state in found}
+
+
+def requeued(status: dict[str, Line]) -> set[str]:
+    return {run for run, line in status.items() if "requeues" in line.remarks}
+
+
+def left_behind(folder: Path) -> dict[str, Any]:
+    """All that a run learnt and recorded, less times."""
+    newest = max((folder / "checkpoints").iterdir())
+    return {
+        "result": timeless(json.loads((folder / "result.json").read_text())),
+        "metrics": [timeless(json.loads(row)) for row in (folder / "metrics.jsonl").read_text().splitlines()],
+        "episodes": (folder / "episodes.jsonl").read_text(),
+        "checkpoint": newest.name,
+        "parameters": (newest / "arrays.safetensors").read_bytes(),
+    }
+
+
+def timeless(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in TIMES}
