@@ -18,7 +18,7 @@ import numpy as np
 
 from ppo_bench import checkpoint
 from ppo_bench.config import Config
-from ppo_bench.errors import ConfigError, Interrupted
+from ppo_bench.errors import ConfigError, Failed, Interrupted
 from ppo_bench.progress import ProgressDisplay, say
 from ppo_bench.provenance import differences, provenance
 from ppo_bench.results import (
@@ -136,6 +136,7 @@ def _train(
                 call_started, called_for = time.perf_counter(), min(at_once, config.num_iterations - loop.iteration)
             first_step = loop.global_step
             state, metrics, episodes = runner.step(state)
+            _require_finite(metrics, folder, loop.iteration, config.root.checkpoint.every_iterations)
             loop.count(metrics, episodes, config.ppo.batch_size)
             now = time.perf_counter()
             loop.wall_seconds = earlier_seconds + now - loop_started
@@ -155,6 +156,17 @@ def _train(
     metrics_rows.close()
     episode_rows.close()
     write_json(folder / "result.json", _result(config, loop, folder, setup_seconds))
+
+
+def _require_finite(metrics: Metrics, folder: Path, done: int, every_iterations: int) -> None:
+    """Raise `Failed` if learning has left the numbers; `done` iterations came before this one."""
+    for name, value in metrics._asdict().items():
+        if name != "explained_variance" and not math.isfinite(value):  # that one is undefined for constant returns
+            kept = done - done % every_iterations
+            raise Failed(
+                f"{name} is {value} in iteration {done + 1}: learning diverged; try a smaller ppo.learning_rate. "
+                + (f"{folder} is kept up to iteration {kept}" if kept else "It was before the first checkpoint")
+            )
 
 
 def _what_is_kept(folder: Path, iteration: int, every_iterations: int) -> str:

@@ -324,3 +324,24 @@ def test_a_damaged_file_of_a_finished_run_is_named(name: str, copied: Path, capf
     (copied / name).write_text("{")
     assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 2
     assert f"{copied / name} is damaged" in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_learning_that_diverges_ends_with_the_iteration_and_the_metric(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overrides = ["total_timesteps=5120", "ppo.learning_rate=1e30", "ppo.anneal_lr=false", f"outputs={tmp_path}"]
+    assert exit_code(main, overrides) == 1
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r"\w+ is (nan|inf) in iteration \d+: learning diverged", message)
+    assert not list(tmp_path.rglob("result.json"))
+
+
+def test_an_environment_that_breaks_is_named_and_what_was_saved_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a number for gravity, a pendulum has none for its speed."""
+    broken = ["env.id=Pendulum-v1", "env.kwargs={g:nan}", "ppo=continuous", "ppo.norm_obs=false"]
+    assert exit_code(main, [*broken, "total_timesteps=4096", f"outputs={tmp_path}"]) == 1
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "environment 0 gave" in message
+    assert "not a finite number" in message
