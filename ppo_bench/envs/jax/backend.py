@@ -12,7 +12,13 @@ from ppo_bench.errors import ConfigError, require
 if TYPE_CHECKING:
     from ppo_bench.envs.jax.base import JaxEnv
 
-DYNAMICS = {"CartPole-v1": "ppo_bench.envs.jax.cartpole.CartPole"}
+DYNAMICS = {
+    "CartPole-v1": "ppo_bench.envs.jax.cartpole.CartPole",
+    "Acrobot-v1": "ppo_bench.envs.jax.acrobot.Acrobot",
+    "MountainCar-v0": "ppo_bench.envs.jax.mountain_car.MountainCar",
+    "MountainCarContinuous-v0": "ppo_bench.envs.jax.mountain_car.MountainCarContinuous",
+    "Pendulum-v1": "ppo_bench.envs.jax.pendulum.Pendulum",
+}
 """The class of each id, a `Dynamics`."""
 
 
