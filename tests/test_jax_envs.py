@@ -37,7 +37,7 @@ def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
 def test_environments_in_jax_keep_the_contract(env_id: str) -> None:
     findings = check_contract(lambda: JaxBackend("jax").make(Task("any", env_id, 4)), 1200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
-    assert len(findings) == 14
+    assert len(findings) == 16
 
 
 def test_a_truncated_episode_is_reset_in_the_next_step() -> None:

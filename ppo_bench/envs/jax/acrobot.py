@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench import noise
-from ppo_bench.envs.jax.rounding import rounded
+from ppo_bench.envs.jax.rounding import rounded, squared
 
 SECONDS = 0.2
 GRAVITY = 9.8
@@ -81,9 +81,9 @@ def _rates(state: AcrobotState, torque: jax.Array) -> AcrobotState:
     d2 = rounded(CENTRE**2 + CENTRE * cos2) + 1.0
     phi2 = rounded(CENTRE * GRAVITY * jnp.cos(rounded(theta1 + theta2) - math.pi / 2))
     weight1 = rounded((CENTRE + 1.0) * GRAVITY * jnp.cos(theta1 - math.pi / 2))
-    phi1 = -rounded(CENTRE * jnp.square(theta2_dot) * sin2) - rounded(theta2_dot * theta1_dot * sin2) + weight1 + phi2
-    pull = torque + rounded(d2 / d1 * phi1) - rounded(CENTRE * jnp.square(theta1_dot) * sin2) - phi2
-    theta2_acc = pull / (CENTRE**2 + 1.0 - jnp.square(d2) / d1)
+    phi1 = -rounded(CENTRE * squared(theta2_dot) * sin2) - rounded(theta2_dot * theta1_dot * sin2) + weight1 + phi2
+    pull = torque + rounded(d2 / d1 * phi1) - rounded(CENTRE * squared(theta1_dot) * sin2) - phi2
+    theta2_acc = pull / (CENTRE**2 + 1.0 - squared(d2) / d1)
     theta1_acc = -(rounded(d2 * theta2_acc) + phi1) / d1
     return AcrobotState(theta1_dot, theta2_dot, theta1_acc, theta2_acc)
 
