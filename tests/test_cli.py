@@ -37,7 +37,7 @@ WRONG = {
     # pairs
     "framework=torch_eager backend=jax": "pairs that work: framework=jax_xla backend=jax, framework=torch_eager",
     "framework=torch_eager backend=envpool_xla": "pairs that work: framework=jax_xla backend=envpool_xla",
-    "framework=jax_xla env=hopper backend=jax": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
+    "framework=jax_xla env=pong backend=jax": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
     # keys
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "total_timestep=2048": "there is no key total_timestep; did you mean total_timesteps?",
