@@ -1,36 +1,112 @@
-"""`python -m ppo_bench.check [overrides]`: does this environment on this backend keep the contract? Exit 0 or 1."""
+"""`python -m ppo_bench.check [overrides] | --all`: does an environment on a backend keep the contract? Exit 0 or 1."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import functools
 import sys
+import time
 
 from ppo_bench.cli import Parser, exit_code
+from ppo_bench.config import Config, load_config
+from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.check import ENDS, Finding, check_contract
+from ppo_bench.envs.distribution import compare_distributions
+from ppo_bench.errors import ConfigError
+from ppo_bench.paths import CONF
+
+NUM_STEPS = (1200, 4800)
+"""Steps in each environment; the second if no episode ends within the first."""
+NUM_ENVS_OF_DISTRIBUTION = 50
 
 
 def main(arguments: list[str]) -> int:
-    """Play at random, print a line for each rule; 1 if any is broken."""
+    """Play at random, print a line for each rule or for each environment; 1 if any rule is broken."""
     parser = Parser("python -m ppo_bench.check", description=__doc__)
     parser.add_argument("overrides", nargs="*", help="env=..., backend=..., env.id=..., as for a run")
+    parser.add_argument("--all", action="store_true", help="every env on every backend that offers it, a line each")
+    parser.add_argument("--distribution", action="store_true", help="also compare random play with gymnasium's")
     parser.add_argument("--num-envs", type=int, default=4, help="parallel environments (default 4)")
-    parser.add_argument("--num-steps", type=int, default=1200, help="steps in each (default 1200)")
+    parser.add_argument("--num-steps", type=int, help="steps in each (default 1200; 4800 if no episode ends in those)")
+    parser.add_argument("--num-episodes", type=int, default=1000, help="of --distribution (default 1000)")
     options = parser.parse_args(arguments)
-    if min(options.num_envs, options.num_steps) < 2:
+    if options.num_envs < 2 or (options.num_steps or 2) < 2:
         parser.error("--num-envs and --num-steps must be at least 2")
-
-    from ppo_bench.config import load_config
-    from ppo_bench.envs.check import check_contract
-
-    config = load_config(options.overrides)
-    config.backend.require()
-    task = dataclasses.replace(config.task, num_envs=options.num_envs)
-    findings = check_contract(lambda: config.backend.make(task), options.num_steps)
+    if options.num_episodes < 100:
+        parser.error("--num-episodes must be at least 100")
+    if options.all:
+        if options.overrides:
+            parser.error(f"--all takes no overrides, not {' '.join(options.overrides)}")
+        return _check_all(options)
+    findings, name = _check(options.overrides, options)
     for finding in findings:
         print(f"{'ok  ' if finding.kept else 'FAIL'}  {finding.rule}: {finding.evidence}")
     broken = sum(not finding.kept for finding in findings)
     verdict = "keeps the contract" if not broken else f"breaks {broken} of {len(findings)} rules"
-    print(f"{task.id} on {config.backend.name} {verdict}")
+    print(f"{name} {verdict}")
     return 1 if broken else 0
+
+
+def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Finding], str]:
+    """The findings, and what they are of."""
+    config = load_config(overrides)
+    config.backend.require()
+
+    def make(num_envs: int) -> VectorEnv | GraphEnv:
+        return config.backend.make(dataclasses.replace(config.task, num_envs=num_envs))
+
+    reference = _reference(config, overrides) if options.distribution else None
+    findings: list[Finding] = []
+    for num_steps in (options.num_steps,) if options.num_steps else NUM_STEPS:
+        findings = check_contract(functools.partial(make, options.num_envs), num_steps)
+        if all(finding.kept for finding in findings if finding.rule == ENDS):
+            break
+    if reference:
+        task = dataclasses.replace(reference.task, num_envs=NUM_ENVS_OF_DISTRIBUTION)
+        findings += compare_distributions(
+            functools.partial(make, task.num_envs), lambda: reference.backend.make(task), options.num_episodes
+        )
+    return findings, f"{config.task.id} on {config.backend.name}"
+
+
+def _reference(config: Config, overrides: list[str]) -> Config:
+    """The same environment on gymnasium."""
+    env = config.root.env
+    if env.id or "gymnasium" not in env.ids:
+        raise ConfigError(
+            f"--distribution compares with gymnasium, of which env={env.id or env.name} names no environment"
+        )
+    return load_config([*(word for word in overrides if not word.startswith("backend")), "backend=gymnasium"])
+
+
+def _check_all(options: argparse.Namespace) -> int:
+    """A line for each env and backend as soon as it is known; what is not installed is left out and said to be."""
+    row = "{:<24} {:<12} {:<24} {:>5}  {}"
+    print(row.format("env", "backend", "id", "s", "verdict"))
+    broken = 0
+    for env, backend, env_id in _offered():
+        started = time.perf_counter()
+        try:
+            findings, _ = _check([f"env={env}", f"backend={backend}"], options)
+            bad = [f"{finding.rule} ({finding.evidence})" for finding in findings if not finding.kept]
+            verdict = f"FAIL: {'; '.join(bad)}" if bad else f"ok, {len(findings)} rules"
+        except ConfigError as error:
+            bad, verdict = [], f"skipped: {error}"
+        except Exception as error:  # one that fails is a line of the table, not its end
+            bad, verdict = [str(error)], f"FAIL: {type(error).__name__}: {error}"
+        broken += bool(bad)
+        print(row.format(env, backend, env_id, round(time.perf_counter() - started), verdict), flush=True)
+    print(f"{broken} broken" if broken else "every environment keeps the contract")
+    return 1 if broken else 0
+
+
+def _offered() -> list[tuple[str, str, str]]:
+    """Every env, and the backends on which its file says that it exists, with its id there."""
+    from omegaconf import OmegaConf
+
+    files = {path.stem: OmegaConf.load(path) for path in sorted((CONF / "env").glob("*.yaml"))}
+    return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ REWARD_OR_SIGN = "the reward is the game's own or its sign"
 SEEDED = "a seed determines everything"
 NO_TWINS = "environments differ from each other"
 OTHER_SEED = "another seed plays otherwise"
+TIME_LIMIT = "a truncation comes at one time limit, with the episode's last observation"
+ALONE = "an environment follows from its own seed and actions alone"
 
 
 def broken(findings: list[Finding]) -> dict[str, str]:
@@ -46,11 +48,11 @@ def test_the_backends_keep_the_contract(env: str, backend: str, num_envs: int, n
     config = load_config([f"env={env}", f"backend={backend}", f"ppo.num_envs={num_envs}", "ppo.num_minibatches=1"])
     findings = check_contract(lambda: config.backend.make(config.task), num_steps)
     assert broken(findings) == {}
-    assert len({finding.rule for finding in findings}) == 14
+    assert len({finding.rule for finding in findings}) == 16
 
 
 class Walk:
-    """Keeps the contract: positions pushed by the actions; environment i ends after 4 + i steps, odd ones truncated."""
+    """Keeps the contract: positions pushed by the actions; half of the episodes end after 4 steps; the limit is 6."""
 
     def __init__(self) -> None:
         self.num_envs = 3
@@ -60,6 +62,7 @@ class Walk:
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         self.rngs = [np.random.default_rng(seed) for seed in seeds]
         self.position = self.draw()
+        self.short = self.position < 0.5
         self.time = np.zeros(self.num_envs, int)
         self.done = np.zeros(self.num_envs, bool)
         return self.obs()
@@ -69,10 +72,11 @@ class Walk:
         push = self.draw()
         self.position = np.where(self.resets, push, self.position + np.where(actions == 1, push, -push))
         self.time = np.where(self.resets, 0, self.time + 1)
-        self.done = self.time == 4 + np.arange(self.num_envs)
-        odd = np.arange(self.num_envs) % 2 == 1
+        self.short = np.where(self.resets, push < 0.5, self.short)
+        terminated, truncated = self.short & (self.time == 4), self.time == 6
+        self.done = terminated | truncated
         reward = np.where(self.resets, 0, 2).astype(np.float32)
-        return Step(self.obs(), reward, self.done & ~odd, self.done & odd, self.done, reward)
+        return Step(self.obs(), reward, terminated, truncated, self.done, reward)
 
     def draw(self) -> np.ndarray:
         return np.array([rng.random() for rng in self.rngs], np.float32)
@@ -107,6 +111,19 @@ class AllEnvironmentsAreOne(Walk):
 
     def step(self, actions: np.ndarray) -> Step:
         return super().step(np.full(self.num_envs, actions[0]))._replace(obs=np.repeat(self.obs()[:1], 3, 0))
+
+
+class TheFirstPushesTheLast(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        self.position[-1] += np.float32(0.01) * actions[0] * ~(self.resets[0] | self.resets[-1])
+        return step._replace(obs=self.obs())
+
+
+class IsTruncatedAtAnyTime(Walk):
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        return step._replace(terminated=np.zeros_like(step.terminated), truncated=step.episode_over)
 
 
 class ObservationsAreNan(Walk):
@@ -199,10 +216,10 @@ class RewardsAreScaled(Walk):
 @pytest.mark.parametrize(
     ("make", "rules"),
     [
-        (IgnoresItsSeed, [OTHER_SEED]),
+        (IgnoresItsSeed, [OTHER_SEED, ALONE]),
         # Where no two plays agree, whether actions at resets matter cannot be told.
         (SeedsItselfFromWhatCameBefore, [SEEDED]),
-        (AllEnvironmentsAreOne, [NO_TWINS]),
+        (AllEnvironmentsAreOne, [NO_TWINS, ALONE]),
         (RewardsAreInfinite, [FINITE]),
         (ObservationsAreDouble, [OBS_TYPE]),
         (RewardsAreDouble, [STEP_TYPES]),
@@ -210,10 +227,12 @@ class RewardsAreScaled(Walk):
         (NeverEnds, [ENDS]),
         (PaysForResets, [NO_REWARD]),
         (HeedsActionsOfResets, [NO_ACTION]),
-        (ShowsTheNextStartAtTheEnd, [FINAL_OBS]),
+        (ShowsTheNextStartAtTheEnd, [FINAL_OBS, TIME_LIMIT]),
         (IsOverWithoutBeingDone, [OVER_IS_DONE]),
         (IsTruncatedWithoutBeingOver, [TRUNCATED_IS_OVER]),
         (RewardsAreScaled, [REWARD_OR_SIGN]),
+        (TheFirstPushesTheLast, [ALONE]),
+        (IsTruncatedAtAnyTime, [TIME_LIMIT]),
     ],
 )
 def test_what_is_broken_is_named_and_nothing_else(make: Callable[[], VectorEnv], rules: list[str]) -> None:
@@ -276,7 +295,7 @@ def test_the_command_prints_a_line_for_each_rule_and_the_verdict() -> None:
     assert done.returncode == 0
     *rules, verdict = done.stdout.splitlines()
     assert verdict == "CartPole-v1 on gymnasium keeps the contract"
-    assert len(rules) == 14
+    assert len(rules) == 16
     assert all(line.startswith("ok ") for line in rules)
     assert done.stderr == ""
 
@@ -285,7 +304,7 @@ def test_the_command_fails_if_a_rule_is_broken() -> None:
     done = run_check("env=cartpole", "backend=gymnasium", "--num-steps", "2")  # too few for an episode
     assert done.returncode == 1
     assert f"FAIL  {ENDS}" in done.stdout
-    assert done.stdout.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 14 rules"
+    assert done.stdout.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 16 rules"
 
 
 def test_the_command_refuses_an_unknown_environment_with_one_line() -> None:

@@ -29,15 +29,15 @@ WRONG = {
     "env=nothing": "choose one of acrobot, ant, beam_rider, breakout, cartpole",
     "framework=tensorflow": "choose one of jax_xla, torch_compile, torch_eager",
     "backend=gym": "choose one of envpool, envpool_xla, gymnasium, jax",
-    "network=resnet": "choose one of auto, mlp, nature_cnn",
-    "ppo=default": "choose one of atari, classic, continuous",
+    "network=resnet": "choose one of auto, minatar_cnn, mlp, nature_cnn",
+    "ppo=default": "choose one of atari, classic, continuous, minatar",
     "experiment=cleanrl/dqn": "cleanrl/dqn",
     "ppo=3": "ppo=3",
     "env=null": "env=null",
     # pairs
     "framework=torch_eager backend=jax": "pairs that work: framework=jax_xla backend=jax, framework=torch_eager",
     "framework=torch_eager backend=envpool_xla": "pairs that work: framework=jax_xla backend=envpool_xla",
-    "framework=jax_xla env=acrobot backend=jax": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
+    "framework=jax_xla env=pong backend=jax": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
     # keys
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "total_timestep=2048": "there is no key total_timestep; did you mean total_timesteps?",

@@ -68,7 +68,7 @@ def test_steps_are_those_of_envpool_on_the_host(name: str) -> None:
 def test_it_keeps_the_contract(name: str) -> None:
     findings = check_contract(lambda: in_program(TASKS[name]), 300)
     assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
-    assert len(findings) == 14
+    assert len(findings) == 16
 
 
 def address(handle: Any) -> int:

@@ -15,6 +15,9 @@ import numpy as np
 from ppo_bench import noise
 from ppo_bench.envs.base import GraphEnv, Step, VectorEnv
 from ppo_bench.envs.host import on_host
+from ppo_bench.envs.random_play import Play, play
+
+ENDS = "episodes end within the play"
 
 
 class Finding(NamedTuple):
@@ -25,68 +28,43 @@ class Finding(NamedTuple):
     evidence: str
 
 
-class Play(NamedTuple):
-    """What random play saw: observations `[T + 1, N, ...]`, and the steps' other arrays `[T, N]`."""
-
-    obs: np.ndarray
-    steps: Step
-
-
 def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int) -> list[Finding]:
-    """Play `num_steps` random steps four times and judge each rule.
+    """Play `num_steps` random steps five times and judge each rule.
 
-    Seed 1 is played twice, and once more with other actions at resets; seed 2 once, with the actions of seed 1. Raises
-    what the environment does.
+    Seed 1 is played twice, once with other actions at resets, and once with the environments in the opposite order and
+    other actions in one of them; seed 2 once, with the actions of seed 1. Raises what the environment does.
     """
     env = on_host(make())
+    seeds, others = (noise.env_seeds(seed, 0, env.num_envs) for seed in (1, 2))
     try:
-        first, again, other = (_play(env, seed, num_steps) for seed in (1, 1, 2))
-        altered = _play(env, 1, num_steps, alter_reset_actions=True)
+        first, again, other = (play(env, of_play, num_steps) for of_play in (seeds, seeds, others))
+        altered = play(env, seeds, num_steps, alter_reset_actions=True)
+        mirrored = play(env, seeds, num_steps, mirror=True).mirrored()
         types = list(_shapes_and_types(first, env))
     finally:
         env.close()
     if not all(finding.kept for finding in types):
         return types  # the other rules could not even be put to arrays like these
     repeats = _same_play(first, again)
-    return [*types, *_autoreset(first, altered, repeats), *_episodes(first), *_seeds(first, other, repeats)]
+    return [
+        *types,
+        *_autoreset(first, altered, repeats),
+        *_episodes(first),
+        _time_limit(first),
+        *_seeds(first, other, repeats),
+        _independence(first, mirrored, repeats),
+    ]
 
 
-def _play(env: VectorEnv, seed: int, num_steps: int, alter_reset_actions: bool = False) -> Play:
-    """Random play from `seed`; the actions are always the same, but at resets if they are to be altered there."""
-    rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
-    observations = [env.reset(noise.env_seeds(seed, 0, env.num_envs)).copy()]
-    steps: list[Step] = []
-    for _ in range(num_steps):
-        actions = _random_actions(env, rng)
-        if alter_reset_actions and steps:
-            resets = steps[-1].terminated | steps[-1].truncated
-            actions[resets] = _random_actions(env, other_rng)[resets]
-        step = Step(*(array.copy() for array in env.step(actions)))
-        observations.append(step.obs)
-        steps.append(step._replace(obs=np.empty(0)))
-    columns = zip(*steps, strict=True)
-    return Play(np.stack(observations), Step(*(np.stack(column) for column in columns)))
-
-
-def _random_actions(env: VectorEnv, rng: np.random.Generator) -> np.ndarray:
-    from gymnasium import spaces
-
-    space = env.action_space
-    if isinstance(space, spaces.Discrete):
-        return rng.integers(0, int(space.n), env.num_envs)
-    low, high = np.maximum(space.low, -1.0), np.minimum(space.high, 1.0)
-    return rng.uniform(low, high, (env.num_envs, *space.shape)).astype(np.float32)
-
-
-def _shapes_and_types(play: Play, env: VectorEnv) -> Iterator[Finding]:
-    steps, space = play.steps, env.observation_space
+def _shapes_and_types(first: Play, env: VectorEnv) -> Iterator[Finding]:
+    steps, space = first.steps, env.observation_space
     shape = (env.num_envs, *space.shape)
     yield Finding(
         "observations have the space's shape and dtype",
-        play.obs.shape[1:] == shape and play.obs.dtype == space.dtype,
-        f"{play.obs.shape[1:]} {play.obs.dtype}, the space says {shape} {space.dtype}",
+        first.obs.shape[1:] == shape and first.obs.dtype == space.dtype,
+        f"{first.obs.shape[1:]} {first.obs.dtype}, the space says {shape} {space.dtype}",
     )
-    finite = bool(np.isfinite(play.obs).all() and np.isfinite(steps.raw_reward).all())
+    finite = bool(np.isfinite(first.obs).all() and np.isfinite(steps.raw_reward).all())
     yield Finding("observations and rewards are finite", finite, "all of them" if finite else "some are not")
     dtypes = {name: getattr(steps, name).dtype for name in Step._fields[1:]}
     expected = {name: np.dtype(np.float32 if "reward" in name else bool) for name in dtypes}
@@ -101,19 +79,15 @@ def _same_play(a: Play, b: Play) -> bool:
     return all(np.array_equal(x, y) for x, y in zip((a.obs, *a.steps), (b.obs, *b.steps), strict=True))
 
 
-def _autoreset(play: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
+def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
     """NEXT_STEP: the final observation first, then a step with reward 0 that fetches the new episode's first one."""
-    steps = play.steps
-    done = steps.terminated | steps.truncated
-    resets = np.zeros_like(done)
-    resets[1:] = done[:-1]
+    steps = first.steps
+    done, resets = first.done, first.resets
     count = int(resets.sum())
-    yield Finding(
-        "episodes end within the play", count > 0, f"{int(done.sum())} ends; play more steps if there are none"
-    )
+    yield Finding(ENDS, count > 0, f"{int(done.sum())} ends; play more steps if there are none")
     paid = int((resets & ((steps.reward != 0) | (steps.raw_reward != 0))).sum())
-    heeded = repeats and not _same_play(play, altered)  # of a play that never repeats it cannot be told
-    shown_twice = sum(np.array_equal(play.obs[t, env], play.obs[t + 1, env]) for t, env in np.argwhere(resets))
+    heeded = repeats and not _same_play(first, altered)  # of a play that never repeats it cannot be told
+    shown_twice = sum(np.array_equal(first.obs[t, env], first.obs[t + 1, env]) for t, env in np.argwhere(resets))
     same_step = "; the environment resets in the same step, next-step autoreset is asked for"
     yield Finding(
         "the step after an end has reward 0",
@@ -134,9 +108,8 @@ def _autoreset(play: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
     yield Finding("the step after an end does not end", ended == 0, f"{ended} of {count} such steps do")
 
 
-def _episodes(play: Play) -> Iterator[Finding]:
-    steps = play.steps
-    done = steps.terminated | steps.truncated
+def _episodes(first: Play) -> Iterator[Finding]:
+    steps, done = first.steps, first.done
     yield Finding(
         "an episode that is over is done",
         not (steps.episode_over & ~done).any(),
@@ -157,6 +130,37 @@ def _episodes(play: Play) -> Iterator[Finding]:
     )
 
 
+def _time_limit(first: Play) -> Finding:
+    """Truncations alone: one length, which no episode exceeds, and the observation before the reset."""
+    rule = "a truncation comes at one time limit, with the episode's last observation"
+    steps, resets = first.steps, first.resets
+    lengths: list[int] = []
+    longest = shown_twice = shown = 0
+    for env in range(first.done.shape[1]):
+        length = 0
+        for t in range(len(resets)):
+            length += not resets[t, env]
+            longest = max(longest, length)
+            if steps.truncated[t, env] and not steps.terminated[t, env]:
+                lengths.append(length)
+                if t + 1 < len(resets):
+                    shown += 1
+                    shown_twice += np.array_equal(first.obs[t + 1, env], first.obs[t + 2, env])
+            if steps.episode_over[t, env] or steps.truncated[t, env]:
+                length = 0
+    if not lengths:
+        return Finding(rule, True, f"none seen in episodes of up to {longest} steps")
+    one_limit = set(lengths) == {longest}
+    evidence = f"{len(lengths)} after {_span(lengths)} steps, the longest episode takes {longest}; "
+    evidence += f"{shown - shown_twice} of {shown} times the reset shows another observation"
+    return Finding(rule, one_limit and 2 * shown_twice <= shown, evidence)
+
+
+def _span(numbers: list[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
+
+
 def _seeds(first: Play, other: Play, repeats: bool) -> Iterator[Finding]:
     evidence = "two plays are the same bit for bit" if repeats else "two plays differ"
     yield Finding("a seed determines everything", repeats, evidence)
@@ -165,3 +169,15 @@ def _seeds(first: Play, other: Play, repeats: bool) -> Iterator[Finding]:
     yield Finding("environments differ from each other", not twins, f"identical pairs: {twins or 'none'}")
     differs = not np.array_equal(first.obs, other.obs)
     yield Finding("another seed plays otherwise", differs, "it does" if differs else "observations are identical")
+
+
+def _independence(first: Play, mirrored: Play, repeats: bool) -> Finding:
+    """`mirrored` had its seeds in the opposite order and other actions in environment 0; it is shown in this order."""
+    rule = "an environment follows from its own seed and actions alone"
+    if not repeats:
+        return Finding(rule, True, "of a play that never repeats it cannot be told")
+    changed = [
+        env for env in range(1, first.obs.shape[1]) if not np.array_equal(first.obs[:, env], mirrored.obs[:, env])
+    ]
+    evidence = "in another place, beside other actions, "
+    return Finding(rule, not changed, evidence + (f"environments {changed} differ" if changed else "each is the same"))

@@ -170,34 +170,61 @@ class NatureCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        shape = observation_space.shape
-        if len(shape) != 3:
-            raise ConfigError(f"network=nature_cnn takes images, not observations of shape {shape}: use network=mlp")
-        channels, height, width = shape if _channels_first(shape) else (shape[2], shape[0], shape[1])
+        channels = _channels("nature_cnn", observation_space.shape)
         convolutions = (
             Conv("trunk.0", channels, 32, kernel=8, stride=4),
             Conv("trunk.1", 32, 64, kernel=4, stride=2),
             Conv("trunk.2", 64, 64, kernel=3, stride=1),
         )
-        for layer in convolutions:
-            height, width = layer.output_size(height), layer.output_size(width)
-        if min(height, width) < 1:
-            raise ConfigError(f"network=nature_cnn takes images of at least 36 x 36, not {shape}: use network=mlp")
-        actions = _actions(action_space)
-        return NetworkSpec(
-            convolutions=convolutions,
-            trunk=(Linear("trunk.3", height * width * 64, 512, HIDDEN_GAIN, "relu"),),
-            actor=(Linear("actor.0", 512, actions.lanes, ACTOR_GAIN),),
-            critic=(Linear("critic.0", 512, 1, CRITIC_GAIN),),
-            observation_shape=shape,
-            uint8=observation_space.dtype == np.uint8,
-            actions=actions,
-        )
+        return _shared_cnn("nature_cnn", convolutions, 512, observation_space, action_space)
+
+
+@dataclass(frozen=True)
+class MinAtarCnn:
+    """`network=minatar_cnn`: the network of Young and Tian 2019, shared by actor and critic."""
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
+        """The network for these spaces."""
+        convolutions = (Conv("trunk.0", _channels("minatar_cnn", observation_space.shape), 16, kernel=3, stride=1),)
+        return _shared_cnn("minatar_cnn", convolutions, 128, observation_space, action_space)
+
+
+def _channels(network: str, shape: tuple[int, ...]) -> int:
+    if len(shape) != 3:
+        raise ConfigError(f"network={network} takes images, not observations of shape {shape}: use network=mlp")
+    return shape[0] if _channels_first(shape) else shape[2]
+
+
+def _shared_cnn(
+    network: str,
+    convolutions: tuple[Conv, ...],
+    units: int,
+    observation_space: gymnasium.spaces.Box,
+    action_space: gymnasium.Space,
+) -> NetworkSpec:
+    """Convolutions and a linear layer of `units`, shared by an actor and a critic of one layer each."""
+    shape = observation_space.shape
+    height, width = shape[1:] if _channels_first(shape) else shape[:2]
+    for layer in convolutions:
+        height, width = layer.output_size(height), layer.output_size(width)
+    if min(height, width) < 1:
+        raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network=mlp")
+    actions = _actions(action_space)
+    inputs, hidden = height * width * convolutions[-1].outputs, f"trunk.{len(convolutions)}"
+    return NetworkSpec(
+        convolutions=convolutions,
+        trunk=(Linear(hidden, inputs, units, HIDDEN_GAIN, "relu"),),
+        actor=(Linear("actor.0", units, actions.lanes, ACTOR_GAIN),),
+        critic=(Linear("critic.0", units, 1, CRITIC_GAIN),),
+        observation_shape=shape,
+        uint8=observation_space.dtype == np.uint8,
+        actions=actions,
+    )
 
 
 @dataclass(frozen=True)
 class Auto:
-    """`network=auto`: `nature_cnn` for images of bytes that are large enough for it, `mlp` for everything else."""
+    """`network=auto`: `nature_cnn` for large images of bytes, `minatar_cnn` for images of bool, else `mlp`."""
 
     hidden_sizes: list[int]
     activation: str
@@ -205,8 +232,11 @@ class Auto:
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         shape = observation_space.shape
-        images = observation_space.dtype == np.uint8 and len(shape) == 3 and sorted(shape)[1] >= 36
-        network = NatureCnn() if images else Mlp(self.hidden_sizes, self.activation)
+        network: NatureCnn | MinAtarCnn | Mlp = Mlp(self.hidden_sizes, self.activation)
+        if len(shape) == 3 and observation_space.dtype == np.uint8 and sorted(shape)[1] >= 36:
+            network = NatureCnn()
+        elif len(shape) == 3 and observation_space.dtype == bool:
+            network = MinAtarCnn()
         return network.build(observation_space, action_space)
 
 

@@ -10,10 +10,19 @@ from ppo_bench.envs.base import Task
 from ppo_bench.errors import ConfigError, require
 
 if TYPE_CHECKING:
-    from ppo_bench.envs.jax.base import JaxEnv
+    from ppo_bench.envs.jax.base import Dynamics, JaxEnv
 
-DYNAMICS = {"CartPole-v1": "ppo_bench.envs.jax.cartpole.CartPole"}
+DYNAMICS = {
+    "CartPole-v1": "ppo_bench.envs.jax.cartpole.CartPole",
+    "Acrobot-v1": "ppo_bench.envs.jax.acrobot.Acrobot",
+    "MountainCar-v0": "ppo_bench.envs.jax.mountain_car.MountainCar",
+    "MountainCarContinuous-v0": "ppo_bench.envs.jax.mountain_car.MountainCarContinuous",
+    "Pendulum-v1": "ppo_bench.envs.jax.pendulum.Pendulum",
+}
 """The class of each id, a `Dynamics`."""
+
+MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders"))
+"""The ids of the games that the package pgx writes."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +37,19 @@ class JaxBackend:
         require("jax", "jax", "backend=jax")
 
     def make(self, task: Task) -> JaxEnv:
-        """The environments of `task`. Raises `ConfigError` if its id is not one of `DYNAMICS`."""
-        if task.id not in DYNAMICS:
-            raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(DYNAMICS)}")
+        """The environments of `task`. Raises `ConfigError` if its id is not one of `DYNAMICS` or `MINATAR`."""
+        if task.id not in (*DYNAMICS, *MINATAR):
+            raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join((*DYNAMICS, *MINATAR))}")
         from ppo_bench.envs.jax.base import JaxEnv
 
-        module, _, name = DYNAMICS[task.id].rpartition(".")
-        return JaxEnv(getattr(importlib.import_module(module), name)(), task.num_envs)
+        return JaxEnv(_dynamics(task.id), task.num_envs)
+
+
+def _dynamics(env_id: str) -> Dynamics:
+    if env_id in MINATAR:
+        require("pgx", "minatar", f"{env_id} on backend=jax")
+        from ppo_bench.envs.jax.minatar import MinAtar
+
+        return MinAtar(env_id)
+    module, _, name = DYNAMICS[env_id].rpartition(".")
+    return getattr(importlib.import_module(module), name)()

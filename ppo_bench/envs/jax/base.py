@@ -68,15 +68,19 @@ class JaxEnv(GraphEnv):
         self.observation_space = dynamics.observation_space
         self.action_space = dynamics.action_space
         self._dynamics = dynamics
+        self._start = jax.jit(self._fresh)
 
     def reset(self, seeds: Sequence[int]) -> Start:
         """See `GraphEnv.reset`."""
         with jax.enable_x64(True):
-            words = jnp.asarray(seeds, jnp.int32)
-            episodes, steps = jnp.zeros_like(words), jnp.zeros_like(words)
-            dynamics = self._first(words, episodes)
-            state = JaxState(dynamics, words, episodes, steps, jnp.zeros(self.num_envs, bool))
-            return Start(self.step, state, self._dynamics.observe(dynamics))
+            # Compiled, which makes each array anew: a program reuses the memory of those that it is given.
+            return Start(self.step, *self._start(jnp.asarray(seeds, jnp.int32)))
+
+    def _fresh(self, seeds: jax.Array) -> tuple[JaxState, jax.Array]:
+        zeros = jnp.zeros_like(seeds)
+        dynamics = self._first(seeds, zeros)
+        state = JaxState(dynamics, seeds, zeros, zeros, jnp.zeros(self.num_envs, bool))
+        return state, self._dynamics.observe(dynamics)
 
     def step(self, state: JaxState, actions: jax.Array) -> tuple[JaxState, Step]:
         """See `Start.step`."""

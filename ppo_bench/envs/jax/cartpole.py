@@ -1,7 +1,7 @@
 """CartPole-v1 in JAX: gymnasium's, rounding by rounding (Barto, Sutton and Anderson 1983).
 
 The pole is unstable: over the 500 steps of an episode an error grows by a factor of 10^16, so that only the same
-roundings give the same trajectory. On a CPU they are the same; two liberties of the compiler are kept from it.
+roundings give the same trajectory (see ppo_bench/envs/jax/rounding.py). On a CPU they are the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench import noise
+from ppo_bench.envs.jax.rounding import divisor, rounded
 
 GRAVITY = 9.8
 POLE_MASS = 0.1
@@ -56,24 +57,18 @@ class CartPole:
     def step(self, state: CartPoleState, actions: jax.Array) -> tuple[CartPoleState, jax.Array, jax.Array]:
         """See `Dynamics.step`: action 1 pushes to the right, 0 to the left."""
         x, x_dot, theta, theta_dot = state
-        # A division by a constant would become a product with its reciprocal.
-        total_mass = jax.lax.optimization_barrier(jnp.asarray(TOTAL_MASS, x.dtype))
+        total_mass = divisor(TOTAL_MASS)
         force = jnp.where(actions == 1, FORCE, -FORCE)
         cos, sin = jnp.cos(theta), jnp.sin(theta)
-        temp = (force + _rounded(POLE_MASS_LENGTH * jnp.square(theta_dot) * sin)) / total_mass
+        temp = (force + rounded(POLE_MASS_LENGTH * jnp.square(theta_dot) * sin)) / total_mass
         inertia = HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * jnp.square(cos) / total_mass)
-        theta_acc = (_rounded(GRAVITY * sin) - _rounded(cos * temp)) / inertia
+        theta_acc = (rounded(GRAVITY * sin) - rounded(cos * temp)) / inertia
         x_acc = temp - POLE_MASS_LENGTH * theta_acc * cos / total_mass
         rates = (x_dot, x_acc, theta_dot, theta_acc)
-        moved = CartPoleState(*(old + _rounded(SECONDS * rate) for old, rate in zip(state, rates, strict=True)))
+        moved = CartPoleState(*(old + rounded(SECONDS * rate) for old, rate in zip(state, rates, strict=True)))
         terminated = (jnp.abs(moved.x) > POSITION_LIMIT) | (jnp.abs(moved.theta) > ANGLE_LIMIT)
         return moved, jnp.ones_like(x), terminated
 
     def observe(self, state: CartPoleState) -> jax.Array:
         """See `Dynamics.observe`."""
         return jnp.stack(state, axis=-1).astype(jnp.float32)
-
-
-def _rounded(product: jax.Array) -> jax.Array:
-    """`product`, which a minimum that never acts keeps from being fused with a sum and rounded only once (FMA)."""
-    return jnp.minimum(product, 1e300)

@@ -1,0 +1,108 @@
+"""The MinAtar games on backend=jax: pgx's, under the contract, with a network that they can be learnt with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pgx
+import pytest
+from gymnasium import spaces
+from numpy.testing import assert_array_equal
+
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.envs.base import Task
+from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.distribution import random_episodes
+from ppo_bench.envs.jax.backend import MINATAR, JaxBackend
+from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.jax.minatar import MinAtar
+from ppo_bench.envs.random_play import random_actions
+from ppo_bench.networks.spec import Auto, Conv, Linear, MinAtarCnn, Mlp
+
+SHAPES = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": (10, 6), "space_invaders": (6, 4)}
+
+
+def test_space_invaders_keeps_the_contract() -> None:
+    """One game: all that differs between them is pgx's; `python -m ppo_bench.check --all` checks the others."""
+    findings = check_contract(lambda: JaxBackend("jax").make(Task("any", "minatar-space_invaders", 3)), 200)
+    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+
+
+@pytest.mark.parametrize("env_id", MINATAR)
+def test_every_game_has_its_images_and_actions_and_a_file(env_id: str) -> None:
+    channels, num_actions = SHAPES[env_id.removeprefix("minatar-")]
+    env = JaxBackend("jax").make(Task("any", env_id, 2))
+    assert env.observation_space.shape == (10, 10, channels)
+    assert env.observation_space.dtype == bool
+    assert env.action_space == spaces.Discrete(num_actions)
+    config = load_config([f"env={env_id.replace('-', '_')}"])
+    assert (config.task.id, config.backend.name, config.framework.name) == (env_id, "jax", "jax_xla")
+
+
+def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:
+    """Until the first end; rewards are its own, and the final observation is shown."""
+    env = HostView(JaxEnv(MinAtar("minatar-breakout"), 1))
+    obs = env.reset([5])
+    key = env._state.dynamics.key[0]
+    game = pgx.make("minatar-breakout")
+    theirs, step = game.init(jax.random.wrap_key_data(key)), jax.jit(game.step)
+    rng, total = np.random.default_rng(3), 0.0
+    for t in range(1, 100):
+        assert_array_equal(obs[0], theirs.observation)
+        action = random_actions(env, rng)
+        mine = env.step(action)
+        theirs = step(theirs, jnp.int32(action[0]), jax.random.fold_in(jax.random.wrap_key_data(key), t))
+        obs, total = mine.obs, total + float(mine.reward[0])
+        assert (mine.reward[0], mine.terminated[0]) == (theirs.rewards[0], theirs.terminated)
+        if mine.terminated[0]:
+            break
+    assert mine.terminated[0]
+    assert_array_equal(obs[0], theirs.observation)  # the final one; the first shows the ball in row 3
+    assert_array_equal(np.argwhere(env.step(action).obs[0, :, :, 1])[:, 0], [3])
+
+
+def test_episodes_differ_from_each_other_and_time_limits_cut_them() -> None:
+    dynamics = MinAtar("minatar-breakout")
+    dynamics.time_limit = 3  # before the ball can fall
+    env = HostView(JaxEnv(dynamics, 64))
+    starts = [env.reset(range(64))]
+    for t in range(1, 9):
+        step = env.step(np.zeros(64, int))
+        assert not step.terminated.any()
+        assert_array_equal(step.truncated, t % 4 == 3)
+        if t % 4 == 0:
+            starts.append(step.obs)
+    sides = {tuple(start[:, 3, 0, 1]) for start in starts}  # the ball starts left or right
+    assert len(sides) == 3
+    assert all(10 < sum(side) < 54 for side in sides)
+
+
+def test_auto_takes_minatars_network_for_images_of_bool_alone() -> None:
+    images = spaces.Box(0, 1, (10, 10, 4), np.bool_)  # type: ignore[arg-type]
+    actions = spaces.Discrete(3)
+    spec = Auto([64, 64], "tanh").build(images, actions)
+    assert spec == MinAtarCnn().build(images, actions)
+    assert spec.convolutions == (Conv("trunk.0", 4, 16, kernel=3, stride=1),)
+    assert [(layer.inputs, layer.outputs) for layer in spec.trunk] == [(8 * 8 * 16, 128)]
+    assert isinstance(spec.trunk[0], Linear)
+    assert not spec.uint8  # they are 0 and 1, and not divided by 255
+    flat = spaces.Box(0, 1, (10,), np.bool_)  # type: ignore[arg-type]
+    assert Auto([64, 64], "tanh").build(flat, actions) == Mlp([64, 64], "tanh").build(flat, actions)
+
+
+def test_breakout_is_learnt(tmp_path: Path) -> None:
+    """Six times the return of random play within 130,000 steps."""
+    arguments = ["env=minatar_breakout", "total_timesteps=131_072", "ppo.num_steps=32", f"outputs={tmp_path}"]
+    assert exit_code(main, arguments) == 0
+    config = load_config(arguments)
+    returns = [json.loads(line)["return"] for line in (config.run_folder / "episodes.jsonl").read_text().splitlines()]
+    random = random_episodes(config.backend.make(Task("breakout", "minatar-breakout", 32)), 320, seed=1).returns.mean()
+    assert 0.2 < random < 0.8
+    assert np.mean(returns[-300:]) > 6 * random
