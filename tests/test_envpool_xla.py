@@ -97,8 +97,8 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
         pools.append(env._envs.pool)  # type: ignore[attr-defined] # kept, so that no other gets its address
         addresses.append(address(state.envs.env))
         programs.append(state.iterate)
-        counters = np.int32(1), np.int32(iteration)
-        text = state.iterate.lower(state.learner, state.envs, *counters, 1e-3).as_text()
+        counters = np.int32(1), np.array([iteration], np.int32)
+        text = state.iterate.lower(state.learner, state.envs, *counters, np.array([1e-3], np.float32)).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
         state = runner.restart(runner.step(state)[0], iteration)
     assert len(set(addresses)) == len(set(map(id, programs))) == 3

@@ -95,7 +95,7 @@ class JaxGraphRunner:
 
     def _call(self, state: GraphState) -> None:
         """Run the next `iterations_per_call` iterations, or those that are left."""
-        count = min(self._iterations_per_call, self._num_iterations - state.iteration)
+        count = max(1, min(self._iterations_per_call, self._num_iterations - state.iteration))
         iterations = range(state.iteration + 1, state.iteration + count + 1)
         rates = [self._learning.learning_rate(iteration) for iteration in iterations]
         counters = np.int32(state.seed), np.array(iterations, np.int32)

@@ -38,6 +38,7 @@ class JaxBackend:
 
     def make(self, task: Task) -> JaxEnv:
         """The environments of `task`. Raises `ConfigError` if its id is not one of `DYNAMICS` or `MINATAR`."""
+        task.plain("jax", kwargs_too=True)
         if task.id not in (*DYNAMICS, *MINATAR):
             raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join((*DYNAMICS, *MINATAR))}")
         from ppo_bench.envs.jax.base import JaxEnv
