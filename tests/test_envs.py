@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -19,7 +20,7 @@ from ppo_bench import noise
 from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
-from ppo_bench.errors import ConfigError
+from ppo_bench.errors import ConfigError, Failed
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
 POSITION_LIMIT, ANGLE_LIMIT = 2.4, 0.2095
@@ -354,6 +355,34 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
         message = refusal(BACKENDS["gymnasium-sync"], task)
         assert task.id in message
         assert "pip install 'ppo-bench[atari]'" in message
+
+
+class Dies(gymnasium.Env[Any, Any]):
+    """Ends its process in the third step."""
+
+    observation_space, action_space = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        if self.steps == 3:
+            os._exit(7)
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+def test_a_worker_process_that_dies_is_named_and_nothing_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = EnvSpec("Dies-v0", entry_point=lambda **_: Dies(), disable_env_checker=True)
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    env = GymnasiumEnv(Task("dies", spec.id, 2), "async")
+    env.reset([1, 2])
+    for _ in range(2):
+        env.step(np.zeros(2, np.int64))
+    with pytest.raises(Failed, match=r"the process of environment [01] ended with exit code 7"):
+        env.step(np.zeros(2, np.int64))
+    env.close()
 
 
 def test_a_vectorization_that_does_not_exist_is_refused() -> None:

@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import multiprocessing
+import multiprocessing.connection
 import signal
 import warnings
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.envs.base import Step, Task, supported_spaces
-from ppo_bench.errors import ConfigError, require
+from ppo_bench.errors import ConfigError, Failed, require
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class GymnasiumEnv:
         env.close()
         self.num_envs = task.num_envs
         self._reward_clip = task.atari is not None and task.atari.reward_clip
+        self._lost_worker = False
         kind = SyncVectorEnv if vectorization == "sync" else AsyncVectorEnv
         self._envs: Any = kind([build] * task.num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
 
@@ -69,7 +71,11 @@ class GymnasiumEnv:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        obs, reward, terminated, truncated, info = self._envs.step(actions)
+        try:
+            obs, reward, terminated, truncated, info = self._envs.step(actions)
+        except (EOFError, ConnectionError) as error:
+            self._lost_worker = True
+            raise Failed(f"{self._ended()}; the last checkpoint is kept") from error
         raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         episode_over = (terminated | truncated) & ~info.get("life_lost", np.False_)
@@ -80,9 +86,16 @@ class GymnasiumEnv:
         frame: np.ndarray = self._envs.render()[0]
         return frame
 
+    def _ended(self) -> str:
+        """Which worker processes have ended, and how."""
+        multiprocessing.connection.wait([process.sentinel for process in self._envs.processes], timeout=1.0)
+        codes = {i: process.exitcode for i, process in enumerate(self._envs.processes) if process.exitcode is not None}
+        return "; ".join(f"the process of environment {i} ended with exit code {code}" for i, code in codes.items())
+
     def close(self) -> None:
         """Close every environment, and the worker processes if there are any."""
-        self._envs.close()
+        # One that has ended would be waited for.
+        self._envs.close(**({"terminate": True} if self._lost_worker else {}))
 
 
 def _make_one(task: Task, render_mode: str | None = None) -> Any:
