@@ -94,8 +94,12 @@ class GymnasiumEnv:
 
     def close(self) -> None:
         """Close every environment, and the worker processes if there are any."""
-        # One that has ended would be waited for.
-        self._envs.close(**({"terminate": True} if self._lost_worker else {}))
+        if not self._lost_worker:
+            self._envs.close()
+            return
+        for process in self._envs.processes:  # gymnasium would wait for the answer of the one that has ended
+            process.terminate()
+        self._envs.closed = True
 
 
 def _make_one(task: Task, render_mode: str | None = None) -> Any:
