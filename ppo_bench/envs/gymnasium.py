@@ -88,9 +88,14 @@ class GymnasiumEnv:
 
     def _ended(self) -> str:
         """Which worker processes have ended, and how."""
-        multiprocessing.connection.wait([process.sentinel for process in self._envs.processes], timeout=1.0)
-        codes = {i: process.exitcode for i, process in enumerate(self._envs.processes) if process.exitcode is not None}
-        return "; ".join(f"the process of environment {i} ended with exit code {code}" for i, code in codes.items())
+        sentinels = {process.sentinel: i for i, process in enumerate(self._envs.processes)}
+        ended = [sentinels[ready] for ready in multiprocessing.connection.wait(list(sentinels), timeout=1.0)]
+        for i in ended:
+            self._envs.processes[i].join()
+        codes = [
+            f"the process of environment {i} ended with exit code {self._envs.processes[i].exitcode}" for i in ended
+        ]
+        return "; ".join(codes) or "a process of the environments does not answer"
 
     def close(self) -> None:
         """Close every environment, and the worker processes if there are any."""
