@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -109,6 +110,7 @@ def _host(config: Config) -> VectorEnv:
 
 def _work(connection: Connection, config: Config, follows: bool) -> None:
     """The loop of one framework's process: an iteration for each message, alone or after the leader."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # on a GPU, memory for the other processes
     made = _host(config)
     env: VectorEnv
     if follows:
