@@ -84,7 +84,7 @@ def _check_all(options: argparse.Namespace) -> int:
     """A line for each env and backend as soon as it is known; what is not installed is left out and said to be."""
     row = "{:<24} {:<12} {:<24} {:>5}  {}"
     print(row.format("env", "backend", "id", "s", "verdict"))
-    broken = 0
+    broken = skipped = 0
     for env, backend, env_id in _offered():
         started = time.perf_counter()
         try:
@@ -93,11 +93,13 @@ def _check_all(options: argparse.Namespace) -> int:
             verdict = f"FAIL: {'; '.join(bad)}" if bad else f"ok, {len(findings)} rules"
         except ConfigError as error:
             bad, verdict = [], f"skipped: {error}"
+            skipped += 1
         except Exception as error:  # one that fails is a line of the table, not its end
             bad, verdict = [str(error)], f"FAIL: {type(error).__name__}: {error}"
         broken += bool(bad)
         print(row.format(env, backend, env_id, round(time.perf_counter() - started), verdict), flush=True)
-    print(f"{broken} broken" if broken else "every environment keeps the contract")
+    left_out = f"; {skipped} were skipped" if skipped else ""
+    print((f"{broken} broken" if broken else "every environment that was checked keeps the contract") + left_out)
     return 1 if broken else 0
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ppo_bench import checkpoint
 from ppo_bench.config import Config
-from ppo_bench.errors import ConfigError, Failed, Interrupted
+from ppo_bench.errors import Failed, Interrupted
 from ppo_bench.progress import ProgressDisplay, say
 from ppo_bench.provenance import differences, provenance
 from ppo_bench.results import (
@@ -69,8 +69,6 @@ def build_runner(config: Config) -> Runner[Any]:
     env = config.backend.make(config.task)
     try:
         network = config.network.build(env.observation_space, env.action_space)
-        if config.ppo.norm_obs and network.uint8:
-            raise ConfigError("ppo.norm_obs=true is for observations of floats; the network scales those of bytes")
         problem = Problem(env, network, config.ppo, config.num_iterations, config.root.precision, config.root.device)
         return config.framework.runner(problem)
     except BaseException:

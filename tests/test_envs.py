@@ -271,6 +271,15 @@ def test_arguments_and_wrappers_that_do_not_exist_are_refused(task: Task, messag
     assert message in refusal(BACKENDS["gymnasium-sync"], task)
 
 
+def test_arguments_of_atari_games_are_those_that_the_task_leaves_open() -> None:
+    flags = Atari(episodic_life=True, reward_clip=True)
+    fixed = Task("pong", "PongNoFrameskip-v4", 1, flags, kwargs={"frameskip": 2})
+    assert "frameskip is part of the Atari task" in refusal(BACKENDS["gymnasium-sync"], fixed)
+    BACKENDS["gymnasium-sync"](Task("pong", "PongNoFrameskip-v4", 1, flags, kwargs={"mode": 0})).close()
+    override = Task("pong", "Pong-v5", 1, flags, kwargs={"reward_clip": False})
+    assert "reward_clip is set by env.atari" in refusal(BACKENDS["envpool"], override)
+
+
 def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "takes no nope" in refusal(BACKENDS["envpool"], Task("x", "CartPole-v1", 1, kwargs={"nope": 1}))
     assert "takes no num_envs" in refusal(BACKENDS["envpool"], Task("x", "CartPole-v1", 1, kwargs={"num_envs": 1}))

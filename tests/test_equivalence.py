@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -42,6 +41,21 @@ def test_losses_are_compared_relative_to_those_above_1_and_gradient_norms_always
     assert compare(leader, outcome(actions, [1.0], gradient_norm=3.0), 0.0).gradient_norm == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("name", ["policy_loss", "explained_variance", "gradient_norm"])
+def test_a_number_on_one_side_alone_is_infinitely_far_and_on_neither_side_the_same(name: str) -> None:
+    actions, nan = np.zeros((1, 1), np.int64), float("nan")
+    number, none = outcome(actions, [1.0]), outcome(actions, [1.0], **{name: nan})
+    assert not compare(number, none, 0.0).within(TOLERANCES["bfloat16"])
+    assert not compare(none, number, 0.0).within(TOLERANCES["bfloat16"])
+    assert compare(none, none, 0.0).within(TOLERANCES["float64"])
+
+
+def test_a_gradient_where_the_leader_has_none_is_a_difference() -> None:
+    actions = np.zeros((1, 1), np.int64)
+    none, some = outcome(actions, [1.0], gradient_norm=0.0), outcome(actions, [1.0], gradient_norm=5.0)
+    assert not compare(none, some, 0.0).within(TOLERANCES["bfloat16"])
+
+
 def test_continuous_actions_count_once_a_vector_and_only_beyond_the_tolerance() -> None:
     leader = outcome(np.zeros((2, 1, 2)), [1.0])
     other = outcome(np.array([[[1e-6, 0.0]], [[0.1, 0.1]]]), [1.0])
@@ -52,7 +66,7 @@ def test_continuous_actions_count_once_a_vector_and_only_beyond_the_tolerance() 
 def test_every_framework_takes_the_same_actions(mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*SMALL, "precision=float64", f"mode={mode}", f"outputs={tmp_path}"]
     assert exit_code(main, arguments) == 0
-    (report,) = tmp_path.glob("equivalence/*/equivalence.json")
+    (report,) = tmp_path.glob("equivalence/*/seed1/equivalence.json")
     found = json.loads(report.read_text())
     assert {found["leader"], *found["frameworks"]} == set(FRAMEWORKS)
     for framework in found["frameworks"].values():
@@ -147,11 +161,18 @@ def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: Outcome) -> Non
     assert not other.within(TOLERANCES["float32"])
 
 
-def test_a_process_that_ends_is_an_error_that_points_at_its_own() -> None:
-    broken = load([*SMALL, "framework=torch_eager"])
-    follower = Follower(dataclasses.replace(broken, root=dataclasses.replace(broken.root, device="cuda:63")))
+def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: Outcome) -> None:
+    follower = Follower(load([*SMALL, "framework=torch_eager"]))
     with pytest.raises(RuntimeError, match="its own error stands above"):
-        follower.outcome()
+        follower.follow({}, None)
+
+
+def test_leaders_restart_their_environments_when_training_does() -> None:
+    config = load([*SMALL, "framework=torch_eager", "checkpoint.every_iterations=2"])
+    with Workers({"torch_eager": config}, "lockstep") as workers:
+        befores = [outcome.before for outcome, _ in workers.iterations()]
+    starts = [bool((before["envs.lengths"] == 0).all()) for before in befores]
+    assert starts == [True, False, True, False, True, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -163,11 +184,14 @@ def test_a_process_that_ends_is_an_error_that_points_at_its_own() -> None:
         ("framework=jax_xla", "here choose several by frameworks="),
         ("backend=jax", "environments that are part of a program cannot be replayed"),
         ("checkpoint.load=somewhere", "checkpoint.load"),
+        ("network=nature_cnn", "network=nature_cnn takes images"),
+        ("precision=tf32 device=cpu", "precision=tf32 needs a GPU"),
+        ("device=cuda:63", "device=cuda:63: "),
         ("mod=free", "there is no key mod"),
     ],
 )
 def test_wrong_input_is_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, [*SMALL, override]) == 2
+    assert exit_code(main, [*SMALL, *override.split()]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

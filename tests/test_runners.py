@@ -266,6 +266,14 @@ def test_a_tiny_target_kl_stops_after_the_first_epoch(framework: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_minibatch_that_diverges_is_not_averaged_away(framework: str) -> None:
+    runner = runner_for(framework, cartpole_problem("ppo.learning_rate=1e30"))
+    _, metrics, _ = runner.step(runner.init(SEED))
+    assert not math.isfinite(metrics.policy_loss)
+    assert not math.isfinite(metrics.gradient_norm)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_large_target_kl_changes_nothing(framework: str) -> None:
     unhindered, limited = (after_iterations(framework, cartpole_problem(*o), 2) for o in ((), ("ppo.target_kl=1e6",)))
     assert all(np.array_equal(unhindered[name], limited[name]) for name in unhindered)

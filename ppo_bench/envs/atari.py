@@ -7,11 +7,14 @@ leaves open (FIRE at the start, and lives that end an episode while the same gam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+from ppo_bench.errors import ConfigError
 
 NOOP, FIRE = 0, 1
 NOOP_MAX = 30
@@ -96,18 +99,26 @@ class AtariEpisode(gymnasium.Wrapper):
 
 
 def make_atari(
-    env_id: str, episodic_life: bool, noop_max: int = NOOP_MAX, render_mode: str | None = None
+    env_id: str,
+    episodic_life: bool,
+    noop_max: int = NOOP_MAX,
+    render_mode: str | None = None,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> gymnasium.Env[Any, Any]:
-    """One Atari game, observations `[4, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`."""
-    # max_num_frames_per_episode counts no-ops too; the limit is AtariEpisode's.
-    env = gymnasium.make(
-        env_id,
-        frameskip=1,
-        repeat_action_probability=0.0,
-        full_action_space=False,
-        max_num_frames_per_episode=0,
-        render_mode=render_mode,
-    )
+    """One Atari game, observations `[4, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`.
+
+    `kwargs` are ale-py's, such as `mode` and `difficulty`. Raises `ConfigError` for one that the task itself sets.
+    """
+    fixed: dict[str, Any] = {
+        "frameskip": 1,
+        "repeat_action_probability": 0.0,
+        "full_action_space": False,
+        "max_num_frames_per_episode": 0,  # it counts no-ops too; the limit is AtariEpisode's
+        "render_mode": render_mode,
+    }
+    if taken := set(kwargs or {}) & set(fixed):
+        raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is part of the Atari task and cannot be changed")
+    env = gymnasium.make(env_id, **fixed, **(kwargs or {}))
     env = NoopFireReset(env, noop_max)
     env = AtariPreprocessing(env, noop_max=0, frame_skip=FRAME_SKIP, screen_size=84, terminal_on_life_loss=False)
     env = LifeFrameStack(env, STACKED_FRAMES)

@@ -55,6 +55,8 @@ class EnvPoolEnv:
                 raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         if unknown := set(task.kwargs) - _keys(task.id):
             raise ConfigError(f"env.kwargs: {task.id} takes no {', '.join(sorted(unknown))} on backend=envpool")
+        if taken := set(task.kwargs) & set(self._options):
+            raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is set by env.atari: change it there")
         self._options |= dict(task.kwargs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium warns of the precision of EnvPool's bounds

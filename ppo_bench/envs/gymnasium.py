@@ -129,7 +129,9 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
 
-        return _wrapped(task, make_atari(task.id, task.atari.episodic_life, render_mode=render_mode, **task.kwargs))
+        return _wrapped(
+            task, make_atari(task.id, task.atari.episodic_life, render_mode=render_mode, kwargs=task.kwargs)
+        )
 
 
 def _wrapped(task: Task, env: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -52,14 +53,14 @@ def compare(leader: Outcome, other: Outcome, action_tolerance: float) -> Differe
     """How `other` differs from `leader` in one iteration."""
     differs = differing_actions(leader, other, action_tolerance)
     first = int(np.flatnonzero(differs.ravel())[0]) if differs.any() else None
-    losses = [abs(_get(other, name) - _get(leader, name)) / max(1.0, abs(_get(leader, name))) for name in LOSSES]
-    norm = leader.metrics.gradient_norm
+    losses = [_distance(getattr(leader.metrics, name), getattr(other.metrics, name), 1.0) for name in LOSSES]
+    norms = leader.metrics.gradient_norm, other.metrics.gradient_norm
     return Difference(
         actions=int(differs.sum()),
         first=first,
         parameters=parameter_distance(leader.after, other.after),
-        losses=max(loss for loss in losses if not np.isnan(loss)),
-        gradient_norm=abs(other.metrics.gradient_norm - norm) / norm if norm else 0.0,
+        losses=max(losses),
+        gradient_norm=_distance(*norms, float(np.finfo(np.float64).tiny)),
     )
 
 
@@ -79,5 +80,8 @@ def parameter_distance(mine: Arrays, theirs: Arrays) -> float:
     return float(np.linalg.norm(b - a) / np.linalg.norm(a))
 
 
-def _get(outcome: Outcome, name: str) -> float:
-    return float(getattr(outcome.metrics, name))
+def _distance(mine: float, theirs: float, least: float) -> float:
+    """Difference relative to `mine`, or to `least` if that is more; infinite if one of them alone is not finite."""
+    if math.isfinite(mine) and math.isfinite(theirs):
+        return abs(theirs - mine) / max(abs(mine), least)
+    return 0.0 if str(mine) == str(theirs) else math.inf

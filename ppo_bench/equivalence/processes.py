@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -16,6 +15,7 @@ from ppo_bench.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
 from ppo_bench.equivalence.differences import Outcome
+from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Problem, Runner
 from ppo_bench.runners.rollout import HostEnvs
@@ -29,7 +29,7 @@ class Follower:
     def __init__(self, config: Config, follows: bool = True) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
-        self._process: SpawnProcess = spawn.Process(target=_work, args=(theirs, config, follows), daemon=True)
+        self._process: SpawnProcess = spawn.Process(target=_work, args=(theirs, config, follows))
         self._process.start()
         theirs.close()
 
@@ -43,10 +43,12 @@ class Follower:
     def outcome(self) -> Outcome:
         """Of the iteration that was begun; waits for it."""
         try:
-            outcome: Outcome = self._connection.recv()
-            return outcome
+            answer: Outcome | ConfigError = self._connection.recv()
         except (EOFError, OSError) as error:
             raise RuntimeError(ENDED) from error
+        if isinstance(answer, ConfigError):
+            raise answer
+        return answer
 
     def follow(self, before: Arrays, steps: Any) -> Outcome:
         """One whole iteration from `before` on `steps`."""
@@ -109,8 +111,17 @@ def _host(config: Config) -> VectorEnv:
 
 
 def _work(connection: Connection, config: Config, follows: bool) -> None:
-    """The loop of one framework's process: an iteration for each message, alone or after the leader."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # on a GPU, memory for the other processes
+    """The loop of one framework's process; what the user can mend is handed to the one who asks."""
+    try:
+        _serve(connection, config, follows)
+    except ConfigError as error:
+        connection.send(error)
+    except EOFError:  # the one who asks is gone
+        pass
+
+
+def _serve(connection: Connection, config: Config, follows: bool) -> None:
+    """An iteration for each message, alone or after the leader."""
     made = _host(config)
     env: VectorEnv
     if follows:
@@ -122,11 +133,9 @@ def _work(connection: Connection, config: Config, follows: bool) -> None:
     problem = Problem(env, network, config.ppo, config.num_iterations, root.precision, root.device)
     runner: Runner[Any] = config.framework.runner(problem)
     state = runner.init(root.seed)
+    iteration = 0
     while True:
-        try:
-            message = connection.recv()
-        except EOFError:  # the one who asks is gone
-            return
+        message = connection.recv()
         if follows:
             before, steps = message
             replay.load(steps)
@@ -137,6 +146,9 @@ def _work(connection: Connection, config: Config, follows: bool) -> None:
             state, metrics, _ = runner.step(state)
             recording = recorder.take()
             connection.send(Outcome(recording.actions, before, runner.export(state), metrics, recording.steps))
+            iteration += 1
+            if iteration % root.checkpoint.every_iterations == 0:  # as in training
+                state = runner.restart(state, iteration)
 
 
 def played(config: Config, led: Outcome) -> np.ndarray:

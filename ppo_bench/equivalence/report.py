@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,9 +57,10 @@ def report(config: Config, found: Comparison, mode: str) -> int:
             f"iteration {iteration} is over the tolerance; {found.leader} lands up to {tried.largest:.1e} from itself "
             f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
         )
-    digest = config.run_folder.parent.name.rpartition("-")[2]
+    compared = [config.run_folder.parent.name, found.leader, *found.differences]
+    digest = hashlib.sha256(json.dumps(compared).encode()).hexdigest()[:8]
     names = (config.task.name, config.backend.name, config.root.precision, mode, digest)
-    folder = Path(config.root.outputs) / "equivalence" / "-".join(file_name(name) for name in names)
+    folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     about = {"schema_version": SCHEMA_VERSION, "mode": mode, "leader": found.leader, "steps": steps, "same": same}
     about |= {"tolerance": tolerance and tolerance._asdict(), "frameworks": summary, "config": config.resolved}

@@ -65,7 +65,8 @@ def convolve(layer: Conv, x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> 
     XLA convolves with cuDNN on a GPU. On a CPU its gradients fall into a slow path, 10 times slower and worse in a loop
     (docs/performance.md), so there the same sum is written as matrix products.
     """
-    if jax.default_backend() != "cpu":
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]  # which runners set
+    if (device.platform if device else jax.default_backend()) != "cpu":
         strides = (layer.stride, layer.stride)
         layout = ("NHWC", "OHWI", "NHWC")
         return jax.lax.conv_general_dilated(x, weight, strides, "VALID", dimension_numbers=layout).astype(dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -70,6 +71,16 @@ class Problem:
     """A name of `ppo_bench.precision.PRECISIONS`."""
     device: str
     """auto, cpu, cuda or cuda:<i>."""
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` if its parts do not go together."""
+        if self.ppo.norm_obs and self.network.uint8:
+            raise ConfigError("ppo.norm_obs=true is for observations of floats; the network scales those of bytes")
+
+
+def has_nvidia_gpu() -> bool:
+    """Whether the machine has an NVIDIA GPU with its driver, seen by a framework or not."""
+    return any(Path("/proc/driver/nvidia/gpus").glob("*"))
 
 
 class Episode(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -58,7 +59,8 @@ class Replayed:
         before = [x.clone() for x in changed]
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+        with torch.cuda.stream(aside), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "capturable=True")  # an optimiser's, until it is recorded
             for _ in range(WARM_UP_CALLS):
                 self._function(*fixed, *self._inputs)
         torch.cuda.current_stream().wait_stream(aside)

@@ -14,7 +14,7 @@ from ppo_bench.errors import ConfigError
 from ppo_bench.networks import jax as networks
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import NO_TF32, PRECISIONS, Precision
-from ppo_bench.runners.base import Arrays, Hyperparameters, Problem, fitting
+from ppo_bench.runners.base import Arrays, Hyperparameters, Problem, fitting, has_nvidia_gpu
 from ppo_bench.weights import initial_weights
 
 MOMENTS = {"adam.mean": "mu", "adam.variance": "nu"}  # our name: optax's
@@ -189,17 +189,18 @@ def update(
 
     def epoch(carry: tuple[Learner, jax.Array], rows: jax.Array) -> tuple[tuple[Learner, jax.Array], Any]:
         learner, stopped = carry
-        nothing = jnp.full((hp.num_minibatches, len(REPORTED) + 1), jnp.nan, dtype)
+        nothing = jnp.zeros((hp.num_minibatches, len(REPORTED) + 1), dtype)
         passed, measured = jax.lax.cond(
             stopped, lambda: (learner, nothing), lambda: jax.lax.scan(gradient_step, learner, rows)
         )
+        ran = ~stopped
         if hp.target_kl is not None:
             stopped = stopped | (measured[-1, REPORTED.index("approx_kl")] > hp.target_kl)
-        return (passed, stopped), measured
+        return (passed, stopped), (measured, ran)
 
     rows = permutations.reshape(hp.update_epochs, hp.num_minibatches, hp.minibatch_size)
-    (learner, _), measured = jax.lax.scan(epoch, (learner, jnp.asarray(False)), rows)
-    means = jnp.nanmean(measured, (0, 1))
+    (learner, _), (measured, ran) = jax.lax.scan(epoch, (learner, jnp.asarray(False)), rows)
+    means = jnp.sum(measured, (0, 1)) / (jnp.sum(ran) * hp.num_minibatches)
     names = (*REPORTED, "gradient_norm")
     return learner, dict(zip(names, means, strict=True)) | {"explained_variance": explained_variance}
 
@@ -253,6 +254,11 @@ def set_precision(precision: Precision) -> str:
 
 def pick_device(device: str, precision: Precision) -> jax.Device:
     """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it does not do."""
+    if device == "auto" and has_nvidia_gpu() and jax.default_backend() == "cpu":
+        raise ConfigError(
+            "device=auto: this machine has an NVIDIA GPU and JAX sees none: pip install 'ppo-bench[jax-cuda]', "
+            "or use device=cpu"
+        )
     platform, _, index = device.partition(":")
     try:
         picked = jax.devices(None if device == "auto" else platform)[int(index or 0)]

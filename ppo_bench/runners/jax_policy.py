@@ -27,7 +27,8 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) ->
     forward = jax.jit(functools.partial(networks.apply, network, carry=(), start=None, layers=layers))
 
     def act(obs: np.ndarray) -> tuple[Head, np.ndarray]:
-        head, values, _ = forward(params, jax.device_put(obs, picked))
+        with jax.default_device(picked):
+            head, values, _ = forward(params, obs)
         return tuple(np.asarray(part) for part in head), np.asarray(values)
 
     return act

@@ -16,7 +16,7 @@ from ppo_bench.errors import ConfigError
 from ppo_bench.networks import torch as networks
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import NO_TF32, PRECISIONS, Precision
-from ppo_bench.runners.base import Arrays, Episode, Metrics, Problem, fitting
+from ppo_bench.runners.base import Arrays, Episode, Metrics, Problem, fitting, has_nvidia_gpu
 from ppo_bench.runners.cuda_graphs import Replayed, Step, direct
 from ppo_bench.runners.rollout import HostEnvs, Rollout, RolloutState
 from ppo_bench.runners.torch_learning import (
@@ -73,7 +73,7 @@ class TorchRunner:
             raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self._device}: use auto or false")
         self._envs = HostEnvs(problem.env, problem.network, problem.ppo)
         set_threads(problem.network, num_threads)
-        replay = on_gpu if cuda_graphs is None else cuda_graphs
+        self._replays = replay = on_gpu if cuda_graphs is None else cuda_graphs
         self.execution = {
             "device": str(self._device),
             "threads": torch.get_num_threads(),
@@ -178,11 +178,18 @@ class TorchRunner:
         self, seed: int, iteration: int, params: Tensor, steps: int, moments: dict[str, Tensor], envs: RolloutState
     ) -> TorchState:
         """A state whose Adam has made `steps` steps. The learning rate is set before every update."""
-        on_gpu = self._device.type == "cuda"
-        # A number that can change between replays; the kernel on a GPU reads it as float32.
-        learning_rate = torch.zeros((), dtype=torch.float32 if on_gpu else torch.float64, device=self._device)
+        # The learning rate is a tensor, so that it can change between replays. The fused kernel of a GPU reads it as
+        # float32, which is too coarse for float64.
+        fused = self._device.type != "cuda" or self._dtype != torch.float64
+        coarse = self._device.type == "cuda" and fused
+        learning_rate = torch.zeros((), dtype=torch.float32 if coarse else torch.float64, device=self._device)
         optimizer = torch.optim.Adam(
-            [params.requires_grad_()], lr=learning_rate, eps=self._ppo.adam_eps, fused=True, capturable=on_gpu
+            [params.requires_grad_()],
+            lr=learning_rate,
+            eps=self._ppo.adam_eps,
+            fused=fused,
+            foreach=False,
+            capturable=self._replays or not fused,
         )
         step = torch.tensor(float(steps), dtype=torch.float32, device=self._device)
         optimizer.state[params] = {"step": step} | {MOMENTS[name]: moment for name, moment in moments.items()}
@@ -240,6 +247,11 @@ def _learnt(state: TorchState, batch: Batch) -> list[Tensor]:
 def pick_device(device: str, precision: Precision) -> torch.device:
     """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it does not do."""
     if device == "auto":
+        if has_nvidia_gpu() and not torch.cuda.is_available():
+            raise ConfigError(
+                "device=auto: this machine has an NVIDIA GPU and PyTorch sees none: install a CUDA build of torch, "
+                "or use device=cpu"
+            )
         device = "cuda" if torch.cuda.is_available() else "cpu"
     picked = torch.device(device)
     if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():

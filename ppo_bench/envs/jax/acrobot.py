@@ -24,7 +24,7 @@ CENTRE = 0.5
 MAX_VELOCITIES = (4 * math.pi, 9 * math.pi)
 START_LIMIT = 0.1
 TURNS = 6
-"""Full turns that a joint can make in one step from any state within the limits; tests/test_jax_envs.py tries them."""
+"""Full turns that a joint can make in one step from any state within the limits; test_jax_dynamics.py tries them."""
 
 
 class AcrobotState(NamedTuple):

@@ -1,4 +1,4 @@
-"""Environments of a JAX program as ordinary ones on the host, for the checker and for tests."""
+"""Environments of a JAX program as ordinary ones on the host, for the checker, for evaluation and for tests."""
 
 from __future__ import annotations
 
