@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,6 +25,7 @@ from ppo_bench.paths import CONF
 from ppo_bench.runners.base import Episode
 from tests.runners import problem_for, runner_for
 
+ROOT = Path(__file__).parent.parent
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
 TASKS = {
     "cartpole": CARTPOLE,
@@ -160,3 +165,18 @@ def test_options_and_pairs_are_checked() -> None:
     config = load_config(["framework=torch_eager", "backend=envpool_xla"])
     with pytest.raises(ConfigError, match=r"pairs that work: framework=jax_xla backend=envpool_xla"):
         config.require()
+
+
+def test_programs_of_a_pool_are_not_kept_for_other_processes(tmp_path: Path) -> None:
+    """They hold its address; those of environments in JAX are kept."""
+    kept = {}
+    for backend in ("jax", "envpool_xla"):
+        cache = tmp_path / backend
+        command = [sys.executable, "-m", "ppo_bench", "framework=jax_xla", f"backend={backend}", "total_timesteps=512"]
+        options = [f"framework.compile_cache={cache}", f"outputs={tmp_path}/outputs"]
+        subprocess.run(
+            [*command, *options], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+        )
+        kept[backend] = list(cache.rglob("jit_iterate*"))
+    assert kept["jax"]
+    assert not kept["envpool_xla"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -75,6 +75,8 @@ class Start(NamedTuple):
 class GraphEnv(ABC):
     """N environments that step together inside a JAX program, under the same contract as a `VectorEnv`."""
 
+    programs_last: ClassVar[bool] = True
+    """Whether a program that steps them is of use to another process."""
     num_envs: int
     observation_space: gymnasium.spaces.Box[Any]
     action_space: Any

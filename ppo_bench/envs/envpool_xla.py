@@ -32,6 +32,8 @@ class EnvPoolXlaBackend:
 class EnvPoolGraphEnv(GraphEnv):
     """A `GraphEnv` over one EnvPool pool; its state is EnvPool's handle, which only keeps the steps in order."""
 
+    programs_last: ClassVar[bool] = False  # they hold the address of the pool
+
     def __init__(self, task: Task, num_threads: int) -> None:
         self._envs = EnvPoolEnv(task, num_threads)
         self.num_envs = task.num_envs

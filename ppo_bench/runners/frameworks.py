@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ppo_bench.runners.jax_graph import JaxGraphRunner
     from ppo_bench.runners.torch import Compiler, TorchRunner
 
-JAX_CACHE_BYTES = 2**30
-
 
 @dataclass(frozen=True)
 class Torch:
@@ -119,11 +117,10 @@ class Jax:
         from ppo_bench.runners.jax import JaxRunner
         from ppo_bench.runners.jax_graph import JaxGraphRunner
 
-        if folder := _cache_folder(self.compile_cache, "jax"):
+        lasting = not isinstance(problem.env, GraphEnv) or problem.env.programs_last
+        if lasting and (folder := _cache_folder(self.compile_cache, "jax")):
             jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-            # A program that steps an EnvPool is of no use to another run: old ones must go.
-            jax.config.update("jax_compilation_cache_max_size", JAX_CACHE_BYTES)
         if isinstance(problem.env, GraphEnv):
             return JaxGraphRunner(problem, problem.env, self.iterations_per_call)
         return JaxRunner(problem)
