@@ -1,0 +1,109 @@
+"""Environments by their id: observations laid out as one vector, arguments, wrappers, and a worker that dies."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+
+from ppo_bench.envs.base import Atari, Task
+from ppo_bench.envs.gymnasium import GymnasiumEnv
+from ppo_bench.errors import Failed
+from tests.test_envs import BACKENDS, refusal
+
+
+def test_dictionaries_tuples_and_choices_are_laid_out_as_one_vector() -> None:
+    """Blackjack: the player's sum of 32, the dealer's card of 11, a usable ace or not, each one-hot."""
+    env = BACKENDS["gymnasium-sync"](Task("blackjack", "Blackjack-v1", 2))
+    obs = env.reset([1, 2])
+    assert obs.shape == (2, 32 + 11 + 2)
+    np.testing.assert_array_equal(np.add.reduceat(obs, [0, 32, 43], axis=1), np.ones((2, 3)))
+    env.close()
+
+
+def test_the_parts_of_envpools_observations_are_in_the_order_of_their_names() -> None:
+    import envpool
+
+    env = BACKENDS["envpool"](Task("hopper", "HopperHop-v1", 2))
+    obs = env.reset([1, 2])
+    pool = envpool.make_gymnasium("HopperHop-v1", num_envs=2, env_seed=[1, 2])
+    parts, _ = pool.reset()
+    pool.close()
+    assert sorted(parts) == ["position", "touch", "velocity"]
+    np.testing.assert_array_equal(obs, np.concatenate([parts[k] for k in ("position", "touch", "velocity")], 1))
+    assert env.observation_space.shape == (15,)
+    env.close()
+
+
+def test_arguments_and_wrappers_reach_the_environment() -> None:
+    limit = {"_target_": "gymnasium.wrappers.TimeLimit", "max_episode_steps": 3}
+    task = Task("pendulum", "Pendulum-v1", 1, kwargs={"g": 0.0}, wrappers=(limit,))
+    env = BACKENDS["gymnasium-sync"](task)
+    env.reset([1])
+    steps = [env.step(np.zeros((1, 1), np.float32)) for _ in range(3)]
+    assert [bool(step.truncated[0]) for step in steps] == [False, False, True]
+    # Without gravity and torque the pendulum keeps its speed.
+    speeds = [float(step.obs[0, 2]) for step in steps]
+    assert speeds == pytest.approx([speeds[0]] * 3)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (Task("x", "CartPole-v1", 1, kwargs={"nope": 1}), "unexpected keyword argument 'nope'"),
+        (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.Nope"},)), "cannot be built"),
+        (Task("x", "CartPole-v1", 1, wrappers=({},)), "cannot be built"),
+    ],
+)
+def test_arguments_and_wrappers_that_do_not_exist_are_refused(task: Task, message: str) -> None:
+    assert message in refusal(BACKENDS["gymnasium-sync"], task)
+
+
+def test_arguments_of_atari_games_are_those_that_the_task_leaves_open() -> None:
+    flags = Atari(episodic_life=True, reward_clip=True)
+    fixed = Task("pong", "PongNoFrameskip-v4", 1, flags, kwargs={"frameskip": 2})
+    assert "frameskip is part of the Atari task" in refusal(BACKENDS["gymnasium-sync"], fixed)
+    BACKENDS["gymnasium-sync"](Task("pong", "PongNoFrameskip-v4", 1, flags, kwargs={"mode": 0})).close()
+    override = Task("pong", "Pong-v5", 1, flags, kwargs={"reward_clip": False})
+    assert "reward_clip is set by env.atari" in refusal(BACKENDS["envpool"], override)
+
+
+def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
+    assert "takes no nope" in refusal(BACKENDS["envpool"], Task("x", "CartPole-v1", 1, kwargs={"nope": 1}))
+    assert "takes no num_envs" in refusal(BACKENDS["envpool"], Task("x", "CartPole-v1", 1, kwargs={"num_envs": 1}))
+    wrapped = Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.TimeLimit"},))
+    assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
+
+
+class Dies(gymnasium.Env[Any, Any]):
+    """Ends its process in the third step."""
+
+    observation_space, action_space = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        if self.steps == 3:
+            os._exit(7)
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+def test_a_worker_process_that_dies_is_named_and_nothing_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = EnvSpec("Dies-v0", entry_point=lambda **_: Dies(), disable_env_checker=True)
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    env = GymnasiumEnv(Task("dies", spec.id, 2), "async")
+    env.reset([1, 2])
+    for _ in range(2):
+        env.step(np.zeros(2, np.int64))
+    with pytest.raises(Failed, match=r"the process of environment [01] ended with exit code 7"):
+        env.step(np.zeros(2, np.int64))
+    env.close()
