@@ -9,12 +9,12 @@ import sys
 import time
 
 from ppo_bench.cli import Parser, exit_code
+from ppo_bench.compose import offered
 from ppo_bench.config import Config, load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.check import ENDS, Finding, check_contract
 from ppo_bench.envs.distribution import compare_distributions
 from ppo_bench.errors import ConfigError
-from ppo_bench.paths import CONF
 
 NUM_STEPS = (1200, 4800)
 """Steps in each environment; the second if no episode ends within the first."""
@@ -85,7 +85,7 @@ def _check_all(options: argparse.Namespace) -> int:
     row = "{:<24} {:<12} {:<24} {:>5}  {}"
     print(row.format("env", "backend", "id", "s", "verdict"))
     broken = skipped = 0
-    for env, backend, env_id in _offered():
+    for env, backend, env_id in offered():
         started = time.perf_counter()
         try:
             findings, _ = _check([f"env={env}", f"backend={backend}"], options)
@@ -101,14 +101,6 @@ def _check_all(options: argparse.Namespace) -> int:
     left_out = f"; {skipped} were skipped" if skipped else ""
     print((f"{broken} broken" if broken else "every environment that was checked keeps the contract") + left_out)
     return 1 if broken else 0
-
-
-def _offered() -> list[tuple[str, str, str]]:
-    """Every env, and the backends on which its file says that it exists, with its id there."""
-    from omegaconf import OmegaConf
-
-    files = {path.stem: OmegaConf.load(path) for path in sorted((CONF / "env").glob("*.yaml"))}
-    return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
 
 
 if __name__ == "__main__":

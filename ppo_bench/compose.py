@@ -66,6 +66,12 @@ def explain(error: Exception, path: str = "", root: str = "config") -> str:
     return _no_key(key, root) if "not in" in text else f"{key}: {one_line(text)}"
 
 
+def offered() -> list[tuple[str, str, str]]:
+    """Every env, and the backends on which its file says that it exists, with its id there."""
+    files = {path.stem: OmegaConf.load(path) for path in sorted((CONF / "env").glob("*.yaml"))}
+    return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
+
+
 def one_line(error: object) -> str:
     """What `error` says, without its line breaks."""
     return " ".join(str(error).split())

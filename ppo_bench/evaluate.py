@@ -69,6 +69,10 @@ def main(arguments: list[str]) -> int:
     run_folder = path.resolve().parents[1]
     config = load_run(run_folder, request)
     file = _file(path, run_folder, config, request)
+    if request.video:
+        from ppo_bench.video import draw_off_screen
+
+        draw_off_screen()
     env = on_host(config.backend.make(replace(config.task, num_envs=request.num_envs)))
     filmed: FilmedEnv | None = None
     try:

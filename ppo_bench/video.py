@@ -64,19 +64,22 @@ class Mp4:
             self._aside.unlink(missing_ok=True)
 
 
+def draw_off_screen() -> None:
+    """Have MuJoCo and SDL draw in memory, whether or not there is a display; to be called before any environment."""
+    os.environ.setdefault("MUJOCO_GL", "egl")
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+
 class FilmedEnv(GymnasiumEnv):
     """One environment of gymnasium that adds a frame to `mp4` after its reset and after every step.
 
-    Raises `ConfigError` if it cannot be drawn here.
+    Comes after `draw_off_screen`. Raises `ConfigError` if it cannot be drawn here.
     """
 
     def __init__(self, task: Task, path: Path) -> None:
         require("av", "video", "video=true")
         task = dataclasses.replace(task, num_envs=1)
         GymnasiumEnv(task, "sync").close()  # what cannot be made has nothing to do with drawing
-        # Off the screen, whether or not there is one. MuJoCo's renderer and SDL read these when they start.
-        os.environ.setdefault("MUJOCO_GL", "egl")
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -314,3 +315,12 @@ def test_the_command_refuses_an_unknown_environment_with_one_line() -> None:
     (line,) = done.stderr.splitlines()
     assert line.startswith("ppo_bench: ")
     assert "CartPol-v1" in line
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool", "envpool_xla"])
+def test_dm_controls_tasks_keep_the_contract(backend: str) -> None:
+    """EnvPool itself pays a reward for the reset in this task; its episodes last 1,000 steps."""
+    config = load_config(["env=dmc_cartpole_balance", f"backend={backend}"])
+    findings = check_contract(lambda: config.backend.make(replace(config.task, num_envs=2)), 1_010)
+    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert len(findings) == 16

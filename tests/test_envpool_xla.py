@@ -76,7 +76,8 @@ def test_it_keeps_the_contract(name: str) -> None:
     assert len(findings) == 16
 
 
-def address(handle: Any) -> int:
+def address(state: Any) -> int:
+    handle, _ = state
     return int.from_bytes(np.asarray(handle).tobytes(), "little")
 
 

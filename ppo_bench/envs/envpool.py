@@ -84,11 +84,14 @@ class EnvPoolEnv:
             # `seed=k` would give env i the seed k + i, so that neighbouring seeds share all but one stream.
             self._pool = envpool.make_gymnasium(self._id, env_seed=list(seeds), **self._options)
             obs, _ = self._pool.reset()
+        self._resets = np.zeros(self.num_envs, np.bool_)
         return _flat(obs)
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        return as_step(*self._pool.step(actions))
+        step = as_step(self._resets, *self._pool.step(actions))
+        self._resets = step.terminated | step.truncated
+        return step
 
     def close(self) -> None:
         """Stop the pool's threads."""
@@ -122,9 +125,10 @@ def _keys(env_id: str) -> set[str]:
     return set(envpool.make_spec(env_id).config._fields) - {"num_envs", "num_threads", "batch_size", "seed", "env_seed"}
 
 
-def as_step(obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> Step:
-    """The `Step` of what a pool returned, arrays of NumPy or JAX."""
+def as_step(resets: Any, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> Step:
+    """The `Step` of what a pool returned, arrays of NumPy or JAX; `resets [N]` where the step before was done."""
     obs = _flat(obs)
+    reward = reward * ~resets  # of a reset, some of dm_control's tasks return the first state's
     if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is the game's end alone
         episode_over = (info["terminated"] != 0) | truncated
         return Step(obs, reward, terminated, truncated, episode_over, info["reward"])

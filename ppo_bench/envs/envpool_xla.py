@@ -30,7 +30,10 @@ class EnvPoolXlaBackend:
 
 
 class EnvPoolGraphEnv(GraphEnv):
-    """A `GraphEnv` over one EnvPool pool; its state is EnvPool's handle, which only keeps the steps in order."""
+    """A `GraphEnv` over one EnvPool pool.
+
+    Its state is EnvPool's handle, which only keeps the steps in order, and which environments reset in the next step.
+    """
 
     programs_last: ClassVar[bool] = False  # they hold the address of the pool
 
@@ -52,7 +55,7 @@ class EnvPoolGraphEnv(GraphEnv):
         obs = self._envs.reset(seeds)
         with jax.enable_x64(True):  # EnvPool declares float64 arrays (MuJoCo); cut to float32 they would be misread
             step = _PoolStep(self._envs.pool)
-            return Start(step, jnp.array(step.handle), jnp.array(obs))
+            return Start(step, (jnp.array(step.handle), jnp.zeros(self.num_envs, bool)), jnp.array(obs))
 
     def close(self) -> None:
         """Stop the pool's threads."""
@@ -66,9 +69,11 @@ class _PoolStep:
         self.handle, _, _, self._step = pool.xla()
         self._action_dtype = pool.spec.action_array_spec["action"].dtype
 
-    def __call__(self, handle: Any, actions: Any) -> tuple[Any, Step]:
+    def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
         import jax
 
+        handle, resets = state
         with jax.enable_x64(True):
             handle, seen = self._step(handle, actions.astype(self._action_dtype))
-            return handle, as_step(*seen)
+            step = as_step(resets, *seen)
+            return (handle, step.terminated | step.truncated), step

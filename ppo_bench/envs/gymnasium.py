@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import logging
 import multiprocessing
 import multiprocessing.connection
+import os
 import signal
 import warnings
 from collections.abc import Sequence
@@ -115,14 +117,7 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # v4 tasks are meant where they are named
-        if task.atari or task.id.startswith("ALE/"):
-            require("ale_py", "atari", f"{task.id} on backend=gymnasium")
-            require("cv2", "atari", f"{task.id} on backend=gymnasium")
-        if task.id not in gymnasium.registry and importlib.util.find_spec("ale_py"):
-            import ale_py
-
-            ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for every environment
-            gymnasium.register_envs(ale_py)
+        _register(task)
         if task.atari is None:
             return _flat(_wrapped(task, gymnasium.make(task.id, render_mode=render_mode, **task.kwargs)))
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
@@ -132,6 +127,28 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         return _wrapped(
             task, make_atari(task.id, task.atari.episodic_life, render_mode=render_mode, kwargs=task.kwargs)
         )
+
+
+def _register(task: Task) -> None:
+    """Make the ids of Atari games and dm_control's tasks known to gymnasium, whose packages do not do it themselves."""
+    import gymnasium
+
+    if task.atari or task.id.startswith("ALE/"):
+        require("ale_py", "atari", f"{task.id} on backend=gymnasium")
+        require("cv2", "atari", f"{task.id} on backend=gymnasium")
+    if task.id.startswith("dm_control/"):
+        require("shimmy", "dm-control", f"{task.id} on backend=gymnasium")
+        # Unless it is to draw, which it would otherwise prepare for as soon as it is imported.
+        os.environ.setdefault("MUJOCO_GL", "disable")
+        logging.getLogger("absl").setLevel(logging.ERROR)  # deprecations within its own models
+        import shimmy
+
+        gymnasium.register_envs(shimmy)
+    elif task.id not in gymnasium.registry and importlib.util.find_spec("ale_py"):
+        import ale_py
+
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for every environment
+        gymnasium.register_envs(ale_py)
 
 
 def _wrapped(task: Task, env: Any) -> Any:

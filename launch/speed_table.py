@@ -1,0 +1,72 @@
+"""Steady speed of every env on every backend in every framework that can run it, as one Markdown table.
+
+One process per run, one after the other: the whole table takes about half an hour of an idle machine.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ppo_bench.cli import Parser, exit_code
+from ppo_bench.compose import offered
+from ppo_bench.config import Config, load_config
+from ppo_bench.errors import Failed
+from ppo_bench.progress import say
+
+FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
+
+
+def main(arguments: list[str]) -> int:
+    """Print a row for each env and backend as soon as it is known; 1 if a run failed."""
+    pairs = [(env, backend) for env, backend, _ in offered()]
+    parser = Parser("python launch/speed_table.py", description=__doc__)
+    parser.add_argument("--env", nargs="+", choices=sorted({env for env, _ in pairs}), metavar="ENV")
+    parser.add_argument("--backend", nargs="+", choices=sorted({backend for _, backend in pairs}), metavar="BACKEND")
+    parser.add_argument("--iterations", type=int, default=8, help="of each run; the median one counts (default 8)")
+    parser.add_argument("overrides", nargs="*", help="for every run, such as ppo.num_envs=8")
+    options = parser.parse_intermixed_args(arguments)
+    wanted = [
+        (env, backend)
+        for env, backend in pairs
+        if env in (options.env or [env]) and backend in (options.backend or [backend])
+    ]
+    rows = [[[f"env={e}", f"backend={b}", f"framework={f}", *options.overrides] for f in FRAMEWORKS] for e, b in wanted]
+    configs = [[load_config(job) for job in row] for row in rows]  # all of them before the first is run
+    print(f"| env | backend | num_envs x num_steps | {' | '.join(FRAMEWORKS)} |")
+    print(f"|---|---|---|{'---|' * len(FRAMEWORKS)}")
+    failed = False
+    for (env, backend), row, of_row in zip(wanted, rows, configs, strict=True):
+        cells = [_cell(job, config, options.iterations) for job, config in zip(row, of_row, strict=True)]
+        sizes = of_row[0].ppo
+        print(f"| {env} | {backend} | {sizes.num_envs} x {sizes.num_steps} | {' | '.join(cells)} |", flush=True)
+        failed |= "failed" in cells
+    return int(failed)
+
+
+def _cell(job: list[str], config: Config, iterations: int) -> str:
+    if config.backend.in_graph and not config.framework.takes_graph_envs:
+        return ""
+    try:
+        return f"{_steady_sps(job, iterations * config.ppo.batch_size):,.0f}"
+    except Failed as error:
+        say(str(error))
+        return "failed"
+
+
+def _steady_sps(job: list[str], total_timesteps: int) -> float:
+    """Environment steps per second of the median iteration. Raises `Failed`."""
+    with tempfile.TemporaryDirectory() as outputs:
+        command = [sys.executable, "-m", "ppo_bench", *job, f"total_timesteps={total_timesteps}", f"outputs={outputs}"]
+        run = subprocess.run(command, check=False, capture_output=True, text=True)
+        if run.returncode:
+            raise Failed(f"{' '.join(job)}: {run.stderr.strip().splitlines()[-1]}")
+        result = json.loads((Path(run.stdout.split()[-1]) / "result.json").read_text())
+        return float(result["steady_sps"])
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))
