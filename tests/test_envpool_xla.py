@@ -111,6 +111,18 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
     runner.close()
 
 
+def test_restarts_share_the_programs_of_addresses_that_are_taken_again() -> None:
+    env = in_program(CARTPOLE)
+    runner = runner_for("jax_xla", problem_for(env, 100, []))
+    state = runner.init(1)
+    programs: dict[int, Any] = {}
+    for iteration in range(1, 13):
+        assert programs.setdefault(address(state.envs.env), state.iterate) is state.iterate
+        state = runner.restart(runner.step(state)[0], iteration)
+    assert len(programs) < 12
+    runner.close()
+
+
 def test_pools_rebuilt_in_memory_given_back_play_from_their_own_seeds() -> None:
     view = HostView(in_program(CARTPOLE))
     plays = []

@@ -42,38 +42,45 @@ class EnvPoolGraphEnv(GraphEnv):
         self.num_envs = task.num_envs
         self.observation_space = self._envs.observation_space
         self.action_space = self._envs.action_space
+        self._steps: dict[bytes, _PoolStep] = {}
+        """Of every address at which there was a pool."""
 
     def reset(self, seeds: Sequence[int]) -> Start:
-        """A new pool and a step of its own.
+        """A new pool, and the step that belongs to its address.
 
-        The pool's address is a constant of every program that steps it, so that the programs of an earlier pool, which
-        is closed here, must not be used again: they would step memory that has been given back.
+        The address is a constant of every program that steps the pool. A pool at another address needs another program,
+        since the earlier one would step memory that has been given back. Where the memory that the last pool gave back
+        is taken again, and it mostly is, so are the step and the programs made from it, which saves compiling them.
         """
         import jax
         import jax.numpy as jnp
 
+        self.close()
         obs = self._envs.reset(seeds)
         with jax.enable_x64(True):  # EnvPool declares float64 arrays (MuJoCo); cut to float32 they would be misread
-            step = _PoolStep(self._envs.pool)
-            return Start(step, (jnp.array(step.handle), jnp.zeros(self.num_envs, bool)), jnp.array(obs))
+            handle, _, _, of_pool = self._envs.pool.xla()
+            step = self._steps.setdefault(handle.tobytes(), _PoolStep())
+            step.of_pool, step.action_dtype = of_pool, self._envs.pool.spec.action_array_spec["action"].dtype
+            return Start(step, (jnp.array(handle), jnp.zeros(self.num_envs, bool)), jnp.array(obs))
 
     def close(self) -> None:
-        """Stop the pool's threads."""
+        """Stop the pool's threads and give its memory back."""
+        for step in self._steps.values():
+            step.of_pool = None
         self._envs.close()
 
 
 class _PoolStep:
-    """The step of one pool, equal to no other's."""
+    """The step of whichever pool is at an address."""
 
-    def __init__(self, pool: Any) -> None:
-        self.handle, _, _, self._step = pool.xla()
-        self._action_dtype = pool.spec.action_array_spec["action"].dtype
+    of_pool: Any
+    action_dtype: Any
 
     def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
         import jax
 
         handle, resets = state
         with jax.enable_x64(True):
-            handle, seen = self._step(handle, actions.astype(self._action_dtype))
+            handle, seen = self.of_pool(handle, actions.astype(self.action_dtype))
             step = as_step(resets, *seen)
             return (handle, step.terminated | step.truncated), step

@@ -83,7 +83,7 @@ class JaxGraphRunner:
         self._num_iterations = problem.num_iterations
         self._iterations_per_call = iterations_per_call
         self.execution = self._learning.execution
-        self._compiled: tuple[EnvStep, Iterate] | None = None
+        self._compiled: dict[EnvStep, Iterate] = {}
 
     def step(self, state: GraphState) -> tuple[GraphState, Metrics, list[Episode]]:
         """See `Runner.step`."""
@@ -159,12 +159,12 @@ class JaxGraphRunner:
 
     def _iterate(self, env_step: EnvStep) -> Iterate:
         """The compiled iteration of environments that step by `env_step`; compiled anew only if that is another."""
-        if self._compiled is None or self._compiled[0] != env_step:
+        if env_step not in self._compiled:
             space = self._env.action_space
             bounds = None if self._learning.network.discrete else (space.low, space.high)
             program = jax.jit(functools.partial(iterate, env_step, bounds, self._learning), donate_argnums=(0, 1))
-            self._compiled = env_step, program
-        return self._compiled[1]
+            self._compiled[env_step] = program
+        return self._compiled[env_step]
 
 
 def _statistics(envs: GraphEnvs) -> Statistics:
