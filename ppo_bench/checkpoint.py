@@ -2,6 +2,7 @@
 
 Arrays are a runner's `export`, in the neutral layout that every framework restores; `state.json` holds the counters
 of the outer loop and the checksums of both. Each is written aside and renamed, so that it is whole or absent.
+`checkpoints/best` leads to the one with the highest return.
 """
 
 from __future__ import annotations
@@ -38,9 +39,12 @@ class _OtherVersion(Damaged):
     """A checkpoint of another schema version."""
 
 
-def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write a checkpoint under `folder` and remove all but the newest `keep`."""
-    final = folder / f"iteration_{iteration:08d}"
+def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int, best: int | None = None) -> Path:
+    """Write a checkpoint under `folder` and remove all but the newest `keep` and that of iteration `best`.
+
+    The link `best` leads to the latter.
+    """
+    final = _folder_of(folder, iteration)
     aside = folder / f".{final.name}.tmp"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -58,8 +62,11 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int) -> Pat
     shutil.rmtree(final, ignore_errors=True)
     aside.rename(final)
     sync_folder(folder)
+    if best is not None:
+        _link(folder / "best", _folder_of(folder, best))
     for old in _newest_first(folder)[keep:]:
-        shutil.rmtree(old)
+        if best is None or old != _folder_of(folder, best):
+            shutil.rmtree(old)
     return final
 
 
@@ -125,6 +132,20 @@ def load_named(path: Path) -> Checkpoint:
 def digest(arrays: Arrays) -> str:
     """The SHA-256 of what `save` writes for `arrays`."""
     return _sha256(_serialized(arrays))
+
+
+def _folder_of(folder: Path, iteration: int) -> Path:
+    return folder / f"iteration_{iteration:08d}"
+
+
+def _link(path: Path, target: Path) -> None:
+    """Let `path` lead to `target` beside it, at every moment to the one or to the last."""
+    aside = path.with_name(f".{path.name}.tmp")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(target.name)
+    if path.is_dir() and not path.is_symlink():  # where the run's folder was copied without its links
+        shutil.rmtree(path)
+    aside.replace(path)
 
 
 def _serialized(arrays: Arrays) -> bytes:

@@ -50,6 +50,9 @@ class LoopState:
     masked_steps: float = 0.0
     recent_returns: list[float] = field(default_factory=list)
     """Of the last 100 episodes."""
+    best_iteration: int | None = None
+    """Of the checkpoint at which their mean was highest."""
+    best_return: float | None = None
     loaded_steps: int = 0
     """Part of `global_step` that was another run's (`checkpoint.load`); the other sums are of this run alone."""
     metrics_bytes: int = 0
@@ -62,6 +65,12 @@ class LoopState:
         self.episodes += len(episodes)
         self.masked_steps += metrics.masked_fraction * batch_size
         self.recent_returns = [*self.recent_returns, *(e.episode_return for e in episodes)][-RECENT_EPISODES:]
+
+    def note_best(self) -> None:
+        """Take this iteration for the best so far if the mean of the last 100 episodes is not below any earlier one."""
+        mean = _mean(self.recent_returns)
+        if mean is not None and (self.best_return is None or mean >= self.best_return):
+            self.best_iteration, self.best_return = self.iteration, mean
 
 
 def build_runner(config: Config) -> Runner[Any]:
@@ -145,8 +154,11 @@ def _train(
             display.update(loop.global_step, _mean(loop.recent_returns), sps)
             if loop.iteration % config.root.checkpoint.every_iterations == 0 or loop.iteration == config.num_iterations:
                 loop.metrics_bytes, loop.episodes_bytes = metrics_rows.length_bytes(), episode_rows.length_bytes()
+                loop.note_best()
                 saved = checkpoint.Checkpoint(runner.export(state), asdict(loop))
-                checkpoint.save(folder / "checkpoints", loop.iteration, saved, config.root.checkpoint.keep)
+                checkpoint.save(
+                    folder / "checkpoints", loop.iteration, saved, config.root.checkpoint.keep, loop.best_iteration
+                )
                 if loop.iteration < config.num_iterations:
                     state = runner.restart(state, loop.iteration)
             if stop and loop.iteration < config.num_iterations:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.checkpoint import Checkpoint, load, load_newest, save
+from ppo_bench.checkpoint import Checkpoint, load, load_named, load_newest, save
 from ppo_bench.errors import ConfigError
 
 ARRAYS = {
@@ -129,6 +129,25 @@ def test_the_newest_is_loaded(tmp_path: Path) -> None:
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     saved(tmp_path, 2, 4, 6, 8, 10, keep=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["iteration_00000008", "iteration_00000010"]
+
+
+def test_the_best_is_kept_beside_the_newest_and_a_link_leads_to_it(tmp_path: Path) -> None:
+    names = []
+    for iteration, best in ((2, None), (4, 4), (6, 4), (8, 4), (10, 10), (12, 10)):
+        save(tmp_path, iteration, numbered(iteration), keep=2, best=best)
+        names.append([int(path.name.removeprefix("iteration_")) for path in sorted(tmp_path.glob("iteration_*"))])
+        assert (tmp_path / "best").exists() == (best is not None)
+        if best is not None:
+            assert load_named(tmp_path / "best").loop == {"iteration": best}
+    assert names == [[2], [2, 4], [4, 6], [4, 6, 8], [8, 10], [10, 12]]
+    assert loaded_iteration(tmp_path) == 12
+
+
+def test_a_link_to_the_best_that_was_copied_as_a_folder_is_a_link_again(tmp_path: Path) -> None:
+    save(tmp_path, 2, numbered(2), keep=2, best=2)
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    save(tmp_path / "copy", 4, numbered(4), keep=2, best=4)
+    assert load_named(tmp_path / "copy" / "best").loop == {"iteration": 4}
 
 
 def test_keeping_one_never_leaves_none(tmp_path: Path) -> None:

@@ -54,7 +54,9 @@ def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]
     metrics = rows(folder / "metrics.jsonl")
     timeless = [{key: row[key] for key in row if key not in ("wall_seconds", "sps")} for row in metrics]
     arrays = load(folder / "checkpoints" / f"iteration_{ITERATIONS:08d}").arrays
-    return timeless, (folder / "episodes.jsonl").read_bytes(), {name: arrays[name].tobytes() for name in arrays}
+    best = (folder / "checkpoints" / "best").resolve().name.encode()
+    episodes = (folder / "episodes.jsonl").read_bytes()
+    return timeless, episodes, {name: arrays[name].tobytes() for name in arrays} | {"best": best}
 
 
 def snapshot(folder: Path) -> dict[Path, tuple[bytes, int]]:
@@ -73,7 +75,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(finished: Path, tmp_path: Path) -> Path:
     """A copy of `finished`, under the outputs folder `tmp_path`."""
     folder = run_folder(tmp_path)
-    shutil.copytree(finished, folder)
+    shutil.copytree(finished, folder, symlinks=True)
     return folder
 
 
@@ -149,6 +151,17 @@ def test_every_step_belongs_to_an_episode_a_reset_or_an_episode_that_did_not_end
             mine = [row for row in ended if row["env"] == env]
             for before, after in itertools.pairwise(mine):
                 assert after["global_step"] - before["global_step"] == NUM_ENVS * (after["length"] + 1)
+
+
+def test_the_best_checkpoint_is_the_one_with_the_highest_return(finished: Path) -> None:
+    episodes = rows(finished / "episodes.jsonl")
+    means = {}
+    for iteration in range(EVERY, ITERATIONS + 1, EVERY):
+        recent = [row["return"] for row in episodes if row["global_step"] <= iteration * BATCH][-100:]
+        means[iteration] = statistics.fmean(recent)
+    best = max(means, key=lambda iteration: (means[iteration], iteration))
+    assert (finished / "checkpoints" / "best").resolve().name == f"iteration_{best:08d}"
+    assert load(finished / "checkpoints" / "best").loop["best_return"] == pytest.approx(means[best])
 
 
 def test_result_json_sums_the_run_up(finished: Path) -> None:
