@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from ppo_bench.errors import ConfigError
-from ppo_bench.results import SCHEMA_VERSION, sync_folder
+from ppo_bench.results import SCHEMA_VERSION, sync_folder, write_safely
 from ppo_bench.runners.base import Arrays
 
 
@@ -56,8 +55,8 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int, best: 
         "loop_sha256": _sha256(_canonical(checkpoint.loop)),
         "loop": checkpoint.loop,
     }
-    _write(aside / "arrays.safetensors", data)
-    _write(aside / "state.json", json.dumps(state, indent=2, allow_nan=False).encode())
+    write_safely(aside / "arrays.safetensors", data)
+    write_safely(aside / "state.json", json.dumps(state, indent=2, allow_nan=False).encode())
     sync_folder(aside)
     shutil.rmtree(final, ignore_errors=True)
     aside.rename(final)
@@ -166,10 +165,3 @@ def _canonical(value: Any) -> bytes:
 
 def _newest_first(folder: Path) -> list[Path]:
     return sorted((path for path in folder.glob("iteration_*") if path.suffix == ""), reverse=True)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())

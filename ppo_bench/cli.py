@@ -36,6 +36,24 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     except OSError as error:
         # A full or vanished disk: which file and why is all that helps.
         return _fail(1, f"{error.strerror or error}: {error.filename}" if error.filename else error)
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        return _fail(
+            1,
+            f"out of memory ({(str(error).strip() or type(error).__name__).splitlines()[0]}): fewer ppo.num_envs or ppo.num_steps or a smaller "
+            "network need less; what was saved is kept",
+        )
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether `error` is what Python, PyTorch (on a GPU and not) or JAX raise when there is no memory left."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+        or "RESOURCE_EXHAUSTED" in str(error)
+    )
 
 
 def _fail(code: int, reason: object) -> int:

@@ -274,11 +274,15 @@ def _check_values(config: Config) -> None:
             f"ppo.num_minibatches={ppo.num_minibatches} does not divide the batch of ppo.num_envs x ppo.num_steps = "
             f"{ppo.batch_size}: choose a divisor"
         )
+    if ppo.batch_size >= 2**31:
+        raise ConfigError(f"ppo.num_envs x ppo.num_steps = {ppo.batch_size}: must be below {2**31}")
     if root.total_timesteps < ppo.batch_size:
         raise ConfigError(
             f"total_timesteps={root.total_timesteps} is less than one iteration of ppo.num_envs x ppo.num_steps = "
             f"{ppo.batch_size}: ask for at least that many"
         )
+    if config.num_iterations >= 2**31:
+        raise ConfigError(f"total_timesteps={root.total_timesteps}: fewer than {2**31} iterations are possible")
 
 
 def _positive(value: float) -> bool:

@@ -9,7 +9,9 @@ result.json     the summary, written aside and renamed last
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -17,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from ppo_bench.errors import ConfigError
 
@@ -70,13 +72,26 @@ def plain(value: Any) -> Any:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file so that it is there whole or not at all, even if the machine stops."""
     aside = path.with_name(f".{path.name}.tmp")
-    with open(aside, "w") as file:
-        json.dump(plain(value), file, indent=2, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+    write_safely(aside, (json.dumps(plain(value), indent=2, allow_nan=False) + "\n").encode())
     aside.replace(path)
     sync_folder(path.parent)
+
+
+def write_safely(path: Path, data: bytes) -> None:
+    """Write a file and see it on disk. Raises `OSError`, which names it, if that fails."""
+    with naming(path), open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system name `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def read_json(path: Path, remedy: str = "rerun=true starts the run afresh beside it") -> dict[str, Any]:
@@ -99,27 +114,45 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-class Rows:
-    """A JSON-lines file that is appended to, and cut back to a checkpoint's length when a run resumes."""
+class Mark(NamedTuple):
+    """How far a file of rows had come, and what it held up to there."""
 
-    def __init__(self, path: Path, length_bytes: int) -> None:
+    length_bytes: int = 0
+    sha256: str = hashlib.sha256().hexdigest()
+
+
+NO_ROWS = Mark()
+
+
+class Rows:
+    """A JSON-lines file that is appended to, and cut back to a checkpoint's mark when a run resumes."""
+
+    def __init__(self, path: Path, mark: Mark) -> None:
+        """Raises `ConfigError` if the rows that the mark counts are not there as they were written."""
+        self._path = path
         path.touch()
-        if path.stat().st_size < length_bytes:
-            raise ConfigError(
-                f"{path} lacks rows that its checkpoint counts; rerun=true starts the run afresh beside it"
-            )
-        os.truncate(path, length_bytes)
-        self._file = open(path, "a")  # noqa: SIM115 (open as long as the run lasts)
+        with open(path, "rb") as file:
+            kept = file.read(mark.length_bytes)
+        self._digest = hashlib.sha256(kept)
+        if self._digest.hexdigest() != mark.sha256:
+            lacks = "lacks rows" if len(kept) < mark.length_bytes else "is damaged: it holds other rows than those"
+            raise ConfigError(f"{path} {lacks} that its checkpoint counts; rerun=true starts the run afresh beside it")
+        os.truncate(path, mark.length_bytes)
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (open as long as the run lasts)
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows and hand them to the operating system."""
-        self._file.write("".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows))
-        self._file.flush()
+        data = "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows).encode()
+        with naming(self._path):
+            if self._file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._digest.update(data)
 
-    def length_bytes(self) -> int:
-        """Bytes so far, all of them safe on disk."""
-        os.fsync(self._file.fileno())
-        return self._file.tell()
+    def mark(self) -> Mark:
+        """The end of the rows so far, all of them safe on disk."""
+        with naming(self._path):
+            os.fsync(self._file.fileno())
+        return Mark(self._file.tell(), self._digest.hexdigest())
 
     def close(self) -> None:
         """Close the file."""

@@ -23,7 +23,9 @@ from ppo_bench.progress import ProgressDisplay, say
 from ppo_bench.provenance import differences, provenance
 from ppo_bench.results import (
     EPISODE_ROWS_PER_ITERATION,
+    NO_ROWS,
     SCHEMA_VERSION,
+    Mark,
     Rows,
     choose_folder,
     own_folder,
@@ -55,8 +57,8 @@ class LoopState:
     best_return: float | None = None
     loaded_steps: int = 0
     """Part of `global_step` that was another run's (`checkpoint.load`); the other sums are of this run alone."""
-    metrics_bytes: int = 0
-    episodes_bytes: int = 0
+    metrics_mark: Mark = NO_ROWS
+    episodes_mark: Mark = NO_ROWS
 
     def count(self, metrics: Metrics, episodes: list[Episode], batch_size: int) -> None:
         """Take in one iteration."""
@@ -109,8 +111,8 @@ def _start(config: Config, runner: Runner[Any]) -> tuple[LoopState, Any]:
     """Counters and state with which a new run begins: initial weights, or what `checkpoint.load` names."""
     if config.source is None:
         return LoopState(), runner.init(config.root.seed)
-    counters = LoopState(**config.source.loop)
-    loop = LoopState(counters.iteration, counters.global_step, loaded_steps=counters.global_step)
+    iteration, global_step = config.source.loop["iteration"], config.source.loop["global_step"]
+    loop = LoopState(iteration, global_step, loaded_steps=global_step)
     # What is random is this run's own.
     return loop, runner.restore(config.source.arrays | {"seed": np.array(config.root.seed)})
 
@@ -131,8 +133,8 @@ def _train(
             say(f"starting after iteration {loop.iteration} of {config.root.checkpoint.load}")
             about["loaded"] = {"iteration": loop.iteration, "arrays_sha256": checkpoint.digest(config.source.arrays)}
         write_json(folder / "run.json", about | provenance() | {"execution": dict(runner.execution)})
-    metrics_rows = Rows(folder / "metrics.jsonl", loop.metrics_bytes)
-    episode_rows = Rows(folder / "episodes.jsonl", loop.episodes_bytes)
+    metrics_rows = Rows(folder / "metrics.jsonl", Mark(*loop.metrics_mark))
+    episode_rows = Rows(folder / "episodes.jsonl", Mark(*loop.episodes_mark))
     title = f"{config.task.name} {config.backend.name} {config.framework.name} seed {config.root.seed}"
     setup_seconds = time.perf_counter() - started_at
     earlier_seconds, loop_started = loop.wall_seconds, time.perf_counter()
@@ -153,7 +155,7 @@ def _train(
             episode_rows.append([_episode_row(first_step, e) for e in episodes[:EPISODE_ROWS_PER_ITERATION]])
             display.update(loop.global_step, _mean(loop.recent_returns), sps)
             if loop.iteration % config.root.checkpoint.every_iterations == 0 or loop.iteration == config.num_iterations:
-                loop.metrics_bytes, loop.episodes_bytes = metrics_rows.length_bytes(), episode_rows.length_bytes()
+                loop.metrics_mark, loop.episodes_mark = metrics_rows.mark(), episode_rows.mark()
                 loop.note_best()
                 saved = checkpoint.Checkpoint(runner.export(state), asdict(loop))
                 checkpoint.save(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from ppo_bench.errors import ConfigError
-from ppo_bench.results import Rows, choose_folder, own_folder, read_json, speeds, write_json
+from ppo_bench.results import Mark, Rows, choose_folder, own_folder, read_json, speeds, write_json
 
 
 def test_a_json_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_missing_json_file_is_named(tmp_path: Path) -> None:
 
 
 def test_rows_are_json_lines_without_nan(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "x.jsonl", 0)
+    rows = Rows(tmp_path / "x.jsonl", Mark())
     rows.append([{"a": 1, "b": math.nan}, {"a": 2, "b": 0.5}])
     rows.append([])
     rows.append([{"a": 3, "b": -math.inf}])
@@ -59,23 +60,23 @@ def test_rows_are_json_lines_without_nan(tmp_path: Path) -> None:
 
 
 def test_rows_are_with_the_operating_system_as_soon_as_they_are_appended(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "x.jsonl", 0)
+    rows = Rows(tmp_path / "x.jsonl", Mark())
     rows.append([{"a": 1}])
     assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n'
-    assert rows.length_bytes() == len('{"a": 1}\n')
+    assert rows.mark().length_bytes == len('{"a": 1}\n')
     rows.close()
 
 
 def test_rows_are_cut_back_to_the_length_of_a_checkpoint_and_go_on_there(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    first = Rows(path, 0)
+    first = Rows(path, Mark())
     first.append([{"a": 1}])
-    kept = first.length_bytes()
+    kept = first.mark()
     first.append([{"a": "lost"}])
     first.close()
     path.write_text(path.read_text() + '{"a": "half a l')
     second = Rows(path, kept)
-    assert second.length_bytes() == kept
+    assert second.mark() == kept
     second.append([{"a": 2}])
     second.close()
     assert path.read_text() == '{"a": 1}\n{"a": 2}\n'
@@ -83,7 +84,7 @@ def test_rows_are_cut_back_to_the_length_of_a_checkpoint_and_go_on_there(tmp_pat
 
 def test_rows_of_a_run_that_starts_over_are_emptied(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
-    Rows(tmp_path / "x.jsonl", 0).close()
+    Rows(tmp_path / "x.jsonl", Mark()).close()
     assert (tmp_path / "x.jsonl").read_bytes() == b""
 
 
@@ -128,7 +129,15 @@ def test_a_folder_that_another_run_holds_is_refused_until_that_one_ends(tmp_path
 def test_rows_that_a_checkpoint_counts_and_the_file_lacks_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
     with pytest.raises(ConfigError, match=r"x\.jsonl lacks rows"):
-        Rows(tmp_path / "x.jsonl", 10)
+        Rows(tmp_path / "x.jsonl", Mark(10, hashlib.sha256(b'{"a": 1}\n{').hexdigest()))
+    assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n'
+
+
+def test_rows_that_are_not_what_the_checkpoint_counts_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    with pytest.raises(ConfigError, match=r"x\.jsonl is damaged: it holds other rows"):
+        Rows(tmp_path / "x.jsonl", Mark(9, hashlib.sha256(b'{"a": 3}\n').hexdigest()))
+    assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n{"a": 2}\n'
 
 
 def test_the_steady_speed_is_that_of_the_median_iteration(tmp_path: Path) -> None:

@@ -1,0 +1,326 @@
+"""What can happen to a run: kills, damaged files, configurations at random. Short in test_faults.py, long in soak.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ppo_bench.checkpoint import find, load
+from ppo_bench.config import load_config
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+MEMORY_BYTES = 16 * 2**30
+"""Of a run: without a limit, what is too large is killed by the system instead of being refused by it."""
+
+
+def command(overrides: list[str]) -> list[str]:
+    return ["prlimit", f"--as={MEMORY_BYTES}", sys.executable, "-m", "ppo_bench", *overrides]
+
+
+def finish(overrides: list[str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """The same command as a user would give it, to its end."""
+    return subprocess.run(
+        command(overrides),
+        check=False,
+        cwd=cwd,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+
+
+def folder_of(overrides: list[str]) -> Path:
+    return load_config(overrides).run_folder
+
+
+def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]:
+    """All that a run learnt, without the time that it took: metrics, episodes and everything in its last checkpoint."""
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    timeless = [{key: row[key] for key in row if key not in ("wall_seconds", "sps")} for row in metrics]
+    arrays = load(find(folder)).arrays
+    best = (folder / "checkpoints" / "best").resolve().name.encode()
+    episodes = (folder / "episodes.jsonl").read_bytes()
+    return timeless, episodes, {name: arrays[name].tobytes() for name in arrays} | {"best": best}
+
+
+def kill_and_restart(overrides: list[str], kills: int, rng: random.Random) -> list[int]:
+    """Kill a run with -9 at `kills` random moments of its training, then let it end; the iterations at each kill.
+
+    A moment is as likely before the next checkpoint as after it; every fourth is one of the start of the program.
+    """
+    folder = folder_of(overrides)
+    metrics, every = folder / "metrics.jsonl", load_config(overrides).root.checkpoint.every_iterations
+    killed_at = []
+    for k in range(kills):
+        with subprocess.Popen(
+            command(overrides), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as run:
+            if k % 4 == 3:
+                time.sleep(rng.uniform(0, 3))
+            else:
+                _wait_for_rows(run, metrics, _kept(folder) + rng.randrange(1, 2 * every))
+                time.sleep(rng.uniform(0, 0.05))
+            assert run.poll() is None, f"ended before kill {k + 1}: {run.stderr.read() if run.stderr else ''}"
+            run.send_signal(signal.SIGKILL)
+        killed_at.append(_rows(metrics))
+    run_to_end = finish(overrides)
+    assert run_to_end.returncode == 0, run_to_end.stderr
+    return killed_at
+
+
+def _wait_for_rows(run: subprocess.Popen[str], path: Path, rows: int) -> None:
+    deadline = time.monotonic() + 600
+    started = _inode_and_size(path)
+    while run.poll() is None and time.monotonic() < deadline:
+        # A resumed run first cuts the rows of its predecessor back.
+        if _inode_and_size(path) != started and _rows(path) >= rows:
+            return
+        time.sleep(0.005)
+
+
+def _inode_and_size(path: Path) -> tuple[int, int] | None:
+    return (path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else None
+
+
+def _rows(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _kept(folder: Path) -> int:
+    names = [path.name for path in (folder / "checkpoints").glob("iteration_????????")]
+    return max((int(name.removeprefix("iteration_")) for name in names), default=0)
+
+
+# --- Damage -----------------------------------------------------------------------------------------------------------
+
+
+class Exploit:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self._folder),)
+
+
+def damage(folder: Path, rng: random.Random, trap: Path) -> str:
+    """Damage one file of a run, or put the pickle of an order to make `trap` in its place; what was done."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    path, other = rng.sample(files, 2)
+    kind = rng.choice(["cut", "flipped", "emptied", "swapped", "pickle", "removed", "folder", "noise"])
+    data = path.read_bytes()
+    match kind:
+        case "cut":
+            path.write_bytes(data[: rng.randrange(len(data) + 1)])
+        case "flipped":
+            at = rng.randrange(max(1, len(data)))
+            path.write_bytes(data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :] if data else b"x")
+        case "emptied":
+            path.write_bytes(b"")
+        case "swapped":
+            path.write_bytes(other.read_bytes())
+            other.write_bytes(data)
+        case "pickle":
+            path.write_bytes(pickle.dumps(Exploit(trap)))
+        case "removed":
+            path.unlink()
+        case "folder":
+            path.unlink()
+            path.mkdir()
+        case "noise":
+            path.write_bytes(rng.randbytes(len(data)))
+    swapped = f" with {other.relative_to(folder)}" if kind == "swapped" else ""
+    return f"{kind}: {path.relative_to(folder)}{swapped}"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below `folder`, by its path."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def resume_damaged(
+    original: Path, reference: tuple[Any, ...], overrides: list[str], outputs: Path, rng: random.Random
+) -> tuple[str, str]:
+    """Damage a copy of the run at `original` under `outputs` and give its command again; the damage, and what came of it.
+
+    Fails unless the run either ends as `reference`, which was not damaged, or stops with one line that leaves every file
+    as it was.
+    """
+    overrides = [*overrides, f"outputs={outputs}"]
+    folder, trap = folder_of(overrides), outputs / "trap"
+    shutil.copytree(original, folder, symlinks=True)
+    done = damage(folder, rng, trap)
+    before = contents(folder)
+    run = finish(overrides)
+    assert not trap.exists(), f"{done}: code was executed"
+    assert "Traceback" not in run.stderr, f"{done}: {run.stderr}"
+    if run.returncode == 0:
+        assert run.stdout.splitlines()[-1] == str(folder), done
+        same = learnt(folder) == reference
+        assert same or "warning" in run.stderr, f"{done}: ended otherwise, without a word"
+        return done, "ended as if undamaged" if same else "warned"
+    assert run.returncode in (1, 2), f"{done}: exit {run.returncode}"
+    assert str(folder) in run.stderr.splitlines()[-1], f"{done}: {run.stderr}"
+    assert contents(folder) == before, f"{done}: files have changed"
+    return done, "refused, nothing changed"
+
+
+# --- Configurations at random -----------------------------------------------------------------------------------------
+
+SMALL = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=64", "ppo.num_envs=2", "ppo.num_steps=16"]
+SMALL += ["ppo.num_minibatches=2", "ppo.update_epochs=1"]
+
+KEYS = [
+    *("seed", "total_timesteps", "precision", "device", "rerun", "outputs", "name", "framework", "backend", "network"),
+    *("env", "ppo", "experiment", "env.id", "env.name", "env.ids", "env.atari", "env.kwargs", "env.wrappers"),
+    *("checkpoint", "checkpoint.every_iterations", "checkpoint.keep", "checkpoint.load", "framework.name"),
+    *("framework._target_", "backend._target_", "backend.vectorization", "network._target_", "ppo.num_envs"),
+    *("ppo.num_steps", "ppo.learning_rate", "ppo.gamma", "ppo.gae_lambda", "ppo.num_minibatches", "ppo.update_epochs"),
+    *("ppo.clip_coef", "ppo.ent_coef", "ppo.vf_coef", "ppo.max_grad_norm", "ppo.target_kl", "ppo.norm_adv"),
+    *("ppo.anneal_lr", "ppo.obs_clip", "ppo.reward_clip", "hydra.run.dir", "hydra/launcher", "hydra.nope", "nope"),
+]
+VALUES = [
+    *(
+        "0",
+        "-1",
+        "1",
+        "2",
+        "4",
+        "64",
+        "0.5",
+        "3.5",
+        "1e-3",
+        "torch_compile",
+        "jax_xla",
+        "envpool",
+        "acrobot",
+        "float64",
+        "1e400",
+        "-1e400",
+        "nan",
+        "inf",
+        "1e-320",
+        "9" * 40,
+        "2147483648",
+        "true",
+        "null",
+    ),
+    *(
+        "''",
+        "' '",
+        "abc",
+        "été",
+        "日本",
+        "\u202e",
+        "😀",
+        "a b",
+        "a=b",
+        "a,b",
+        "[1,2]",
+        "[]",
+        "{a:1}",
+        "{}",
+        "{a:{b:[1]}}",
+    ),
+    *(
+        "${seed}",
+        "${nope}",
+        "${oc.env:HOME}",
+        "${oc.env:NOPE}",
+        "${ppo.num_envs}",
+        "${",
+        "$",
+        "%",
+        "\\",
+        "../x",
+        "/",
+        ".",
+    ),
+    *(
+        "range(1,3)",
+        "choice(1,2)",
+        "glob(*)",
+        "[",
+        "]",
+        "{",
+        "}",
+        "(",
+        ")",
+        "'",
+        '"',
+        "???",
+        "~",
+        "-",
+        "--",
+        "a/b",
+        "\t",
+    ),
+    *("os.system", "builtins.eval", "__import__('os')", "!!python/object:os.system", "x" * 5000),
+]
+LONE = ["", "=", "+", "~", "~seed", "+a", "++a=1", "+seed=1", "~ppo", "~env.id", "~nope", "a", "=1", "-x", "--nope"]
+LONE += [
+    "seed",
+    "@",
+    "seed@x=1",
+    "+ppo@x=classic",
+    "ppo@=classic",
+    "hydra/sweeper=nope",
+    "--cfg",
+    "\x00",
+    "é=1",
+    "a.b.c=1",
+]
+PREFIXES = ["", "", "", "", "+", "++", "~"]
+
+
+def mutated(rng: random.Random) -> list[str]:
+    """A small valid configuration with one or two overrides at random."""
+    overrides = list(SMALL)
+    for _ in range(rng.choice([1, 1, 2])):
+        if rng.random() < 0.15:
+            overrides.append(rng.choice(LONE))
+        else:
+            key = rng.choice(KEYS)
+            if rng.random() < 0.1:
+                key = rng.choice([key.upper(), key[:-1], f"{key}.x", f" {key}", key.replace(".", "/"), key + "é"])
+            overrides.append(f"{rng.choice(PREFIXES)}{key}={rng.choice(VALUES)}")
+    return [override for override in overrides if "\x00" not in override]  # which no program can be given
+
+
+def run_mutated(overrides: list[str], cwd: Path) -> str:
+    """What came of a configuration, given in the empty folder `cwd`. Fails if it is not what was promised."""
+    try:
+        run = finish(overrides, cwd, seconds=60)
+    except subprocess.TimeoutExpired:  # 10 ** 9 steps are as valid as 64
+        return "still training after a minute"
+    lines = run.stderr.splitlines()
+    assert "Traceback" not in run.stderr, f"{overrides}: {run.stderr}"
+    if run.returncode == 2:
+        assert len(lines) == 1, f"{overrides}: {run.stderr}"
+        assert lines[0].startswith("ppo_bench: "), f"{overrides}: {run.stderr}"
+        assert list(cwd.iterdir()) == [], f"{overrides}: left {list(cwd.iterdir())}"
+        return "refused"
+    if run.returncode == 1:
+        assert "learning diverged" in lines[-1] or "out of memory" in lines[-1], f"{overrides}: {run.stderr}"
+        return "failed while learning"
+    assert run.returncode == 0, f"{overrides}: exit {run.returncode}: {run.stderr}"
+    result = json.loads((cwd / run.stdout.splitlines()[-1] / "result.json").read_text())
+    assert result["status"] == "complete", overrides
+    return "ran"
