@@ -180,7 +180,7 @@ def load_config(overrides: Sequence[str], name: str = "config", schema: type[Roo
 
     Whether its framework and backend can run it is left to those who do: `config.require()`.
     """
-    return _checked(compose_root(name, overrides), name, schema)
+    return checked(compose_root(name, overrides), name, schema)
 
 
 def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
@@ -192,10 +192,11 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     kept = {key: value for key, value in defaults.items() if key not in ("env", *_BUILDS)}
     own: Any = {**recorded, **changes}
     merged: Any = OmegaConf.merge(kept, own)
-    return _checked(merged)
+    return checked(merged)
 
 
-def _checked(composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
+def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
+    """The configuration that `conf/<name>.yaml` was composed to. Raises `ConfigError` with one line."""
     config = _typed_config(composed, name, schema)
     _check_values(config)
     config.task  # noqa: B018 (raises if the backend has no such environment)

@@ -19,5 +19,9 @@ class Interrupted(Exception):
 
 def require(module: str, extra: str, purpose: str) -> None:
     """Raise `ConfigError` with the pip command if `module`, which `purpose` needs, is not installed."""
-    if importlib.util.find_spec(module) is None:
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is part of
+        found = False
+    if not found:
         raise ConfigError(f"{purpose} needs {module}, which is not installed: pip install 'ppo-bench[{extra}]'")

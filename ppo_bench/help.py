@@ -6,13 +6,15 @@ from pathlib import Path
 
 from ppo_bench.paths import CONF
 
-GROUPS = ("framework", "env", "backend", "network", "ppo", "experiment", "hydra/launcher", "launch")
+GROUPS = ("framework", "env", "backend", "network", "ppo", "experiment", "tracker", "hydra/launcher", "launch")
 
 USAGE = """\
 Train PPO, the same PPO in every framework, and record how fast it was.
 
   python -m ppo_bench [group=choice ...] [key=value ...]          one run; prints its folder
   python -m ppo_bench -m 'seed=range(1,6)' framework=a,b ...      a sweep: one process a run, in turn
+                         ... hydra/launcher=joblib                the same side by side; also submitit_local
+                         ... hydra/sweeper=optuna                 values by Optuna, as in ppo.gamma=interval(0.9,1)
   python launch/slurm.py [--dry-run] 'seed=range(1,6)' ...        a sweep on SLURM; launch= chooses the resources
   python -m ppo_bench --cfg job [...]                             print the whole configuration
   python -m ppo_bench.evaluate RUN_DIR [video=true] [...]         a run's newest checkpoint, in any framework
