@@ -52,7 +52,7 @@ class ProgressDisplay:
     def update(self, global_step: int, mean_return: float | None, sps: float) -> None:
         """Show the state after an iteration; `mean_return` is None before the first episode has ended."""
         shown = "-" if mean_return is None else f"{mean_return:.2f}"
-        remaining = _duration((self._total_steps - global_step) / sps)
+        remaining = duration((self._total_steps - global_step) / sps)
         if self._live:
             status = f"return {shown}  {sps:,.0f} SPS  {remaining} left"
             self._live.update(self._task, completed=global_step, status=status)
@@ -64,7 +64,8 @@ class ProgressDisplay:
             )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """`seconds` as `m:ss` or `h:mm:ss`."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -26,7 +26,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ppo_bench.config import checked
-from ppo_bench.errors import ConfigError
+from ppo_bench.errors import ConfigError, reason
 from ppo_bench.progress import say
 from ppo_bench.provenance import JOBS_AT_ONCE
 from ppo_bench.results import choose_folder, in_use, read_json
@@ -138,19 +138,6 @@ def divide(cpus: Sequence[int], jobs: int) -> list[list[int]]:
     """As many equal parts of `cpus` as there are jobs at the same time; what does not divide is left out."""
     size = len(cpus) // jobs
     return [list(cpus[k * size : (k + 1) * size]) for k in range(jobs)]
-
-
-def reason(code: int, lines: Sequence[str]) -> str:
-    """Why a process failed, in a line: the first of its error, by its exit code and the end of its stderr."""
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    lines = [line for line in lines if line.strip()]
-    for start in reversed(range(len(lines))):
-        if lines[start].startswith("Traceback (most recent call last)"):
-            raised = [line for line in lines[start + 1 :] if not line[0].isspace()]
-            return raised[0].strip() if raised else "Traceback"
-    said = [line for line in lines if line.startswith("ppo_bench: ")] or lines
-    return said[-1].removeprefix("ppo_bench: ").strip() if said else f"exit code {code}"
 
 
 @contextmanager

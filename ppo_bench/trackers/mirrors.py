@@ -1,0 +1,103 @@
+"""Trackers as training sees them: processes that read the run's files, and can neither fail nor hold it up.
+
+Each has a process of its own, so that its threads, output, crashes and hangs stay there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from ppo_bench.errors import reason
+from ppo_bench.progress import say
+from ppo_bench.trackers.mirror import Tracker
+
+READY_SECONDS = 5.0
+"""How long the end of a run waits for a tracker that has not even begun."""
+FINISH_SECONDS = 20.0
+"""How long it waits for one that has begun to finish."""
+
+
+class Mirrors:
+    """The trackers of a run, which end with this context."""
+
+    def __init__(self, folder: Path, trackers: Mapping[str, Tracker]) -> None:
+        self._folder, self._trackers = folder, trackers
+        self._processes: list[_Process] = []
+
+    def __enter__(self) -> Mirrors:
+        return self
+
+    def start(self) -> None:
+        """Begin, now that run.json and metrics.jsonl are as they are to be followed."""
+        for name, tracker in self._trackers.items():
+            try:
+                self._processes.append(_Process(name, tracker, self._folder))
+            except OSError as error:
+                say(f"warning: tracker={name} cannot be started: {error}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.say_over()
+        at_once = kind is not None and issubclass(kind, KeyboardInterrupt)
+        started = time.monotonic()
+        for process in self._processes:
+            process.finish(started, at_once)
+
+
+class _Process:
+    def __init__(self, name: str, tracker: Tracker, folder: Path) -> None:
+        self._name, self._log = name, folder / name / "mirror.log"
+        self._log.parent.mkdir(exist_ok=True)
+        target = f"{type(tracker).__module__}.{type(tracker).__qualname__}"
+        options = json.dumps(asdict(tracker))  # type: ignore[call-overload]  # each choice is a dataclass
+        command = [sys.executable, "-m", "ppo_bench.trackers", str(folder), target, options]
+        self._socket, theirs = socket.socketpair()
+        with theirs, open(self._log, "w") as log:
+            # In a session of its own, since a terminal's interruption is for the training.
+            self._process = subprocess.Popen(command, stdin=theirs, stdout=log, stderr=log, start_new_session=True)
+        self._given_up = False
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        code = self._process.wait()
+        if code and not self._given_up:
+            why = reason(code, self._log.read_text(errors="replace").splitlines())
+            say(f"warning: tracker={self._name} has stopped: {why}")
+
+    def say_over(self) -> None:
+        """The run has ended; take its last rows."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def finish(self, started: float, at_once: bool) -> None:
+        """Wait for the tracker's end, within limits that count from `started`."""
+        limit = 0.0 if at_once else READY_SECONDS
+        if self._is_ready(started + limit - time.monotonic()):
+            limit = 0.0 if at_once else FINISH_SECONDS
+        self._watcher.join(max(0.0, started + limit - time.monotonic()))
+        self._given_up = self._watcher.is_alive()
+        if self._given_up:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._watcher.join()
+            say(f"warning: tracker={self._name} did not finish in time and was stopped; see {self._log}")
+        self._socket.close()
+
+    def _is_ready(self, seconds: float) -> bool:
+        self._socket.settimeout(max(0.001, seconds))
+        try:
+            return self._socket.recv(1) == b"r"
+        except OSError:
+            return False
