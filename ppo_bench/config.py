@@ -95,7 +95,7 @@ class RootSchema:
     framework: Any
     backend: Any
     network: Any
-    tracker: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tracker: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass

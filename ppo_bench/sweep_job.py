@@ -7,7 +7,6 @@ therefore written to a file, the sweep's journal.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import signal
@@ -20,50 +19,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ppo_bench.config import checked
 from ppo_bench.errors import ConfigError, reason
+from ppo_bench.journal import POLL_SECONDS, Journal, Outcome, finished
 from ppo_bench.progress import say
 from ppo_bench.provenance import JOBS_AT_ONCE
-from ppo_bench.results import choose_folder, in_use, read_json
+from ppo_bench.results import choose_folder, in_use
 from ppo_bench.slurm.job import requeue
-
-POLL_SECONDS = 0.3
-
-
-class Outcome(NamedTuple):
-    """What became of a job."""
-
-    state: str
-    """done, failed, or skipped because it was done before."""
-    words: list[str]
-    """Its overrides."""
-    folder: str
-    detail: str
-    """The error of a failed job, else its `final_return_mean`."""
-
-
-class Journal:
-    """A file to which any process adds outcomes, and which the sweep reads."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def add(self, outcome: Outcome) -> None:
-        """Append an outcome in one piece."""
-        with open(self.path, "a") as file:
-            file.write(json.dumps(outcome) + "\n")
-
-    def outcomes(self) -> list[Outcome]:
-        """All outcomes so far."""
-        if not self.path.exists():
-            return []
-        lines = self.path.read_text().splitlines(keepends=True)
-        return [Outcome(*json.loads(line)) for line in lines if line.endswith("\n")]
 
 
 @dataclass
@@ -99,7 +66,7 @@ class Job:
             return Outcome("failed", words, "", str(error)), None
         folder = choose_folder(config.run_folder, config.root.rerun)
         if (folder / "result.json").exists():
-            return self._finished("skipped", words, folder)
+            return finished("skipped", words, folder)
         while True:
             self._wait_for(folder)
             if self._is_over():
@@ -108,13 +75,9 @@ class Job:
             if self.stop_requests and failure:
                 return None, None
             if failure is None:
-                return self._finished("done", words, folder)
+                return finished("done", words, folder)
             if not in_use(folder):  # else another process has taken it since it was looked at
                 return Outcome("failed", words, str(folder), failure), None
-
-    def _finished(self, state: str, words: list[str], folder: Path) -> tuple[Outcome, float | None]:
-        value = read_json(folder / "result.json").get("final_return_mean")
-        return Outcome(state, words, str(folder), "no episode ended" if value is None else f"{value:.2f}"), value
 
     def _wait_for(self, folder: Path) -> None:
         """Wait until no other process trains in `folder`, such as one whose sweep was killed."""

@@ -75,31 +75,39 @@ def main(arguments: list[str]) -> int:
         (console if console.is_terminal else Console(width=max(console.width, 160))).print(shown(rows, options.folder))
         return 0
     try:
-        with Live(shown(rows, options.folder), console=console, auto_refresh=False) as live:
+        with Live(console=console, auto_refresh=False, screen=True) as live:
             while True:
+                live.update(shown(watched.rows(), options.folder, console.height - 2), refresh=True)
                 time.sleep(REFRESH_SECONDS)
-                live.update(shown(watched.rows(), options.folder), refresh=True)
     except KeyboardInterrupt:
+        console.print(shown(watched.rows(), options.folder, console.height - 2))
         return 0
 
 
 class Watched:
-    """The runs under a folder. What a finished one has written is read once."""
+    """The runs under a folder. One is looked at again when its files have changed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._done: dict[Path, Row] = {}
+        self._seen: dict[Path, tuple[object, Row]] = {}
 
     def rows(self) -> list[Row]:
         """Every run as it stands, those that go on first."""
-        rows = []
+        seen, self._seen = self._seen, {}
         for folder in run_folders(self._folder):
-            row = self._done.get(folder) or look(folder)
-            if row.state == "done":
-                self._done[folder] = row
-            rows.append(row)
+            held = in_use(folder)
+            now = held, *(_changed(folder / name) for name in ("run.json", "metrics.jsonl", "result.json"))
+            before, row = seen.get(folder, (None, None))
+            self._seen[folder] = (now, row if row and now == before else look(folder, held))
         states = list(STATES)
-        return sorted(rows, key=lambda row: (states.index(row.state), row.folder))
+        return sorted((row for _, row in self._seen.values()), key=lambda row: (states.index(row.state), row.folder))
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
@@ -111,9 +119,8 @@ def run_folders(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
-def look(folder: Path) -> Row:
-    """How the run in `folder` stands."""
-    held = in_use(folder)
+def look(folder: Path, held: bool) -> Row:
+    """How the run in `folder` stands; `held` says whether a process is at it."""
     if not (folder / "run.json").exists():
         return Row(folder, "starting" if held else "stopped", remark="" if held else "there is no run.json")
     try:
@@ -131,7 +138,7 @@ def look(folder: Path) -> Row:
             result = read_json(folder / "result.json")
             about |= {"step": result["global_step"], "total": result["global_step"], "sps": result["steady_sps"]}
             return Row(folder, "done", mean_return=result["final_return_mean"], **about)
-        last = next(reversed(tail(folder / "metrics.jsonl")), {})
+        last: dict[str, Any] = next(reversed(tail(folder / "metrics.jsonl")), {})
         about |= {"step": last.get("global_step", 0), "sps": last.get("sps")}
         returns = [row["return"] for row in tail(folder / "episodes.jsonl")][-RECENT_EPISODES:]
         mean_return = math.fsum(returns) / len(returns) if returns else None
@@ -156,8 +163,8 @@ def tail(path: Path) -> list[dict[str, Any]]:
         raise ConfigError(f"{path} is damaged ({error})") from error
 
 
-def shown(rows: list[Row], folder: Path) -> Group:
-    """The table, under a line that counts the states."""
+def shown(rows: list[Row], folder: Path, limit: int | None = None) -> Group:
+    """The table, of at most `limit` lines, under a line that counts the states."""
     count = {state: sum(row.state == state for row in rows) for state in STATES}
     line = ", ".join(f"{number} {state}" for state, number in count.items() if number)
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -166,7 +173,7 @@ def shown(rows: list[Row], folder: Path) -> Group:
     for column in ("seed", "step", "of", "return", "SPS", "left"):
         table.add_column(column, no_wrap=True, justify="right")
     table.add_column("folder", overflow="fold", style="dim")
-    for row in rows:
+    for row in rows[:limit]:
         where = row.folder.relative_to(folder).as_posix()
         table.add_row(
             Text(row.state, STATES[row.state]),

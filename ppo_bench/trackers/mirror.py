@@ -23,7 +23,7 @@ TAGS = {
     "explained_variance": "losses/explained_variance",
     "gradient_norm": "losses/gradient_norm",
 }
-"""CleanRL's tags (https://docs.cleanrl.dev) of the columns of metrics.jsonl; it has none for the norm of the gradient."""
+"""CleanRL's tags (docs.cleanrl.dev) for the columns of metrics.jsonl; the norm of the gradient has none there."""
 
 
 class Mirror(Protocol):

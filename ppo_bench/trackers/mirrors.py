@@ -51,10 +51,14 @@ class Mirrors:
     ) -> None:
         for process in self._processes:
             process.say_over()
-        at_once = kind is not None and issubclass(kind, KeyboardInterrupt)
         started = time.monotonic()
-        for process in self._processes:
-            process.finish(started, at_once)
+        try:
+            if kind is None or not issubclass(kind, KeyboardInterrupt):
+                for process in self._processes:
+                    process.wait(started)
+        finally:
+            for process in self._processes:
+                process.close()
 
 
 class _Process:
@@ -67,7 +71,9 @@ class _Process:
         self._socket, theirs = socket.socketpair()
         with theirs, open(self._log, "w") as log:
             # In a session of its own, since a terminal's interruption is for the training.
-            self._process = subprocess.Popen(command, stdin=theirs, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdin=theirs.fileno(), stdout=log, stderr=log, start_new_session=True
+            )
         self._given_up = False
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
@@ -82,12 +88,14 @@ class _Process:
         """The run has ended; take its last rows."""
         self._socket.shutdown(socket.SHUT_WR)
 
-    def finish(self, started: float, at_once: bool) -> None:
+    def wait(self, started: float) -> None:
         """Wait for the tracker's end, within limits that count from `started`."""
-        limit = 0.0 if at_once else READY_SECONDS
-        if self._is_ready(started + limit - time.monotonic()):
-            limit = 0.0 if at_once else FINISH_SECONDS
+        ready = self._is_ready(started + READY_SECONDS - time.monotonic())
+        limit = FINISH_SECONDS if ready else READY_SECONDS
         self._watcher.join(max(0.0, started + limit - time.monotonic()))
+
+    def close(self) -> None:
+        """Stop the tracker if it is still there."""
         self._given_up = self._watcher.is_alive()
         if self._given_up:
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`tracker=tensorboard`: event files, written by TensorBoard's own writer, which needs neither PyTorch nor TensorFlow."""
+"""`tracker=tensorboard`: event files, by TensorBoard's own writer, which needs neither PyTorch nor TensorFlow."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.trackers.mirror import tagged
@@ -39,7 +39,7 @@ class Wandb:
         opened = wandb.init(
             project=self.project,
             entity=self.entity,
-            mode=self.mode,
+            mode=cast(Any, self.mode),
             group=self.group or experiment,
             tags=self.tags,
             name=f"{experiment}-{folder.name}",
