@@ -129,24 +129,29 @@ def look(folder: Path, held: bool) -> Row:
             "env": config["env"]["id"] or config["env"]["name"],
             "backend": config["backend"]["name"],
             "framework": config["framework"]["name"],
-            "seed": config["seed"],
+            "seed": int(config["seed"]),
         }
         ppo = config["ppo"]
         batch = ppo["num_envs"] * ppo["num_steps"]
         about["total"] = config["total_timesteps"] // batch * batch
         if (folder / "result.json").exists():
             result = read_json(folder / "result.json")
-            about |= {"step": result["global_step"], "total": result["global_step"], "sps": result["steady_sps"]}
-            return Row(folder, "done", mean_return=result["final_return_mean"], **about)
+            steps = int(result["global_step"])
+            about |= {"step": steps, "total": steps, "sps": float(result["steady_sps"])}
+            return Row(folder, "done", mean_return=_number(result["final_return_mean"]), **about)
         last: dict[str, Any] = next(reversed(tail(folder / "metrics.jsonl")), {})
-        about |= {"step": last.get("global_step", 0), "sps": last.get("sps")}
+        about |= {"step": int(last.get("global_step", 0)), "sps": _number(last.get("sps"))}
         returns = [row["return"] for row in tail(folder / "episodes.jsonl")][-RECENT_EPISODES:]
         mean_return = math.fsum(returns) / len(returns) if returns else None
         return Row(folder, "running" if held else "stopped", mean_return=mean_return, **about)
     except ConfigError as error:
         return Row(folder, "broken", remark=str(error).split("; ")[0].replace(f"{folder}/", ""))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         return Row(folder, "broken", remark=f"no record of a run: {type(error).__name__} {error}")
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def tail(path: Path) -> list[dict[str, Any]]:
@@ -186,7 +191,7 @@ def shown(rows: list[Row], folder: Path, limit: int | None = None) -> Group:
             "" if row.seconds_left is None else duration(row.seconds_left),
             Text(f"{where}: {row.remark}" if row.remark else where),
         )
-    return Group(Text(f"{len(rows)} runs: {line}"), table)
+    return Group(Text(f"{len(rows)} run{'s' * (len(rows) > 1)}: {line}"), table)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from wandb.proto import wandb_internal_pb2
+from wandb.proto import wandb_internal_pb2 as messages
 
 from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
@@ -60,7 +60,7 @@ def wandb_records(file: Path) -> Iterator[Any]:
         part = (part if kind in (3, 4) else b"") + data[at + 7 : at + 7 + size]
         at += 7 + size
         if kind in (1, 4):  # whole, or the last piece
-            yield wandb_internal_pb2.Record.FromString(part)
+            yield messages.Record.FromString(part)  # type: ignore[attr-defined]
 
 
 def history(file: Path) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -75,31 +76,35 @@ class _Process:
                 command, stdin=theirs.fileno(), stdout=log, stderr=log, start_new_session=True
             )
         self._given_up = False
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
-        self._watcher.start()
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         code = self._process.wait()
         if code and not self._given_up:
-            why = reason(code, self._log.read_text(errors="replace").splitlines())
-            say(f"warning: tracker={self._name} has stopped: {why}")
+            with suppress(OSError):
+                why = reason(code, self._log.read_text(errors="replace").splitlines())
+                say(f"warning: tracker={self._name} has stopped: {why}")
+        self._ended.set()
 
     def say_over(self) -> None:
         """The run has ended; take its last rows."""
-        self._socket.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # of one that has ended itself
+            self._socket.shutdown(socket.SHUT_WR)
 
     def wait(self, started: float) -> None:
         """Wait for the tracker's end, within limits that count from `started`."""
         ready = self._is_ready(started + READY_SECONDS - time.monotonic())
         limit = FINISH_SECONDS if ready else READY_SECONDS
-        self._watcher.join(max(0.0, started + limit - time.monotonic()))
+        self._ended.wait(max(0.0, started + limit - time.monotonic()))
 
     def close(self) -> None:
         """Stop the tracker if it is still there."""
-        self._given_up = self._watcher.is_alive()
+        self._given_up = not self._ended.is_set()
         if self._given_up:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._watcher.join()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._ended.wait(1.0)
             say(f"warning: tracker={self._name} did not finish in time and was stopped; see {self._log}")
         self._socket.close()
 
