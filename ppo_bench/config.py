@@ -195,7 +195,7 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     """
     defaults: Any = OmegaConf.to_container(compose_root("config", []))
     kept = {key: value for key, value in defaults.items() if key not in ("env", *_BUILDS)}
-    own: Any = {**recorded, **changes}
+    own: Any = {**recorded, **changes, "tracker": {}}
     merged: Any = OmegaConf.merge(kept, own)
     return checked(merged)
 

@@ -50,6 +50,8 @@ def sweep(overrides: Sequence[str]) -> int:
     for config, job in configs:
         config.require()
         folders.setdefault(choose_folder(config.run_folder, config.root.rerun), job)
+    if len(folders) < len(configs):
+        say(f"warning: {len(configs)} jobs are only {len(folders)} runs; what tells the others apart changes no run")
     outputs = Path(configs[0][0].root.outputs)
     done = [folder for folder in folders if (folder / "result.json").exists()]
     todo = {folder: job for folder, job in folders.items() if folder not in done}

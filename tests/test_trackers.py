@@ -22,6 +22,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
 from ppo_bench.trackers import mirrors
+from ppo_bench.trackers.tensorboard import Tensorboard
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
 
 BOTH = ["tracker=[tensorboard,wandb]", "tracker.wandb.mode=offline", "tracker.wandb.project=test"]
@@ -123,6 +124,22 @@ def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path
     assert mirrors_of(folder) == []
     assert load_config([*BOTH, *run]).run_folder == folder
     assert not list(folder.rglob("*.pkl")) + list(folder.rglob("*.pt"))
+
+
+def test_a_tensorboard_that_looks_on_sees_every_step_once_when_a_run_resumes(tmp_path: Path) -> None:
+    def mirror(last: int) -> None:
+        opened = Tensorboard().open(tmp_path, {"started": "2026-01-01T00:00:00+00:00", "config": {}})
+        opened.write([{"global_step": step, "sps": float(step), "wall_seconds": 0.1} for step in range(1, last + 1)])
+        opened.close([], None)
+
+    (tmp_path / "tensorboard").mkdir()
+    mirror(10)
+    board = events(tmp_path)
+    assert [event.step for event in board.Scalars("charts/SPS")] == list(range(1, 11))
+    mirror(15)
+    board.Reload()
+    assert [event.step for event in board.Scalars("charts/SPS")] == list(range(1, 16))
+    assert [event.step for event in events(tmp_path).Scalars("charts/SPS")] == list(range(1, 16))
 
 
 def test_a_finished_run_is_mirrored_afterwards_with_its_videos(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class Tensorboard:
         """Fresh event files: what a run had written after its last checkpoint is not to appear twice."""
         require("tensorboard", "tensorboard", "tracker=tensorboard")
         for old in (folder / "tensorboard").glob("events.out.tfevents.*"):
-            old.unlink()
+            os.truncate(old, 0)  # one that is gone is waited for by a TensorBoard that had begun to read it
         return Events(folder / "tensorboard", run)
 
 
