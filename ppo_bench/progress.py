@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 
 from rich.console import Console
@@ -16,8 +17,9 @@ PLAIN_INTERVAL_SECONDS = 5.0
 
 
 def say(message: str) -> None:
-    """One line on stderr."""
-    print(f"ppo_bench: {message}", file=sys.stderr, flush=True)
+    """One line on stderr. No run ends because nobody listens any more."""
+    with suppress(BrokenPipeError):
+        print(f"ppo_bench: {message}", file=sys.stderr, flush=True)
 
 
 class ProgressDisplay:

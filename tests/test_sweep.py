@@ -154,15 +154,16 @@ def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_not
     with started("-m", *words) as sweep:
         wait_for("a checkpoint of seed 2", lambda: has_checkpoint(2))
         first = (folders[0] / "result.json").stat()
-        os.kill(sweep.pid, signal.SIGKILL)  # its job goes on
-    said = subprocess.run(
-        [sys.executable, "-m", "ppo_bench", "-m", *words],
-        env=ENVIRONMENT,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stderr
-    assert f"waiting for {folders[1]}, which is being trained by another process" in said
+        (job,) = children(sweep.pid)
+        os.kill(job, signal.SIGSTOP)
+        os.kill(sweep.pid, signal.SIGKILL)
+    with started("-m", *words) as sweep:
+        assert sweep.stderr
+        said = sweep.stderr.readline()
+        assert said == f"ppo_bench: waiting for {folders[1]}, which is being trained by another process\n"
+        os.kill(job, signal.SIGCONT)
+        said = sweep.communicate()[1]
+    assert "resuming" not in said, "the job without its sweep has come to its end"
     assert said.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 1 skipped"
     assert (folders[0] / "result.json").stat() == first
     for folder in folders:
