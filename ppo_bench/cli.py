@@ -12,6 +12,8 @@ from typing import NoReturn
 
 from ppo_bench.errors import ConfigError, Failed, Interrupted
 
+EXIT_CODES: dict[type[Exception], int] = {ConfigError: 2, Failed: 1, Interrupted: 130}
+
 
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` whose errors are one line."""
@@ -25,25 +27,20 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command; its exit code. Errors that are not the user's to mend keep their traceback."""
     try:
         return main(arguments)
-    except ConfigError as error:
-        return _fail(2, error)
-    except Failed as error:
-        return _fail(1, error)
-    except Interrupted as error:
-        return _fail(130, error)
+    except Exception as error:
+        for kind, code in EXIT_CODES.items():
+            if isinstance(error, kind):
+                return _fail(code, error)
+        if isinstance(error, OSError):
+            # A full or vanished disk: which file and why is all that helps.
+            return _fail(1, f"{error.strerror or error}: {error.filename}" if error.filename else error)
+        if _out_of_memory(error):
+            what = (str(error).strip() or type(error).__name__).splitlines()[0]
+            less = "fewer ppo.num_envs or ppo.num_steps or a smaller network need less"
+            return _fail(1, f"out of memory ({what}): {less}; what was saved is kept")
+        raise
     except KeyboardInterrupt:
         return _fail(130, "stopped at once")
-    except OSError as error:
-        # A full or vanished disk: which file and why is all that helps.
-        return _fail(1, f"{error.strerror or error}: {error.filename}" if error.filename else error)
-    except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
-            raise
-        return _fail(
-            1,
-            f"out of memory ({(str(error).strip() or type(error).__name__).splitlines()[0]}): fewer ppo.num_envs or ppo.num_steps or a smaller "
-            "network need less; what was saved is kept",
-        )
 
 
 def _out_of_memory(error: Exception) -> bool:

@@ -56,7 +56,7 @@ def explain(error: Exception, path: str = "", root: str = "config") -> str:
     full_key = re.search(r"full_key: (\S+)", text)
     text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
     text = re.sub(r"\s*See https?://\S+.*", "", text)
-    if missing := re.search(r"Could not find '(\w+)/([^']*)'", text):
+    if missing := re.search(r"Could not (?:find|load) '(\w+)/([^']*)'", text):
         folder = CONF / missing[1]
         choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
         return f"{missing[1]}={missing[2]}: there is no such choice; choose one of {', '.join(choices)}"

@@ -27,11 +27,12 @@ from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Framework, Hyperparameters
 from ppo_bench.source import check_source
+from ppo_bench.trackers.mirror import Tracker
 
-_BUILDS = {"framework": "runner", "backend": "make", "network": "build"}
+_BUILDS = {"framework": "runner", "backend": "make", "network": "build", "tracker": "open"}
 """The method by which a group's choice is put to use."""
 
-NOT_IDENTITY = ("seed", "name", "outputs", "rerun")
+NOT_IDENTITY = ("seed", "name", "outputs", "rerun", "tracker")
 """Root keys that do not make another experiment: they are not hashed into the name of a run's folder."""
 
 
@@ -79,7 +80,7 @@ class CheckpointSchema:
 
 @dataclass
 class RootSchema:
-    """The keys of conf/config.yaml; the four free nodes are typed by classes of their own."""
+    """The keys of conf/config.yaml; the free nodes are typed by classes of their own."""
 
     name: str
     seed: int
@@ -94,6 +95,7 @@ class RootSchema:
     framework: Any
     backend: Any
     network: Any
+    tracker: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass
@@ -105,6 +107,7 @@ class Config:
     framework: Framework
     backend: Backend
     network: Network
+    trackers: dict[str, Tracker]
     resolved: dict[str, Any]
     """The same as plain values, as it is written to run.json."""
 
@@ -118,6 +121,8 @@ class Config:
             )
         self.framework.require()
         self.backend.require()
+        for tracker in self.trackers.values():
+            tracker.require()
         at_once, every = self.framework.iterations_per_call, self.root.checkpoint.every_iterations
         if at_once > 1 and not self.backend.in_graph:
             raise ConfigError(
@@ -180,7 +185,7 @@ def load_config(overrides: Sequence[str], name: str = "config", schema: type[Roo
 
     Whether its framework and backend can run it is left to those who do: `config.require()`.
     """
-    return _checked(compose_root(name, overrides), name, schema)
+    return checked(compose_root(name, overrides), name, schema)
 
 
 def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
@@ -190,12 +195,13 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     """
     defaults: Any = OmegaConf.to_container(compose_root("config", []))
     kept = {key: value for key, value in defaults.items() if key not in ("env", *_BUILDS)}
-    own: Any = {**recorded, **changes}
+    own: Any = {**recorded, **changes, "tracker": {}}
     merged: Any = OmegaConf.merge(kept, own)
-    return _checked(merged)
+    return checked(merged)
 
 
-def _checked(composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
+def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
+    """The configuration that `conf/<name>.yaml` was composed to. Raises `ConfigError` with one line."""
     config = _typed_config(composed, name, schema)
     _check_values(config)
     config.task  # noqa: B018 (raises if the backend has no such environment)
@@ -207,11 +213,14 @@ def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> 
     groups = {group: getattr(root, group) for group in ("framework", "backend", "network")}
     ppo = typed("ppo", Hyperparameters, root.ppo)
     choices = {group: typed(group, _target(group, node), node) for group, node in groups.items()}
+    trackers = {key: typed(f"tracker.{key}", _target("tracker", node), node) for key, node in root.tracker.items()}
     # From the typed objects, so that 1 and 1.0 are the same configuration.
     resolved = asdict(root) | {"ppo": asdict(ppo)}
     for group, choice in choices.items():
         resolved[group] = {"_target_": groups[group]["_target_"]} | asdict(choice)
-    return Config(root=root, ppo=ppo, resolved=resolved, **choices)
+    for key, tracker in trackers.items():
+        resolved["tracker"][key] |= asdict(tracker)
+    return Config(root=root, ppo=ppo, resolved=resolved, trackers=trackers, **choices)
 
 
 def _target(group: str, node: Any) -> Any:

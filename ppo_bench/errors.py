@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
+from collections.abc import Sequence
 
 
 class ConfigError(ValueError):
@@ -19,5 +21,22 @@ class Interrupted(Exception):
 
 def require(module: str, extra: str, purpose: str) -> None:
     """Raise `ConfigError` with the pip command if `module`, which `purpose` needs, is not installed."""
-    if importlib.util.find_spec(module) is None:
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is part of
+        found = False
+    if not found:
         raise ConfigError(f"{purpose} needs {module}, which is not installed: pip install 'ppo-bench[{extra}]'")
+
+
+def reason(code: int, lines: Sequence[str]) -> str:
+    """Why a process failed, in a line: the first of its error, by its exit code and the end of its stderr."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    lines = [line for line in lines if line.strip()]
+    for start in reversed(range(len(lines))):
+        if lines[start].startswith("Traceback (most recent call last)"):
+            raised = [line for line in lines[start + 1 :] if not line[0].isspace()]
+            return raised[0].strip() if raised else "Traceback"
+    said = [line for line in lines if line.startswith("ppo_bench: ")] or lines
+    return said[-1].removeprefix("ppo_bench: ").strip() if said else f"exit code {code}"

@@ -6,16 +6,19 @@ from pathlib import Path
 
 from ppo_bench.paths import CONF
 
-GROUPS = ("framework", "env", "backend", "network", "ppo", "experiment", "hydra/launcher", "launch")
+GROUPS = ("framework", "env", "backend", "network", "ppo", "experiment", "tracker", "hydra/launcher", "launch")
 
 USAGE = """\
 Train PPO, the same PPO in every framework, and record how fast it was.
 
   python -m ppo_bench [group=choice ...] [key=value ...]          one run; prints its folder
   python -m ppo_bench -m 'seed=range(1,6)' framework=a,b ...      a sweep: one process a run, in turn
+                         ... hydra/launcher=joblib                the same side by side; also submitit_local
+                         ... hydra/sweeper=optuna                 values by Optuna, as in ppo.gamma=interval(0.9,1)
   python launch/slurm.py [--dry-run] 'seed=range(1,6)' ...        a sweep on SLURM; launch= chooses the resources
   python -m ppo_bench --cfg job [...]                             print the whole configuration
   python -m ppo_bench.evaluate RUN_DIR [video=true] [...]         a run's newest checkpoint, in any framework
+  python -m ppo_bench.watch DIR                                   where the runs under a folder stand
   python -m ppo_bench.check env=... backend=...                   does an environment keep the contract?
   python -m ppo_bench.equivalence env=... [mode=lockstep|free]    do the frameworks do the same?
 
@@ -31,6 +34,7 @@ Common overrides (conf/ explains every key)
   env.id=Pendulum-v1        any id that the chosen backend knows
   outputs=/data/runs        the folder under which everything is written
   checkpoint.load=RUN_DIR   start from a checkpoint of another run, of any framework
+  tracker=[tensorboard,wandb]   mirror the run's files; tracker.wandb.project=... and other keys of theirs
   rerun=true                train afresh beside a run that exists
 
 Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 130 interrupted."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 
 from rich.console import Console
@@ -16,8 +17,9 @@ PLAIN_INTERVAL_SECONDS = 5.0
 
 
 def say(message: str) -> None:
-    """One line on stderr."""
-    print(f"ppo_bench: {message}", file=sys.stderr, flush=True)
+    """One line on stderr. No run ends because nobody listens any more."""
+    with suppress(BrokenPipeError):
+        print(f"ppo_bench: {message}", file=sys.stderr, flush=True)
 
 
 class ProgressDisplay:
@@ -52,7 +54,7 @@ class ProgressDisplay:
     def update(self, global_step: int, mean_return: float | None, sps: float) -> None:
         """Show the state after an iteration; `mean_return` is None before the first episode has ended."""
         shown = "-" if mean_return is None else f"{mean_return:.2f}"
-        remaining = _duration((self._total_steps - global_step) / sps)
+        remaining = duration((self._total_steps - global_step) / sps)
         if self._live:
             status = f"return {shown}  {sps:,.0f} SPS  {remaining} left"
             self._live.update(self._task, completed=global_step, status=status)
@@ -64,7 +66,8 @@ class ProgressDisplay:
             )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """`seconds` as `m:ss` or `h:mm:ss`."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

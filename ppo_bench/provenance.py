@@ -24,6 +24,9 @@ PACKAGES = (
     "hydra-core",
 )
 
+JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
+"""The environment variable by which a sweep tells a job how many run on this machine at the same time."""
+
 
 def provenance() -> dict[str, Any]:
     """Versions, git commit and hardware of this process; null where something is not there."""
@@ -33,6 +36,9 @@ def provenance() -> dict[str, Any]:
         "hardware": {
             "cpu": _proc_value("/proc/cpuinfo", "model name"),
             "cores": os.cpu_count(),
+            # Fewer for a job of a sweep whose jobs run side by side: speeds are then not those of a run alone.
+            "cores_available": len(os.sched_getaffinity(0)),
+            "jobs_at_once": int(os.environ.get(JOBS_AT_ONCE, "1")),
             "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
             "gpu": _gpu(),
             "platform": platform.platform(),
@@ -41,12 +47,12 @@ def provenance() -> dict[str, Any]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs between two provenances, each as `name: then -> now`."""
+    """What differs between two provenances, each as `name: then -> now`. What was not recorded then is left out."""
     return [
         f"{name}: {then.get(part, {}).get(name)} -> {value}"
         for part in ("versions", "hardware", "execution")
         for name, value in now.get(part, {}).items()
-        if then.get(part, {}).get(name) != value
+        if then.get(part, {}).get(name, value) != value
     ] + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"] * (then.get("git_commit") != now["git_commit"])
 
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,8 @@ from ppo_bench.errors import ConfigError
 SCHEMA_VERSION = 1
 EPISODE_ROWS_PER_ITERATION = 1_000
 COMPILING_ITERATIONS = 3
+LOCK_TRIES = 3
+"""`in_use` has the lock for a moment."""
 
 
 def choose_folder(folder: Path, rerun: bool) -> Path:
@@ -50,12 +53,36 @@ def own_folder(folder: Path) -> Iterator[None]:
         if not os.access(folder, os.W_OK):
             raise ConfigError(f"cannot write to {folder}; choose another folder by outputs=")
         # The system frees the lock however this process ends.
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for _ in range(LOCK_TRIES):
+            if took := _lock(descriptor, fcntl.LOCK_EX):
+                break
+            time.sleep(0.1)
+        if not took:
+            raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it")
         yield
-    except BlockingIOError as error:
-        raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it") from error
     finally:
         os.close(descriptor)
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process is training in `folder`."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    """Whether the lock could be had at once."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
 
 
 def plain(value: Any) -> Any:

@@ -1,6 +1,7 @@
-"""Several runs by one command: Hydra expands and launches them, each in a process of its own.
+"""Several runs by one command: expanded here or chosen by a sweeper, and launched by Hydra's launchers.
 
-Thread counts, compile caches and GPU memory therefore do not leak from one run into the next.
+Each runs in a process of its own, so that thread counts, compile caches and GPU memory do not leak from one run into
+the next. What is done already is not launched again.
 """
 
 from __future__ import annotations
@@ -10,112 +11,120 @@ import itertools
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
+from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig
 
-from ppo_bench.compose import explain
+from ppo_bench.compose import explain, one_line
 from ppo_bench.config import load_config
 from ppo_bench.errors import ConfigError, Interrupted
+from ppo_bench.journal import STATES, Journal, Outcome, failures_reported, finished, print_table
+from ppo_bench.launchers import launch, search, with_defaults
 from ppo_bench.paths import CONF
 from ppo_bench.progress import say
 from ppo_bench.results import choose_folder
-from ppo_bench.slurm.job import requeue
 from ppo_bench.slurm.sbatch import refusal, require_slurm
+from ppo_bench.sweep_job import Job
 
 
 def sweep(overrides: Sequence[str]) -> int:
     """Run every job of a sweep; 1 if any failed. Raises `ConfigError` for the first that is misconfigured."""
-    jobs = expand(overrides)
-    results = [_result(job) for job in jobs]
-    on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", override) for override in overrides)
+    own = [word for word in overrides if word.lstrip("+~").startswith(("hydra/", "hydra."))]
+    words = [word for word in overrides if word not in own]
+    own = with_defaults(own)
+    on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", word) for word in own)
+    searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
+    configs = [(load_config([*own, *job]), job) for job in ([_corner(words)] if searching else expand(words))]
+    folders: dict[Path, list[str]] = {}
+    for config, job in configs:
+        config.require()
+        folders.setdefault(choose_folder(config.run_folder, config.root.rerun), job)
+    if len(folders) < len(configs):
+        say(f"warning: {len(configs)} jobs are only {len(folders)} runs; what tells the others apart changes no run")
+    outputs = Path(configs[0][0].root.outputs)
+    done = [folder for folder in folders if (folder / "result.json").exists()]
+    todo = {folder: job for folder, job in folders.items() if folder not in done}
     if on_slurm:
         require_slurm()
-        say(f"{len(jobs)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")
-    stop_requests: list[int] = []
+        say(f"{len(todo)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")
+    if searching:
+        outcomes, _ = _run(outputs, on_slurm, partial(search, own, words))
+    else:
+        outcomes = [finished("skipped", folders[folder], folder)[0] for folder in done]
+        for folder in done:
+            print(folder, flush=True)
+        if todo:
+            ended, trouble = _run(outputs, on_slurm, partial(launch, own, list(todo.values())))
+            outcomes += ended + _lost(todo, ended, trouble)
+    print_table(outcomes)
+    states = [outcome.state for outcome in outcomes]
+    say(", ".join(f"{states.count(state)} {state}" for state in STATES))
+    return 1 if "failed" in states or not states else 0
 
-    def run_job(_: DictConfig) -> None:
-        """One job. A failed one has said why on stderr, and does not stop the others."""
-        if stop_requests:
-            return
-        job = list(HydraConfig.get().overrides.task)
-        code = _run([sys.executable, "-m", "ppo_bench", *job], stop_requests)
-        if code != 0 and not stop_requests:
-            say(f"failed with exit code {code}: {' '.join(job)}")
-        if code != 0 and stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
-            requeue()
 
+def _run(outputs: Path, on_slurm: bool, start: Callable[[Job], None]) -> tuple[list[Outcome], str | None]:
+    """What became of the jobs that `start` launches, and what went wrong with the launcher. Raises `Interrupted`."""
+    journal = _journal(outputs)
+    job = Job(journal.path, sweep_process=None if on_slurm else os.getpid())
+    trouble = None
+    # What submitit prints while it waits, it also raises if it matters.
+    silence = redirect_stderr(io.StringIO()) if on_slurm else nullcontext()
     try:
-        # What submitit prints while it waits, it also raises if it matters.
-        with _errors_of_hydra_raised(), redirect_stderr(io.StringIO()) if on_slurm else nullcontext():
-            hydra_command(["--multirun", *overrides], run_job)
+        with failures_reported(journal), silence:
+            start(job)
+    except KeyboardInterrupt:
+        job.stop_requests.append(signal.SIGINT)
+    except HydraException as error:
+        raise ConfigError(explain(error)) from error
     except Exception as error:  # of a launcher, whatever it meets
         if "sbatch: error" in str(error):
             raise refusal(error) from error
-        say(f"the launcher failed: {type(error).__name__}: {str(error).strip().splitlines()[-1]}")
-    if stop_requests:
+        trouble = f"{type(error).__name__}: {one_line(error)}"
+        say(f"the launcher failed: {trouble}")
+    if job.stop_requests:
         raise Interrupted("the sweep stopped; the same command goes on with what is missing")
-    # A job that a launcher lost has left no exit code; what counts is what is there.
-    missing = [" ".join(job) for job, result in zip(jobs, results, strict=True) if not result.exists()]
-    say(f"{len(jobs) - len(missing)} of {len(jobs)} runs are done")
-    for line in missing:
-        say(f"not done: {line}")
-    return 1 if missing else 0
+    return journal.outcomes(), trouble
 
 
-def _result(job: Sequence[str]) -> Path:
-    """The file that a job leaves when it is done. Raises `ConfigError` if the job is misconfigured."""
-    config = load_config(job)
-    config.require()
-    return choose_folder(config.run_folder, config.root.rerun) / "result.json"
+def _lost(todo: dict[Path, list[str]], ended: Sequence[Outcome], trouble: str | None) -> list[Outcome]:
+    """Jobs that a launcher lost have left no outcome; what counts is what is there."""
+    known = {Path(outcome.folder) for outcome in ended}
+    return [
+        finished("done", job, folder)[0]
+        if (folder / "result.json").exists()
+        else Outcome("failed", job, str(folder), trouble or "the launcher lost it")
+        for folder, job in todo.items()
+        if folder not in known
+    ]
 
 
-@contextmanager
-def _errors_of_hydra_raised() -> Iterator[None]:
-    """Hydra raises errors instead of printing them with its part of the traceback."""
-    before = os.environ.get("HYDRA_FULL_ERROR")
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+def _journal(outputs: Path) -> Journal:
+    """A new file for the outcomes of a sweep. Raises `ConfigError` if it cannot be written."""
+    folder = outputs / ".sweeps"
     try:
-        yield
-    finally:
-        del os.environ["HYDRA_FULL_ERROR"]
-        if before is not None:
-            os.environ["HYDRA_FULL_ERROR"] = before
-
-
-def _run(command: list[str], stop_requests: list[int]) -> int:
-    """The exit code of a child. It is left to end in its own way when this process is asked to stop; so is noted."""
-    child = subprocess.Popen(command)
-
-    def note(number: int, _: object) -> None:
-        stop_requests.append(number)
-        if number == signal.SIGTERM:  # a terminal sends SIGINT to the child too
-            child.terminate()
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        return child.wait()
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{os.getpid()}.jsonl"
+        path.touch()
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
+    return Journal(path)
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
     """The overrides of each job: the product of all that are lists (`a,b`), ranges or globs."""
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            loader = GlobalHydra.instance().config_loader()  # which globs are expanded by
-            parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
+        with _parsed(overrides) as parsed:
             alternatives = [
                 [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
                 if override.is_sweep_override()
@@ -127,17 +136,40 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     return [list(job) for job in itertools.product(*alternatives)]
 
 
+def _corner(overrides: Sequence[str]) -> list[str]:
+    """One job of those that a sweeper may choose: of each list its first value, of each interval its start."""
+    try:
+        with _parsed(overrides) as parsed:
+            return [
+                f"{override.get_key_element()}={_first(override)}"
+                if override.is_sweep_override()
+                else override.input_line or ""
+                for override in parsed
+            ]
+    except HydraException as error:
+        raise ConfigError(explain(error)) from error
+
+
+def _first(override: Override) -> Any:
+    if override.is_interval_sweep():
+        interval: Any = override.value()
+        return interval.start
+    return next(override.sweep_string_iterator())
+
+
+@contextmanager
+def _parsed(overrides: Sequence[str]) -> Iterator[list[Override]]:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()  # which globs are expanded by
+        yield OverridesParser.create(loader).parse_overrides(list(overrides))
+
+
 def show_config(arguments: Sequence[str]) -> int:
     """Hydra's own views of a configuration: `--cfg`, `--resolve`, `--package`, `--info`."""
-    hydra_command(arguments, lambda _: None)
-    return 0
-
-
-def hydra_command(arguments: Sequence[str], job: Callable[[DictConfig], None]) -> None:
-    """Hydra's command line over the project's configuration, with `job` as what it runs."""
     before = sys.argv
     sys.argv = ["ppo_bench", *arguments]
     try:
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(lambda _: None)()
     finally:
         sys.argv = before
+    return 0

@@ -1,4 +1,4 @@
-"""The only outer loop: it drives any runner, and alone knows of progress, results and checkpoints."""
+"""The only outer loop: it drives any runner, and alone knows of progress, results, checkpoints and trackers."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from ppo_bench.results import (
     write_json,
 )
 from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
+from ppo_bench.trackers.mirrors import Mirrors
 
 RECENT_EPISODES = 100
 
@@ -95,13 +96,15 @@ def train(config: Config, started_at: float) -> Path:
     folder = choose_folder(config.run_folder, config.root.rerun)
     if (folder / "result.json").exists():
         _report_finished(folder)
+        with Mirrors(folder, config.trackers) as mirrors:
+            mirrors.start()
         return folder
     runner = build_runner(config)
     try:
         # Before anything is on disk, since a checkpoint of another network ends here.
         start = None if any((folder / "checkpoints").glob("iteration_*")) else _start(config, runner)
-        with own_folder(folder):
-            _train(config, runner, folder, start, started_at)
+        with own_folder(folder), Mirrors(folder, config.trackers) as mirrors:
+            _train(config, runner, folder, start, started_at, mirrors)
     finally:
         runner.close()
     return folder
@@ -118,7 +121,12 @@ def _start(config: Config, runner: Runner[Any]) -> tuple[LoopState, Any]:
 
 
 def _train(
-    config: Config, runner: Runner[Any], folder: Path, start: tuple[LoopState, Any] | None, started_at: float
+    config: Config,
+    runner: Runner[Any],
+    folder: Path,
+    start: tuple[LoopState, Any] | None,
+    started_at: float,
+    mirrors: Mirrors,
 ) -> None:
     saved = checkpoint.load_newest(folder / "checkpoints", say)
     if saved:
@@ -135,6 +143,7 @@ def _train(
         write_json(folder / "run.json", about | provenance() | {"execution": dict(runner.execution)})
     metrics_rows = Rows(folder / "metrics.jsonl", Mark(*loop.metrics_mark))
     episode_rows = Rows(folder / "episodes.jsonl", Mark(*loop.episodes_mark))
+    mirrors.start()
     title = f"{config.task.name} {config.backend.name} {config.framework.name} seed {config.root.seed}"
     setup_seconds = time.perf_counter() - started_at
     earlier_seconds, loop_started = loop.wall_seconds, time.perf_counter()

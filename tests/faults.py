@@ -1,4 +1,4 @@
-"""What can happen to a run: kills, damaged files, configurations at random. Short in test_faults.py, long in soak.py."""
+"""What can happen to a run: kills, damaged files, configurations at random. test_faults.py is short, soak.py long."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def finish(overrides: list[str], cwd: Path = ROOT) -> subprocess.CompletedProces
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_SECONDS,
+        timeout=seconds,
     )
 
 
@@ -158,10 +158,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 def resume_damaged(
     original: Path, reference: tuple[Any, ...], overrides: list[str], outputs: Path, rng: random.Random
 ) -> tuple[str, str]:
-    """Damage a copy of the run at `original` under `outputs` and give its command again; the damage, and what came of it.
+    """Damage a copy of the run at `original` under `outputs`, give its command again; the damage and what came of it.
 
-    Fails unless the run either ends as `reference`, which was not damaged, or stops with one line that leaves every file
-    as it was.
+    Fails unless the run either ends as `reference`, which was not damaged, or stops with one line that leaves every
+    file as it was.
     """
     overrides = [*overrides, f"outputs={outputs}"]
     folder, trap = folder_of(overrides), outputs / "trap"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,7 +16,6 @@ from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
 from ppo_bench.paths import CONF
-from ppo_bench.sweep import expand
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -118,6 +116,16 @@ WRONG = {
     "ppo.gamma=${oc.env:NOT_SET_ANYWHERE}": "ppo.gamma: ",
     "framework._target_=os.nothing": "framework._target_ names no class that can be imported",
     "framework._target_=ppo_bench.results.Rows": "is not a choice of the group framework",
+    # trackers
+    "tracker=mlflow": "tracker=mlflow: there is no such choice; choose one of none, tensorboard, wandb",
+    "tracker=[tensorboard,mlflow]": "tracker=mlflow: there is no such choice; choose one of none, tensorboard, wandb",
+    "tracker=3": "tracker=3",
+    "+tracker.wandb=3": "tracker.wandb: Value 3",
+    "tracker=wandb tracker.wandb.mod=offline": "there is no key tracker.wandb.mod",
+    "tracker=wandb tracker.wandb.mode=off": "tracker.wandb.mode=off: choose online or offline",
+    "tracker=wandb tracker.wandb.project=''": "tracker.wandb.project=: must not be empty",
+    "tracker=wandb tracker.wandb.tags=one": "tracker.wandb.tags: ",
+    "tracker=tensorboard +tracker.tensorboard.every=3": "there is no key tracker.tensorboard.every",
     # Hydra's own flags
     "--no-such-flag": "--no-such-flag",
     "--cfg everything": "everything",
@@ -278,62 +286,6 @@ def test_cfg_prints_the_configuration_as_yaml_and_runs_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sweep_runs_every_job_once_and_reports_them_when_it_is_run_again(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.chdir(tmp_path)
-    arguments = ["-m", "seed=1,2", *GYM, *SMALL, "outputs=runs"]
-    assert exit_code(main, arguments) == 0
-    printed = capfd.readouterr()
-    folders = [load_config([f"seed={seed}", *GYM, *SMALL, "outputs=runs"]).run_folder for seed in (1, 2)]
-    assert [line for line in printed.out.splitlines() if line.startswith("runs/")] == [
-        str(folder) for folder in folders
-    ]
-    assert printed.err.splitlines()[-1] == "ppo_bench: 2 of 2 runs are done"
-    assert sorted(folders[0].parent.iterdir()) == folders
-    results = {folder: (folder / "result.json").read_bytes() for folder in folders}
-    assert exit_code(main, arguments) == 0
-    assert capfd.readouterr().err.count(" is done: final_return_mean ") == 2
-    assert {folder: (folder / "result.json").read_bytes() for folder in folders} == results
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "fragment"),
-    [
-        (["seed=1,2", "ppo.num_minibatches=4,3"], "ppo.num_minibatches=3 does not divide the batch"),
-        (["seed=range(1,3)", "env=cartpole,nothing"], "env=nothing: there is no such choice"),
-        (["seed=1,2", "ppo.gama=0.9"], "did you mean ppo.gamma?"),
-        (["seed=range(1"], "range(1"),
-    ],
-    ids=str,
-)
-def test_a_sweep_with_one_wrong_job_starts_none(
-    overrides: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(main, ["-m", *overrides, *GYM, *SMALL, f"outputs={tmp_path}/outputs"]) == 2
-    printed = capfd.readouterr()
-    assert_one_line(printed.err, fragment)
-    assert printed.out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
-    assert exit_code(main, ["-m", "env.id=Nothing-v0,CartPole-v1", *overrides]) == 1
-    lines = capfd.readouterr().err.splitlines()
-    assert lines[-2:] == [
-        "ppo_bench: 1 of 2 runs are done",
-        f"ppo_bench: not done: env.id=Nothing-v0 {' '.join(overrides)}",
-    ]
-    assert sum("gymnasium cannot make 'Nothing-v0'" in line for line in lines) == 1
-    assert (load_config(["env.id=CartPole-v1", *overrides]).run_folder / "result.json").exists()
-
-
 def interrupted(_: list[str]) -> int:
     raise KeyboardInterrupt
 
@@ -357,27 +309,3 @@ def test_a_disk_that_fails_is_exit_code_1_and_names_the_file(
 def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:
     with pytest.raises(IndexError):
         exit_code(without_a_file, [])
-
-
-def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_run_again(tmp_path: Path) -> None:
-    jobs = ["-m", "seed=1,2", "total_timesteps=100_000", "checkpoint.every_iterations=5", f"outputs={tmp_path}"]
-    command = [sys.executable, "-m", "ppo_bench", *jobs]
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
-        while run.poll() is None and not any(tmp_path.glob("default/*/seed1/checkpoints/iteration_*")):
-            time.sleep(0.05)
-        os.killpg(run.pid, signal.SIGINT)  # as a terminal does
-        _, error = run.communicate(timeout=60)
-    assert run.returncode == 130, error
-    assert error.splitlines()[-1] == "ppo_bench: the sweep stopped; the same command goes on with what is missing"
-    assert "Traceback" not in error
-    assert not any(tmp_path.glob("default/*/seed2"))
-
-
-def test_sweeps_expand_lists_ranges_and_globs() -> None:
-    assert expand(["seed=range(1,3)", "env=cartpole,acrobot", "ppo.gamma=0.9"]) == [
-        ["seed=1", "env=cartpole", "ppo.gamma=0.9"],
-        ["seed=1", "env=acrobot", "ppo.gamma=0.9"],
-        ["seed=2", "env=cartpole", "ppo.gamma=0.9"],
-        ["seed=2", "env=acrobot", "ppo.gamma=0.9"],
-    ]
-    assert ["network=mlp"] in expand(["network=glob(*)"])

@@ -82,9 +82,10 @@ def test_hydras_launcher_counts_results_and_its_jobs_requeue_too(tmp_path: Path)
         slurm("scancel", "--signal=TERM", first)
         process = launcher.result()
     assert process.returncode == 1
-    done, missing = process.stderr.splitlines()[-2:]
-    assert done == "ppo_bench: 1 of 2 runs are done"
-    assert missing == f"ppo_bench: not done: {' '.join([*resources, *sweep, 'seed=2'])}"
+    lines = process.stderr.splitlines()
+    assert lines[-1] == "ppo_bench: 1 done, 1 failed, 0 skipped"
+    (failed,) = (line for line in lines if line.startswith("ppo_bench: failed: "))
+    assert " seed=2: " in failed
     logs = "".join(path.read_text() for path in outputs.glob(".sweeps/.submitit/*.err"))
     assert "resuming" in logs
 

@@ -1,0 +1,41 @@
+"""The process of one tracker: it follows the files of a run until its standard input ends.
+
+python -m ppo_bench.trackers RUN_DIR MODULE.CLASS OPTIONS, the options as JSON. `mirrors.py` starts it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import sys
+from pathlib import Path
+
+from ppo_bench.cli import exit_code
+from ppo_bench.results import read_json
+from ppo_bench.trackers.mirror import Tail, Tracker, videos
+
+POLL_SECONDS = 1.0
+STDIN = 0
+
+
+def main(arguments: list[str]) -> int:
+    """Mirror the run until it is over."""
+    os.nice(10)  # training comes first
+    folder, (module, _, name) = Path(arguments[0]), arguments[1].rpartition(".")
+    tracker: Tracker = getattr(importlib.import_module(module), name)(**json.loads(arguments[2]))
+    trainer = os.getppid()
+    mirror = tracker.open(folder, read_json(folder / "run.json"))
+    os.write(STDIN, b"r")  # a socket: the tracker is ready
+    rows, over = Tail(folder / "metrics.jsonl"), False
+    while not over:
+        over = bool(select.select([STDIN], [], [], POLL_SECONDS)[0]) or os.getppid() != trainer
+        mirror.write(rows.new())
+    result = folder / "result.json"
+    mirror.close(videos(folder), read_json(result) if result.exists() else None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""What trackers have in common: the names under which a row appears, and the rows that a run has written so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ppo_bench.results import read_json
+
+TAGS = {
+    "episodic_return": "charts/episodic_return",
+    "episodic_length": "charts/episodic_length",
+    "sps": "charts/SPS",
+    "learning_rate": "charts/learning_rate",
+    "value_loss": "losses/value_loss",
+    "policy_loss": "losses/policy_loss",
+    "entropy": "losses/entropy",
+    "old_approx_kl": "losses/old_approx_kl",
+    "approx_kl": "losses/approx_kl",
+    "clip_fraction": "losses/clipfrac",
+    "explained_variance": "losses/explained_variance",
+    "gradient_norm": "losses/gradient_norm",
+}
+"""CleanRL's tags (docs.cleanrl.dev) for the columns of metrics.jsonl; the norm of the gradient has none there."""
+
+
+class Mirror(Protocol):
+    """An open tracker of one run."""
+
+    def write(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Take rows of metrics.jsonl, in their order."""
+
+    def close(self, videos: Sequence[tuple[Path, int]], result: dict[str, Any] | None) -> None:
+        """Take videos, each with its `global_step`, and result.json if the run is complete; make all of it last."""
+
+
+class Tracker(Protocol):
+    """A choice of the group `tracker`. Made from its YAML file."""
+
+    def require(self) -> None:
+        """Raise `ConfigError` if an option is out of range. What is missing on this machine costs no run."""
+
+    def open(self, folder: Path, run: dict[str, Any]) -> Mirror:
+        """The mirror of the run in `folder`, whose run.json is `run`. May raise anything."""
+
+
+def tagged(row: dict[str, Any]) -> dict[str, float]:
+    """The values of a row that exist, by tag."""
+    return {tag: row[name] for name, tag in TAGS.items() if row.get(name) is not None}
+
+
+def videos(folder: Path) -> list[tuple[Path, int]]:
+    """The mp4 files of a run's evaluations, each with the `global_step` of its checkpoint."""
+    paths = sorted((folder / "evaluations").glob("*.mp4"))
+    files = [(path, path.with_suffix(".json")) for path in paths]
+    return [(path, int(read_json(about)["global_step"])) for path, about in files if about.exists()]
+
+
+class Tail:
+    """The rows of a JSON-lines file to which a process still writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115 (open as long as the run lasts)
+        self._rest = b""
+
+    def new(self) -> list[dict[str, Any]]:
+        """What has been added since the last call, in whole rows."""
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        return [json.loads(line) for line in lines]

@@ -1,0 +1,91 @@
+"""`tracker=wandb`: a run of Weights & Biases, which a resumed training continues."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ppo_bench.errors import ConfigError, require
+from ppo_bench.trackers.mirror import tagged
+
+
+@dataclass(frozen=True)
+class Wandb:
+    """`tracker=wandb`; see conf/tracker/wandb.yaml for what the options mean."""
+
+    project: str
+    entity: str | None
+    mode: str
+    group: str | None
+    tags: list[str]
+
+    def require(self) -> None:
+        """Raise `ConfigError` if an option is out of range."""
+        if self.mode not in ("online", "offline"):
+            raise ConfigError(f"tracker.wandb.mode={self.mode}: choose online or offline")
+        if not self.project.strip():
+            raise ConfigError("tracker.wandb.project=: must not be empty")
+
+    def open(self, folder: Path, run: dict[str, Any]) -> WandbRun:
+        """The run that belongs to the folder, continued if there is one."""
+        require("wandb", "wandb", "tracker=wandb")
+        import wandb
+
+        experiment = folder.resolve().parent.name
+        opened = wandb.init(
+            project=self.project,
+            entity=self.entity,
+            mode=cast(Any, self.mode),
+            group=self.group or experiment,
+            tags=self.tags,
+            name=f"{experiment}-{folder.name}",
+            id=_run_id(folder),
+            resume="allow",
+            dir=folder,
+            config={key: run.get(key) for key in ("config", "versions", "git_commit", "hardware", "execution")},
+            settings=wandb.Settings(
+                silent=True,
+                console="off",
+                symlink=False,
+                x_stats_pid=os.getppid(),  # of the training, whose use of the machine is meant
+            ),
+        )
+        return WandbRun(opened)
+
+
+class WandbRun:
+    """An open run of wandb."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        # What the server has of an earlier part of this run; offline it is 0, and all is written anew.
+        self._first_step = run.step
+        run.define_metric("global_step")
+        run.define_metric("*", step_metric="global_step")
+
+    def write(self, rows: Sequence[dict[str, Any]]) -> None:
+        """The tags of each row at its `global_step`."""
+        for row in rows:
+            if row["global_step"] >= self._first_step:
+                self._run.log(tagged(row) | {"global_step": row["global_step"]}, step=row["global_step"])
+
+    def close(self, videos: Sequence[tuple[Path, int]], result: dict[str, Any] | None) -> None:
+        """Videos, and the result as the run's summary."""
+        import wandb
+
+        for path, step in videos:
+            self._run.log({f"videos/{path.stem}": wandb.Video(str(path), format="mp4"), "global_step": step})
+        self._run.summary.update(result or {})
+        self._run.finish(exit_code=0 if result else 1)
+
+
+def _run_id(folder: Path) -> str:
+    """What names the run for wandb: kept in its folder, wherever that is moved, and no other run has it."""
+    path = folder / "wandb" / "run_id"
+    if not path.exists():
+        path.write_text(secrets.token_hex(4))
+    return path.read_text()

@@ -1,0 +1,255 @@
+"""Sweeps: every run once, however often the command is started, and one failure is not another's."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.errors import reason
+from ppo_bench.sweep import expand
+from ppo_bench.sweep_job import divide
+from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL, assert_one_line
+
+LONG = [*GYM, "total_timesteps=15_360", "checkpoint.every_iterations=5"]
+CPUS = len(os.sched_getaffinity(0))
+
+
+@pytest.fixture(autouse=True)
+def clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the processes of jobs use the package that is tested."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "ppo_bench", *words]
+    return subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def wait_for(what: str, condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def children(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def run_folder(*words: str) -> Path:
+    return load_config(words).run_folder
+
+
+def states(outputs: Path) -> list[tuple[str, str]]:
+    """State and run folder's name of all outcomes that the sweeps of a folder have noted, oldest first."""
+    rows = [
+        json.loads(row) for path in sorted(outputs.glob(".sweeps/*.jsonl")) for row in path.read_text().splitlines()
+    ]
+    return [(row[0], Path(row[2]).name) for row in rows]
+
+
+def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["-m", "seed=1,2", *GYM, *SMALL, "outputs=runs"]
+    assert exit_code(main, arguments) == 0
+    printed = capfd.readouterr()
+    folders = [run_folder(f"seed={seed}", *GYM, *SMALL, "outputs=runs") for seed in (1, 2)]
+    assert printed.out.splitlines() == [str(folder) for folder in folders]
+    assert printed.err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
+    assert sorted(folders[0].parent.iterdir()) == folders
+    hardware = json.loads((folders[0] / "run.json").read_text())["hardware"]
+    assert (hardware["jobs_at_once"], hardware["cores_available"]) == (1, CPUS)
+    results = {folder: (folder / "result.json").read_bytes() for folder in folders}
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", "/bin/false")  # any job that is started fails
+        assert exit_code(main, [*arguments, "tracker=none,tensorboard"]) == 0
+    printed = capfd.readouterr()
+    assert printed.out.splitlines() == [str(folder) for folder in folders]
+    assert "warning: 4 jobs are only 2 runs" in printed.err
+    assert printed.err.splitlines()[-1] == "ppo_bench: 0 done, 0 failed, 2 skipped"
+    assert {folder: (folder / "result.json").read_bytes() for folder in folders} == results
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fragment"),
+    [
+        (["seed=1,2", "ppo.num_minibatches=4,3"], "ppo.num_minibatches=3 does not divide the batch"),
+        (["seed=range(1,3)", "env=cartpole,nothing"], "env=nothing: there is no such choice"),
+        (["seed=1,2", "ppo.gama=0.9"], "did you mean ppo.gamma?"),
+        (["seed=range(1"], "range(1"),
+    ],
+    ids=str,
+)
+def test_a_sweep_with_one_wrong_job_starts_none(
+    overrides: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, ["-m", *overrides, *GYM, *SMALL, f"outputs={tmp_path}/outputs"]) == 2
+    printed = capfd.readouterr()
+    assert_one_line(printed.err, fragment)
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    assert exit_code(main, ["-m", "env.id=Nothing-v0,CartPole-v1", *overrides]) == 1
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].startswith("ppo_bench: gymnasium cannot make 'Nothing-v0'")
+    failed = [line for line in lines if line.startswith("ppo_bench: failed: env.id=Nothing-v0 ")]
+    assert len(failed) == 1
+    assert "gymnasium cannot make 'Nothing-v0'" in failed[0]
+    assert lines.index(failed[0]) < len(lines) - 4, "reported before the other run and the table"
+    header, first, second, last = lines[-4:]
+    assert header.split() == ["state", "job", "final", "return", "or", "error"]
+    assert first.split()[:5] == ["failed", "env.id=Nothing-v0", "gymnasium", "cannot", "make"]
+    folder = run_folder("env.id=CartPole-v1", *overrides)
+    value = json.loads((folder / "result.json").read_text())["final_return_mean"]
+    assert second.split() == ["done", "env.id=CartPole-v1", f"{value:.2f}"]
+    assert last == "ppo_bench: 1 done, 1 failed, 0 skipped"
+
+
+def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_run_again(tmp_path: Path) -> None:
+    jobs = ["-m", "seed=1,2", "total_timesteps=100_000", "checkpoint.every_iterations=5", f"outputs={tmp_path}"]
+    with started(*jobs) as run:
+        while run.poll() is None and not any(tmp_path.glob("default/*/seed1/checkpoints/iteration_*")):
+            time.sleep(0.05)
+        os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+        _, error = run.communicate(timeout=60)
+    assert run.returncode == 130, error
+    assert error.splitlines()[-1] == "ppo_bench: the sweep stopped; the same command goes on with what is missing"
+    assert "Traceback" not in error
+    assert not any(tmp_path.glob("default/*/seed2"))
+
+
+def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_nothing_twice(tmp_path: Path) -> None:
+    words = ["seed=1,2,3", *LONG, f"outputs={tmp_path}"]
+    folders = [run_folder(f"seed={seed}", *LONG, f"outputs={tmp_path}") for seed in (1, 2, 3)]
+
+    def has_checkpoint(seed: int) -> bool:
+        return any((folders[seed - 1] / "checkpoints").glob("iteration_*"))
+
+    with started("-m", *words) as sweep:
+        wait_for("a checkpoint of seed 1", lambda: has_checkpoint(1))
+        for process in (sweep.pid, *children(sweep.pid)):
+            os.kill(process, signal.SIGKILL)
+        sweep.communicate()
+    assert not (folders[0] / "result.json").exists()
+
+    with started("-m", *words) as sweep:
+        wait_for("a checkpoint of seed 2", lambda: has_checkpoint(2))
+        first = (folders[0] / "result.json").stat()
+        (job,) = children(sweep.pid)
+        os.kill(job, signal.SIGSTOP)
+        os.kill(sweep.pid, signal.SIGKILL)
+    with started("-m", *words) as sweep:
+        assert sweep.stderr
+        said = sweep.stderr.readline()
+        assert said == f"ppo_bench: waiting for {folders[1]}, which is being trained by another process\n"
+        os.kill(job, signal.SIGCONT)
+        said = sweep.communicate()[1]
+    assert "resuming" not in said, "the job without its sweep has come to its end"
+    assert said.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 1 skipped"
+    assert (folders[0] / "result.json").stat() == first
+    for folder in folders:
+        rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert [row["iteration"] for row in rows] == list(range(1, 31))
+    assert states(tmp_path) == [("done", f"seed{seed}") for seed in (1, 2, 3)]
+
+
+@pytest.mark.skipif(CPUS < 2, reason="one CPU")
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
+def test_jobs_side_by_side_share_the_cpus_and_fail_alone(
+    launcher: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    jobs = [f"hydra/launcher={launcher}", "env.id=CartPole-v1,Nothing-v0", "seed=1", *overrides]
+    assert exit_code(main, ["-m", *jobs]) == 1
+    lines = capfd.readouterr().err.splitlines()
+    each = "1 CPU" if CPUS < 4 else f"{CPUS // 2} CPUs"
+    warning = f"2 runs at a time, {each} each: their speeds cannot be compared with those of a run alone"
+    assert f"ppo_bench: warning: {warning}" in lines
+    assert any(line.startswith("ppo_bench: failed: env.id=Nothing-v0 ") for line in lines)
+    assert lines[-1] == "ppo_bench: 1 done, 1 failed, 0 skipped"
+    run = json.loads((run_folder("env.id=CartPole-v1", *overrides) / "run.json").read_text())
+    assert (run["hardware"]["jobs_at_once"], run["hardware"]["cores_available"]) == (2, CPUS // 2)
+
+
+def test_optuna_maximises_the_final_return_and_trains_no_trial_twice(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "ppo.learning_rate=tag(log,interval(1e-4,1e-2))"]
+    arguments = ["-m", *words, *GYM, "total_timesteps=2048", f"outputs={tmp_path}"]
+    assert exit_code(main, arguments) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("default/*/seed1/result.json")]
+    returns = [result["final_return_mean"] for result in results]
+    assert len(set(returns)) == 2
+    assert sorted(line.split()[-1] for line in lines[-3:-1]) == sorted(f"{value:.2f}" for value in returns)
+    best = (tmp_path / ".sweeps" / "optimization_results.yaml").read_text()
+    assert f"best_value: {max(returns)}" in best
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert exit_code(main, arguments) == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 0 done, 0 failed, 2 skipped"
+
+
+@pytest.mark.parametrize(
+    ("word", "fragment"),
+    [
+        ("ppo.learning_rat=interval(1e-4,1e-2)", "there is no key ppo.learning_rat; did you mean ppo.learning_rate?"),
+        ("ppo.learning_rate=interval(0,1)", "ppo.learning_rate=0.0: must be above 0"),
+        ("ppo.gamma=interval(0.9", "interval(0.9"),
+        ("hydra.sweeper.n_trial=3", "hydra.sweeper.n_trial"),
+    ],
+)
+def test_a_search_over_what_is_not_there_is_one_line(
+    word: str, fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, ["-m", "hydra/sweeper=optuna", word, *GYM, *SMALL, f"outputs={tmp_path}/outputs"]) == 2
+    assert_one_line(capfd.readouterr().err, fragment)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sweeps_expand_lists_ranges_and_globs() -> None:
+    assert expand(["seed=range(1,3)", "env=cartpole,acrobot", "ppo.gamma=0.9"]) == [
+        ["seed=1", "env=cartpole", "ppo.gamma=0.9"],
+        ["seed=1", "env=acrobot", "ppo.gamma=0.9"],
+        ["seed=2", "env=cartpole", "ppo.gamma=0.9"],
+        ["seed=2", "env=acrobot", "ppo.gamma=0.9"],
+    ]
+    assert ["network=mlp"] in expand(["network=glob(*)"])
+
+
+def test_the_reason_of_a_failure_is_the_first_line_of_its_error() -> None:
+    traceback = ["Traceback (most recent call last):\n", '  File "x.py"\n', "    f()\n"]
+    assert reason(1, ["ppo_bench: step 1\n", *traceback, "ValueError: first\n", "  second\n"]) == "ValueError: first"
+    chained = [*traceback, "KeyError: 1\n", "\n", "During handling ...\n", "\n", *traceback, "OSError: full\n"]
+    assert reason(1, chained) == "OSError: full"
+    assert (
+        reason(2, ["a library's chatter\n", "ppo_bench: seed=-1: too small\n", "more chatter\n"])
+        == "seed=-1: too small"
+    )
+    assert reason(3, ["Segmentation fault\n", "\n"]) == "Segmentation fault"
+    assert reason(3, []) == "exit code 3"
+    assert reason(-9, ["ppo_bench: step 1\n"]) == "killed by SIGKILL"
+
+
+def test_cpus_are_divided_into_equal_parts() -> None:
+    assert divide([0, 1, 2, 3, 6], 2) == [[0, 1], [2, 3]]
+    assert divide([4], 1) == [[4]]

@@ -1,0 +1,250 @@
+"""Trackers show what a run's files say, and whatever becomes of them costs a warning and never the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from wandb.proto import wandb_internal_pb2 as messages
+
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.trackers import mirrors
+from ppo_bench.trackers.tensorboard import Tensorboard
+from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
+
+BOTH = ["tracker=[tensorboard,wandb]", "tracker.wandb.mode=offline", "tracker.wandb.project=test"]
+CLEANRL = {
+    *("charts/episodic_return", "charts/episodic_length", "charts/SPS", "charts/learning_rate"),
+    *("losses/value_loss", "losses/policy_loss", "losses/entropy", "losses/old_approx_kl", "losses/approx_kl"),
+    *("losses/clipfrac", "losses/explained_variance"),
+}
+
+
+@pytest.fixture(autouse=True)
+def clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the processes of trackers use the package that is tested."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "metrics.jsonl"
+    return [json.loads(row) for row in path.read_text().splitlines()] if path.exists() else []
+
+
+def events(folder: Path) -> EventAccumulator:
+    accumulator = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    return accumulator
+
+
+def wandb_records(file: Path) -> Iterator[Any]:
+    """The records of a .wandb file: LevelDB's log format, blocks of 32 KiB with pieces behind headers of 7 bytes."""
+    data, at, part = file.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        if (room := 32768 - at % 32768) < 7:
+            at += room
+            continue
+        size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        part = (part if kind in (3, 4) else b"") + data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # whole, or the last piece
+            yield messages.Record.FromString(part)  # type: ignore[attr-defined]
+
+
+def history(file: Path) -> list[dict[str, Any]]:
+    return [
+        {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
+        for record in wandb_records(file)
+        if record.WhichOneof("record_type") == "history"
+    ]
+
+
+def mirrors_of(folder: Path) -> list[int]:
+    """The processes that mirror a run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_text().split("\0")
+        except OSError:
+            continue
+        if "ppo_bench.trackers" in words and str(folder) in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path: Path) -> None:
+    run = [*GYM, "total_timesteps=30_720", "checkpoint.every_iterations=10", f"outputs={tmp_path}"]
+    folder = load_config(run).run_folder
+    command = [sys.executable, "-m", "ppo_bench", *BOTH, *run]
+    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as killed:
+        while not (folder / "checkpoints" / "iteration_00000020").exists() and killed.poll() is None:
+            time.sleep(0.02)
+        killed.kill()
+    resumed = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert resumed.stdout == f"{folder}\n"
+    assert all(line.startswith("ppo_bench: ") for line in resumed.stderr.splitlines())
+    assert "warning" not in resumed.stderr
+
+    metrics = rows(folder)
+    steps = [row["global_step"] for row in metrics]
+    assert steps == list(range(512, 30_721, 512))
+    board = events(folder)
+    assert set(board.Tags()["scalars"]) == CLEANRL | {"losses/gradient_norm"}
+    for tag, name in (("losses/value_loss", "value_loss"), ("losses/clipfrac", "clip_fraction"), ("charts/SPS", "sps")):
+        assert [event.step for event in board.Scalars(tag)] == steps
+        assert [event.value for event in board.Scalars(tag)] == pytest.approx([row[name] for row in metrics])
+    times = [event.wall_time for event in board.Scalars("charts/SPS")]
+    assert times[-1] - times[0] == pytest.approx(metrics[-1]["wall_seconds"] - metrics[0]["wall_seconds"])
+    config = board.Tensors("run")[0].tensor_proto.string_val[0].decode()
+    assert '"total_timesteps": 30720' in config
+
+    first, second = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
+    assert first.name == second.name
+    logged = history(second)
+    assert [row["_step"] for row in logged] == steps == [row["global_step"] for row in logged]
+    assert set(logged[0]) >= CLEANRL
+    assert [row["losses/clipfrac"] for row in logged] == pytest.approx([row["clip_fraction"] for row in metrics])
+    (about,) = (r.run for r in wandb_records(second) if r.WhichOneof("record_type") == "run")
+    assert (about.project, about.run_group) == ("test", folder.parent.name)
+    configured = {entry.key: json.loads(entry.value_json) for entry in about.config.update}
+    assert configured["config"]["total_timesteps"] == 30720
+    assert mirrors_of(folder) == []
+    assert load_config([*BOTH, *run]).run_folder == folder
+    assert not list(folder.rglob("*.pkl")) + list(folder.rglob("*.pt"))
+
+
+def test_a_tensorboard_that_looks_on_sees_every_step_once_when_a_run_resumes(tmp_path: Path) -> None:
+    def mirror(last: int) -> None:
+        opened = Tensorboard().open(tmp_path, {"started": "2026-01-01T00:00:00+00:00", "config": {}})
+        opened.write([{"global_step": step, "sps": float(step), "wall_seconds": 0.1} for step in range(1, last + 1)])
+        opened.close([], None)
+
+    (tmp_path / "tensorboard").mkdir()
+    mirror(10)
+    board = events(tmp_path)
+    assert [event.step for event in board.Scalars("charts/SPS")] == list(range(1, 11))
+    mirror(15)
+    board.Reload()
+    assert [event.step for event in board.Scalars("charts/SPS")] == list(range(1, 16))
+    assert [event.step for event in events(tmp_path).Scalars("charts/SPS")] == list(range(1, 16))
+
+
+def test_a_finished_run_is_mirrored_afterwards_with_its_videos(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from ppo_bench.evaluate import main as evaluate
+
+    run = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    assert exit_code(main, run) == 0
+    folder = load_config(run).run_folder
+    assert exit_code(evaluate, [str(folder), "episodes=1", "video=true"]) == 0
+    capfd.readouterr()
+    assert exit_code(main, [*BOTH, *run]) == 0
+    assert "warning" not in capfd.readouterr().err
+    (video,) = folder.glob("evaluations/*.mp4")
+    board = events(folder)
+    assert [event.step for event in board.Scalars("charts/SPS")] == [512, 1024]
+    (image,) = board.Images(f"videos/{video.stem}")
+    assert image.encoded_image_string.startswith(b"GIF89a")
+    assert image.step == 1024
+    (copied,) = folder.glob("wandb/offline-run-*/files/media/videos/videos/*.mp4")
+    assert copied.read_bytes() == video.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("moment", "trouble"),
+    [("open", "raise"), ("write", "raise"), ("close", "raise"), ("write", "kill"), ("open", "hang"), ("close", "hang")],
+)
+def test_a_tracker_that_fails_or_hangs_at_any_moment_costs_a_warning(
+    moment: str, trouble: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if trouble == "hang":
+        monkeypatch.setattr(mirrors, "READY_SECONDS", 2.0)
+        monkeypatch.setattr(mirrors, "FINISH_SECONDS", 2.5)
+    run = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    tracker = [f"+tracker.troubled.{key}" for key in ("_target_=tests.trackers.Troubled", f"moment={moment}")]
+    assert exit_code(main, [*run, *tracker, f"+tracker.troubled.trouble={trouble}"]) == 0
+    folder = load_config(run).run_folder
+    printed = capfd.readouterr()
+    (warning,) = (line for line in printed.err.splitlines() if "warning" in line)
+    expected = {
+        "raise": f"tracker=troubled has stopped: RuntimeError: trouble in {moment}",
+        "kill": "tracker=troubled has stopped: killed by SIGKILL",
+        "hang": f"tracker=troubled did not finish in time and was stopped; see {folder}/troubled/mirror.log",
+    }
+    assert warning == f"ppo_bench: warning: {expected[trouble]}"
+    assert printed.out == f"{folder}\n"
+    assert (folder / "result.json").exists()
+    assert mirrors_of(folder) == []
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """The address of a server that accepts every connection and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        accepted: list[socket.socket] = []
+
+        def accept() -> None:
+            while True:
+                try:
+                    accepted.append(server.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert accepted, "nobody has called"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_wandb_server_that_never_answers_costs_a_warning_and_seconds(
+    silent_server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_BASE_URL", silent_server)
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    run = [*GYM, *SMALL, f"outputs={tmp_path}", "tracker=wandb"]
+    started = time.monotonic()
+    assert exit_code(main, run) == 0
+    assert time.monotonic() - started < mirrors.READY_SECONDS + 5
+    printed = capfd.readouterr()
+    (warning,) = (line for line in printed.err.splitlines() if "warning" in line)
+    assert "tracker=wandb did not finish in time and was stopped" in warning
+    assert printed.out == f"{load_config(run).run_folder}\n"
+
+
+def test_a_package_that_cannot_be_imported_costs_a_warning(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wandb.py").write_text("raise ImportError('libbroken.so: no such file')\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    assert exit_code(main, [*GYM, *SMALL, f"outputs={tmp_path}/runs", "tracker=wandb"]) == 0
+    assert "warning: tracker=wandb has stopped: ImportError: libbroken.so: no such file" in capfd.readouterr().err
+
+
+def test_a_second_interruption_does_not_wait_for_trackers(tmp_path: Path) -> None:
+    tracker = ["_target_=tests.trackers.Troubled", "moment=close", "trouble=hang"]
+    words = [*GYM, "total_timesteps=1_000_000", f"outputs={tmp_path}", *(f"+tracker.troubled.{key}" for key in tracker)]
+    folder = load_config(words).run_folder
+    command = [sys.executable, "-m", "ppo_bench", *words]
+    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and not rows(folder):
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        run.send_signal(signal.SIGINT)
+        _, error = run.communicate(timeout=10)
+    assert run.returncode == 130, error
+    assert mirrors_of(folder) == []

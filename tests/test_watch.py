@@ -1,0 +1,180 @@
+"""The table of runs is what their files say, and nothing that a file holds can break it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.__main__ import main as train
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.results import in_use, own_folder
+from ppo_bench.watch import Row, Watched, look, main, tail
+from tests.test_cli import ENVIRONMENT, GYM, SMALL, assert_one_line
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run's folder; not to be changed."""
+    words = [*GYM, *SMALL, f"outputs={tmp_path_factory.mktemp('finished')}"]
+    assert exit_code(train, words) == 0
+    return load_config(words).run_folder
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "outputs" / finished.parent.name / "seed1"))
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    words = ["seed=2", *GYM, "total_timesteps=1_000_100", f"outputs={tmp_path}"]
+    folder = load_config(words).run_folder
+    command = [sys.executable, "-m", "ppo_bench", *words]
+    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and len(tail(folder / "episodes.jsonl")) < 100:
+            time.sleep(0.05)
+        yield process, folder
+        process.kill()
+
+
+def test_a_run_is_running_until_it_is_killed(
+    training: tuple[subprocess.Popen[bytes], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process, folder = training
+    os.kill(process.pid, signal.SIGSTOP)  # so that the files stay as they are
+    (row,) = Watched(tmp_path).rows()
+    last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    returns = [json.loads(line)["return"] for line in (folder / "episodes.jsonl").read_text().splitlines()[-100:]]
+    assert (row.state, row.env, row.backend, row.framework, row.seed) == (
+        *("running", "cartpole", "gymnasium", "torch_eager"),
+        2,
+    )
+    assert (row.step, row.total, row.sps) == (last["global_step"], 1_000_100 // 512 * 512, last["sps"])
+    assert row.mean_return == pytest.approx(sum(returns) / 100)
+    assert row.seconds_left == pytest.approx((row.total - row.step) / last["sps"])
+    assert exit_code(main, [str(tmp_path)]) == 0
+    first, header, line = capsys.readouterr().out.splitlines()
+    assert first == "1 run: 1 running"
+    assert " ".join(header.split()) == "state env backend framework seed step of return SPS left folder"
+    assert line.split()[:7] == ["running", "cartpole", "gymnasium", "torch_eager", "2", f"{row.step:,}", "999,936"]
+    assert line.split()[-1] == folder.relative_to(tmp_path).as_posix()
+    process.kill()
+    process.wait()
+    (row,) = Watched(tmp_path).rows()
+    assert (row.state, row.seconds_left) == ("stopped", None)
+
+
+def test_a_finished_run_shows_its_result(finished: Path) -> None:
+    result = json.loads((finished / "result.json").read_text())
+    (row,) = Watched(finished).rows()  # a run folder itself
+    assert row == Row(
+        *(finished, "done", "cartpole", "gymnasium", "torch_eager", 1, 1024, 1024),
+        result["final_return_mean"],
+        result["steady_sps"],
+    )
+
+
+def test_what_changes_is_seen_at_the_next_look(copied: Path) -> None:
+    result = (copied / "result.json").read_bytes()
+    (copied / "result.json").unlink()
+    watched = Watched(copied.parents[1])
+    assert [row.state for row in watched.rows()] == ["stopped"]
+    with own_folder(copied):
+        assert in_use(copied)
+        assert [row.state for row in watched.rows()] == ["running"]
+    assert [row.state for row in watched.rows()] == ["stopped"]
+    (copied / "result.json").write_bytes(result)
+    assert [row.state for row in watched.rows()] == ["done"]
+    shutil.rmtree(copied)
+    assert watched.rows() == []
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "remark"),
+    [
+        ("run.json", "{", "run.json is damaged"),
+        ("run.json", '{"config": {}}', "no record of a run: KeyError 'env'"),
+        ("run.json", '{"config": 3}', "no record of a run: TypeError"),
+        ("result.json", "", "result.json is damaged"),
+        ("result.json", "{}", "no record of a run: KeyError"),
+        ("result.json", '{"global_step": "many"}', "no record of a run: ValueError"),
+        ("metrics.jsonl", '{"global_step": 512, "sps": "fast"}\n', "no record of a run: ValueError"),
+        ("metrics.jsonl", "not a row\n", "metrics.jsonl is damaged"),
+        ("episodes.jsonl", "[1]\n", "no record of a run: TypeError"),
+    ],
+)
+def test_a_broken_folder_is_shown_with_the_reason(
+    file: str, content: str, remark: str, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if file.endswith("l"):
+        (copied / "result.json").unlink()
+    (copied / file).write_text(content)
+    row = look(copied, held=False)
+    assert row.state == "broken"
+    assert row.remark.startswith(remark)
+    assert exit_code(main, [str(copied.parent)]) == 0
+    assert remark in capsys.readouterr().out
+
+
+def test_a_row_that_is_cut_off_is_not_read(copied: Path) -> None:
+    (copied / "result.json").unlink()
+    with open(copied / "metrics.jsonl", "a") as file:
+        file.write('{"iteration": 3, "glo')
+    assert look(copied, held=False).step == 1024
+
+
+def test_only_the_end_of_a_long_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text("damaged\n" + "".join(f'{{"k": {k}}}\n' for k in range(5_000)))
+    rows = [row["k"] for row in tail(path)]
+    assert rows == list(range(rows[0], 5_000))
+    assert 1_000 < len(rows) < 2_000
+
+
+def test_runs_that_go_on_come_first_and_hidden_folders_hold_none(copied: Path) -> None:
+    outputs = copied.parents[1]
+    shutil.copytree(copied, outputs / ".sweeps" / "seed1")
+    shutil.copytree(copied, copied.with_name("seed0"))
+    shutil.copytree(copied, copied.with_name("seed2"))
+    (copied.with_name("seed2") / "result.json").unlink()
+    (copied.with_name("seed3") / "checkpoints").mkdir(parents=True)
+    assert [(row.folder.name, row.state) for row in Watched(outputs).rows()] == [
+        ("seed2", "stopped"),
+        ("seed3", "stopped"),
+        ("seed0", "done"),
+        ("seed1", "done"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["{}/nowhere"], "nowhere is not a folder"),
+        (["{}"], "there are no runs under"),
+        ([], "DIR"),
+        (["{}", "--x"], "--x"),
+    ],
+)
+def test_what_cannot_be_watched_is_one_line(
+    words: list[str], fragment: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [word.format(tmp_path) for word in words]) == 2
+    assert_one_line(capsys.readouterr().err, fragment)
+
+
+def test_markup_in_names_is_shown_as_it_is(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = json.loads((copied / "run.json").read_text())
+    run["config"]["env"]["id"] = "[red]A[/x] & <b>"
+    (copied / "run.json").write_text(json.dumps(run))
+    assert exit_code(main, [str(copied)]) == 0
+    assert "[red]A[/x] & <b>" in capsys.readouterr().out
