@@ -28,7 +28,7 @@ def command(overrides: list[str]) -> list[str]:
     return ["prlimit", f"--as={MEMORY_BYTES}", sys.executable, "-m", "ppo_bench", *overrides]
 
 
-def finish(overrides: list[str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def finish(overrides: list[str], cwd: Path = ROOT, seconds: float = 600) -> subprocess.CompletedProcess[str]:
     """The same command as a user would give it, to its end."""
     return subprocess.run(
         command(overrides),
