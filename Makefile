@@ -1,9 +1,9 @@
-# make setup | run | test | test-slurm; everything lives in .venv, which `setup` makes and the others need.
+# make setup | run | test | test-slurm | soak; everything lives in .venv, which `setup` makes and the others need.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
 
-.PHONY: setup run test test-slurm lint
+.PHONY: setup run test test-slurm soak lint
 
 setup: .venv/.complete
 
@@ -28,3 +28,7 @@ test: setup lint
 test-slurm: setup
 	tests/slurm/install.sh
 	$(BIN)/python -m pytest -q tests/slurm
+
+# The whole campaign of kills, damaged files and configurations at random: docs/reliability.md. About an hour.
+soak: setup
+	$(BIN)/python -m tests.soak

@@ -151,19 +151,29 @@ class Mark(NamedTuple):
 NO_ROWS = Mark()
 
 
+def check_rows(path: Path, mark: Mark) -> None:
+    """Raise `ConfigError` if the rows that the mark counts are not in the file as they were written."""
+    kept = _start_of(path, mark)
+    if hashlib.sha256(kept).hexdigest() != mark.sha256:
+        lacks = "lacks rows" if len(kept) < mark.length_bytes else "is damaged: it holds other rows than those"
+        raise ConfigError(f"{path} {lacks} that its checkpoint counts; rerun=true starts the run afresh beside it")
+
+
+def _start_of(path: Path, mark: Mark) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(mark.length_bytes)
+    except FileNotFoundError:
+        return b""
+
+
 class Rows:
-    """A JSON-lines file that is appended to, and cut back to a checkpoint's mark when a run resumes."""
+    """A JSON-lines file that is appended to, and cut back to a checkpoint's mark, see `check_rows`, on resuming."""
 
     def __init__(self, path: Path, mark: Mark) -> None:
-        """Raises `ConfigError` if the rows that the mark counts are not there as they were written."""
         self._path = path
+        self._digest = hashlib.sha256(_start_of(path, mark))
         path.touch()
-        with open(path, "rb") as file:
-            kept = file.read(mark.length_bytes)
-        self._digest = hashlib.sha256(kept)
-        if self._digest.hexdigest() != mark.sha256:
-            lacks = "lacks rows" if len(kept) < mark.length_bytes else "is damaged: it holds other rows than those"
-            raise ConfigError(f"{path} {lacks} that its checkpoint counts; rerun=true starts the run afresh beside it")
         os.truncate(path, mark.length_bytes)
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (open as long as the run lasts)
 

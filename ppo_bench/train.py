@@ -27,6 +27,7 @@ from ppo_bench.results import (
     SCHEMA_VERSION,
     Mark,
     Rows,
+    check_rows,
     choose_folder,
     own_folder,
     read_json,
@@ -141,8 +142,10 @@ def _train(
             say(f"starting after iteration {loop.iteration} of {config.root.checkpoint.load}")
             about["loaded"] = {"iteration": loop.iteration, "arrays_sha256": checkpoint.digest(config.source.arrays)}
         write_json(folder / "run.json", about | provenance() | {"execution": dict(runner.execution)})
-    metrics_rows = Rows(folder / "metrics.jsonl", Mark(*loop.metrics_mark))
-    episode_rows = Rows(folder / "episodes.jsonl", Mark(*loop.episodes_mark))
+    files = {folder / "metrics.jsonl": Mark(*loop.metrics_mark), folder / "episodes.jsonl": Mark(*loop.episodes_mark)}
+    for path, mark in files.items():  # both, before either is touched
+        check_rows(path, mark)
+    metrics_rows, episode_rows = (Rows(path, mark) for path, mark in files.items())
     mirrors.start()
     title = f"{config.task.name} {config.backend.name} {config.framework.name} seed {config.root.seed}"
     setup_seconds = time.perf_counter() - started_at

@@ -55,46 +55,59 @@ def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]
     return timeless, episodes, {name: arrays[name].tobytes() for name in arrays} | {"best": best}
 
 
+def started_run(overrides: list[str], count: int, wait_seconds: float = 0.0) -> Path:
+    """Start a run, or go on with one, and kill it with -9 some seconds after it has `count` rows; its folder.
+
+    With `count` 0 it is killed while it starts.
+    """
+    folder = folder_of(overrides)
+    with subprocess.Popen(
+        command(overrides), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as run:
+        if count:
+            _wait_for_rows(run, folder, count)
+        time.sleep(wait_seconds)
+        assert run.poll() is None, f"ended before it was killed: {run.stderr.read() if run.stderr else ''}"
+        run.send_signal(signal.SIGKILL)
+    return folder
+
+
 def kill_and_restart(overrides: list[str], kills: int, rng: random.Random) -> list[int]:
-    """Kill a run with -9 at `kills` random moments of its training, then let it end; the iterations at each kill.
+    """Kill a run with -9 at `kills` random moments, then let it end; the iterations that it had done at each.
 
     A moment is as likely before the next checkpoint as after it; every fourth is one of the start of the program.
     """
-    folder = folder_of(overrides)
-    metrics, every = folder / "metrics.jsonl", load_config(overrides).root.checkpoint.every_iterations
+    every = load_config(overrides).root.checkpoint.every_iterations
     killed_at = []
     for k in range(kills):
-        with subprocess.Popen(
-            command(overrides), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        ) as run:
-            if k % 4 == 3:
-                time.sleep(rng.uniform(0, 3))
-            else:
-                _wait_for_rows(run, metrics, _kept(folder) + rng.randrange(1, 2 * every))
-                time.sleep(rng.uniform(0, 0.05))
-            assert run.poll() is None, f"ended before kill {k + 1}: {run.stderr.read() if run.stderr else ''}"
-            run.send_signal(signal.SIGKILL)
-        killed_at.append(_rows(metrics))
+        if k % 4 == 3:
+            folder = started_run(overrides, 0, rng.uniform(0, 3))
+        else:
+            count = _kept(folder_of(overrides)) + rng.randrange(1, 2 * every)
+            folder = started_run(overrides, count, rng.uniform(0, 0.05))
+        killed_at.append(rows(folder))
     run_to_end = finish(overrides)
     assert run_to_end.returncode == 0, run_to_end.stderr
     return killed_at
 
 
-def _wait_for_rows(run: subprocess.Popen[str], path: Path, rows: int) -> None:
-    deadline = time.monotonic() + 600
-    started = _inode_and_size(path)
+def _wait_for_rows(run: subprocess.Popen[str], folder: Path, count: int) -> None:
+    path, deadline = folder / "metrics.jsonl", time.monotonic() + 600
+    before = _changed(path)
     while run.poll() is None and time.monotonic() < deadline:
         # A resumed run first cuts the rows of its predecessor back.
-        if _inode_and_size(path) != started and _rows(path) >= rows:
+        if _changed(path) != before and rows(folder) >= count:
             return
         time.sleep(0.005)
 
 
-def _inode_and_size(path: Path) -> tuple[int, int] | None:
-    return (path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else None
+def _changed(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
 
 
-def _rows(path: Path) -> int:
+def rows(folder: Path) -> int:
+    """Rows of metrics so far."""
+    path = folder / "metrics.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
@@ -173,6 +186,9 @@ def resume_damaged(
     assert "Traceback" not in run.stderr, f"{done}: {run.stderr}"
     if run.returncode == 0:
         assert run.stdout.splitlines()[-1] == str(folder), done
+        if f"{folder} is done" in run.stderr:
+            assert contents(folder) == before, f"{done}: files have changed"
+            return done, "reported as finished, nothing changed"
         same = learnt(folder) == reference
         assert same or "warning" in run.stderr, f"{done}: ended otherwise, without a word"
         return done, "ended as if undamaged" if same else "warned"

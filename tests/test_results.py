@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ppo_bench.errors import ConfigError
-from ppo_bench.results import Mark, Rows, choose_folder, own_folder, read_json, speeds, write_json
+from ppo_bench.results import Mark, Rows, check_rows, choose_folder, own_folder, read_json, speeds, write_json
 
 
 def test_a_json_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -129,14 +129,14 @@ def test_a_folder_that_another_run_holds_is_refused_until_that_one_ends(tmp_path
 def test_rows_that_a_checkpoint_counts_and_the_file_lacks_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
     with pytest.raises(ConfigError, match=r"x\.jsonl lacks rows"):
-        Rows(tmp_path / "x.jsonl", Mark(10, hashlib.sha256(b'{"a": 1}\n{').hexdigest()))
+        check_rows(tmp_path / "x.jsonl", Mark(10, hashlib.sha256(b'{"a": 1}\n{').hexdigest()))
     assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n'
 
 
 def test_rows_that_are_not_what_the_checkpoint_counts_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
     with pytest.raises(ConfigError, match=r"x\.jsonl is damaged: it holds other rows"):
-        Rows(tmp_path / "x.jsonl", Mark(9, hashlib.sha256(b'{"a": 3}\n').hexdigest()))
+        check_rows(tmp_path / "x.jsonl", Mark(9, hashlib.sha256(b'{"a": 3}\n').hexdigest()))
     assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n{"a": 2}\n'
 
 

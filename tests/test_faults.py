@@ -1,0 +1,147 @@
+"""Kills, damaged files, configurations at random and full disks, a few of each; `make soak` runs the whole campaign."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import (
+    ENVIRONMENT,
+    SMALL,
+    command,
+    contents,
+    finish,
+    folder_of,
+    kill_and_restart,
+    learnt,
+    mutated,
+    resume_damaged,
+    rows,
+    run_mutated,
+    started_run,
+)
+
+RUN = ["env=cartpole", "total_timesteps=30720", "checkpoint.every_iterations=5"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "framework"), [("envpool", "torch_compile"), ("jax", "jax_xla"), ("envpool_xla", "jax_xla")]
+)
+def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
+    backend: str, framework: str, tmp_path: Path
+) -> None:
+    run = [*RUN, f"backend={backend}", f"framework={framework}"]
+    whole, killed = ([*run, f"outputs={tmp_path / name}"] for name in ("whole", "killed"))
+    assert finish(whole).returncode == 0
+    kill_and_restart(killed, 3, random.Random(backend))
+    assert learnt(folder_of(whole)) == learnt(folder_of(killed))
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Any]:
+    """A finished run and one that was stopped, and what the finished one learnt."""
+    outputs = tmp_path_factory.mktemp("originals")
+    whole = [*RUN, f"outputs={outputs / 'whole'}"]
+    assert finish(whole).returncode == 0
+    stopped = started_run([*RUN, f"outputs={outputs / 'stopped'}"], 22)
+    return [folder_of(whole), stopped], learnt(folder_of(whole))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_damaged_run_is_refused_untouched_or_ends_as_if_undamaged(
+    seed: int, originals: tuple[list[Path], Any], tmp_path: Path
+) -> None:
+    folders, reference = originals
+    resume_damaged(folders[seed % 2], reference, RUN, tmp_path, random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_configuration_at_random_is_refused_in_one_line_or_runs(seed: int, tmp_path: Path) -> None:
+    run_mutated(mutated(random.Random(1_000 + seed)), tmp_path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 600 kB in memory."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], check=False).returncode:
+        pytest.skip("mounting a file system needs root")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_on_a_full_disk_a_run_ends_with_one_line_and_goes_on_when_there_is_room(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    whole = [*RUN, f"outputs={tmp_path / 'whole'}"]
+    assert finish(whole).returncode == 0
+    run = [*RUN, f"outputs={small_disk}"]
+    folder = folder_of(run)
+    rows = small_disk / "other"
+    rows.write_bytes(bytes(400_000))  # room for a checkpoint or two
+    full = finish(run)
+    assert full.returncode == 1
+    last = full.stderr.splitlines()[-1]
+    assert last.startswith(f"ppo_bench: No space left on device: {folder}")
+    assert "Traceback" not in full.stderr
+    rows.unlink()
+    assert finish(run).returncode == 0
+    assert learnt(folder) == learnt(folder_of(whole))
+
+
+def test_a_disk_that_becomes_read_only_is_named_and_nothing_changes(small_disk: Path) -> None:
+    run = [*RUN, f"outputs={small_disk}"]
+    folder = started_run(run, 12)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    before = contents(folder)
+    refused = finish(run)
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1].startswith(f"ppo_bench: cannot write to {folder}")
+    assert contents(folder) == before
+
+
+def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
+    sizes = ["ppo.num_envs=4", "ppo.num_steps=500000000", "total_timesteps=1000000000000"]
+    run = finish([*SMALL, *sizes, f"outputs={tmp_path}"])
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("ppo_bench: out of memory (")
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed")
+def test_a_clock_that_jumps_changes_nothing_but_the_date(tmp_path: Path) -> None:
+    """Ten days ahead, then ten days back, in the middle of a run."""
+    whole, jumped = ([*RUN, f"outputs={tmp_path / name}"] for name in ("whole", "jumped"))
+    assert finish(whole).returncode == 0
+    clock = tmp_path / "clock"
+    clock.write_text("+10d")
+    fake = ENVIRONMENT | {
+        "LD_PRELOAD": str(next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_CACHE_DURATION": "0",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    folder = folder_of(jumped)
+    with subprocess.Popen(command(jumped), env=fake, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and rows(folder) < 20:
+            time.sleep(0.01)
+        clock.write_text("-10d")
+        _, error = run.communicate(timeout=100)
+    assert run.returncode == 0, error
+    started = datetime.fromisoformat(json.loads((folder / "run.json").read_text())["started"])
+    assert started > datetime.now(UTC) + timedelta(days=9)
+    assert datetime.fromtimestamp((folder / "result.json").stat().st_mtime, UTC) < datetime.now(UTC) + timedelta(days=1)
+    assert learnt(folder) == learnt(folder_of(whole))
+    seconds = [json.loads(line)["wall_seconds"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] < 60
