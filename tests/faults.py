@@ -10,16 +10,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ppo_bench.checkpoint import find, load
-from ppo_bench.config import load_config
+from ppo_bench.config import Config, load_config
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+COMPOSING = threading.Lock()
+"""Hydra composes one configuration at a time."""
 MEMORY_BYTES = 16 * 2**30
 """Of a run: without a limit, what is too large is killed by the system instead of being refused by it."""
 
@@ -41,8 +44,13 @@ def finish(overrides: list[str], cwd: Path = ROOT, seconds: float = 600) -> subp
     )
 
 
+def configured(overrides: list[str]) -> Config:
+    with COMPOSING:
+        return load_config(overrides)
+
+
 def folder_of(overrides: list[str]) -> Path:
-    return load_config(overrides).run_folder
+    return configured(overrides).run_folder
 
 
 def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]:
@@ -77,7 +85,7 @@ def kill_and_restart(overrides: list[str], kills: int, rng: random.Random) -> li
 
     A moment is as likely before the next checkpoint as after it; every fourth is one of the start of the program.
     """
-    every = load_config(overrides).root.checkpoint.every_iterations
+    every = configured(overrides).root.checkpoint.every_iterations
     killed_at = []
     for k in range(kills):
         if k % 4 == 3:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ppo_bench import checkpoint
-from ppo_bench.config import load_config
 from ppo_bench.train import build_runner
 from tests.faults import (
+    configured,
     finish,
     folder_of,
     kill_and_restart,
@@ -55,7 +55,7 @@ def kills() -> Iterator[str]:
             same = learnt(folder_of(whole)) == learnt(folder_of(killed))
         words = " ".join(word for word in run if word.split("=")[0] in ("env", "backend", "framework"))
         verdict = "the same bit for bit" if same else "BROKEN: they differ"
-        return f"| `{words}` | {load_config(run).num_iterations} | {', '.join(map(str, moments))} | {verdict} |"
+        return f"| `{words}` | {configured(run).num_iterations} | {', '.join(map(str, moments))} | {verdict} |"
 
     yield from _in_parallel(row, RUNS)
 
@@ -93,7 +93,7 @@ def damages() -> Iterator[str]:
 def cost() -> Iterator[str]:
     """What checkpoints and the restarts after them take of a Breakout run, at the interval of its file."""
     for framework in FRAMEWORKS:
-        config = load_config(["env=breakout", f"framework={framework}"])
+        config = configured(["env=breakout", f"framework={framework}"])
         every = config.root.checkpoint.every_iterations
         runner = build_runner(config)
         iterations, pauses = [], []
