@@ -1,0 +1,80 @@
+"""What a reader must know before trusting a comparison: too few seeds, unlike machines, unfinished runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ppo_bench.report.folders import Run
+from ppo_bench.report.groups import Task, differing
+
+FEW_SEEDS = 5
+NAMED = 6
+"""So many are named in a sentence; the rest are counted."""
+
+
+def warnings(tasks: Sequence[Task]) -> list[str]:
+    """A sentence for each."""
+    return [*_few_seeds(tasks), *_unfinished(tasks), *_without_returns(tasks), *_unlike(tasks), *_apart(tasks)]
+
+
+def _few_seeds(tasks: Sequence[Task]) -> list[str]:
+    few = [
+        f"{task.label} {group.algorithm} ({len(group.finished)})"
+        for task in tasks
+        for group in task.groups
+        if len(group.finished) < FEW_SEEDS
+    ]
+    return [f"fewer than {FEW_SEEDS} finished seeds, so that intervals say little: {_some(few)}"] if few else []
+
+
+def _unfinished(tasks: Sequence[Task]) -> list[str]:
+    runs = [run for task in tasks for group in task.groups for run in group.runs if not run.finished]
+    names = [f"{run.folder} ({_done(run):.0%})" for run in runs]
+    return [f"unfinished runs, which only the curves show: {_some(names)}"] if names else []
+
+
+def _done(run: Run) -> float:
+    return (run.global_step or 0) / run.total_timesteps
+
+
+def _without_returns(tasks: Sequence[Task]) -> list[str]:
+    runs = [run for task in tasks for group in task.groups for run in group.finished]
+    names = [run.folder for run in runs if run.final_return_mean is None]
+    return [f"no episode ended in finished runs, which have no return: {_some(names)}"] if names else []
+
+
+def _unlike(tasks: Sequence[Task]) -> list[str]:
+    """Facts in which runs of one task differ, with how many runs have which value."""
+    said: dict[str, list[str]] = {}
+    for task in tasks:
+        runs = [run for group in task.groups for run in group.runs]
+        for key in differing([run.facts for run in runs]):
+            # What only some frameworks record, such as a flag of their own, is no difference.
+            having = [run for run in runs if key in run.facts]
+            values = Counter(_shown(run.facts[key]) for run in having)
+            if len(values) > 1:
+                counted = ", ".join(f"{value} in {count}" for value, count in values.most_common(NAMED))
+                said.setdefault(f"{key}: {counted} runs", []).append(task.label)
+    return [f"runs that are compared differ in {what} ({_some(labels)})" for what, labels in said.items()]
+
+
+def _apart(tasks: Sequence[Task]) -> list[str]:
+    """Envs whose runs have different hyperparameters, and therefore are not compared."""
+    envs = Counter(task.env for task in tasks)
+    sentences = []
+    for env, count in envs.items():
+        if count > 1:
+            keys = differing([task.groups[0].first.setting for task in tasks if task.env == env])
+            sentences.append(f"{env} was trained with {count} settings, which are not compared: {_some(keys)}")
+    return sentences
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

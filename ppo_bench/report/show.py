@@ -1,0 +1,39 @@
+"""How numbers are written."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ppo_bench.report.statistics import Estimate
+
+
+def number(value: float | None) -> str:
+    """Four significant digits, with thousands marked; nothing for what is not there."""
+    if value is None or not math.isfinite(value):
+        return ""
+    if value == 0:
+        return "0"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{min(digits, 6)}f}"
+    return text if digits > 2 or "." not in text else text
+
+
+def interval(estimate: Estimate | None) -> str:
+    """`point [low, high]`."""
+    if estimate is None:
+        return ""
+    if not math.isfinite(estimate.low):
+        return number(estimate.point)
+    return f"{number(estimate.point)} [{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def cell(value: Any) -> str:
+    """What stands in a table."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return number(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,89 @@
+"""The report in words, with their numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ppo_bench.report.analysis import Analysis, Options, Pair
+from ppo_bench.report.groups import Group, Task
+from ppo_bench.report.show import interval, number
+from ppo_bench.report.statistics import bootstrap, ratio_of_means
+
+
+def summary(analysis: Analysis, options: Options) -> list[str]:
+    """A few sentences for each task: what is fastest, by how much, and whether the same is learned."""
+    return [" ".join(_of_task(task, analysis.pairs, options)) for task in analysis.tasks]
+
+
+def _of_task(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
+    first = task.groups[0].first
+    sentences = [f"{task.label} ({task.env_id}, {first.total_timesteps:,} steps):"]
+    own = [pair for pair in pairs if pair.task is task]
+    return sentences + _speed(task, own, options) + _returns(task, own, options)
+
+
+def _speed(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
+    ranked = sorted(
+        (group for group in task.groups if len(group.values("steady_sps"))),
+        key=lambda group: -group.values("steady_sps").mean(),
+    )
+    if not ranked:
+        return []
+    fastest = ranked[0]
+    at = f"{fastest.values('steady_sps').mean():,.0f} steps/s"
+    if len(ranked) == 1:
+        return [f"{fastest.algorithm} runs at {at}."]
+    ratio = _ratio(fastest, ranked[1], options)
+    if ratio.low > 1:
+        sentences = [f"{fastest.algorithm} is fastest at {at}, {interval(ratio)} times {ranked[1].algorithm}."]
+    else:
+        sentences = [
+            f"{fastest.algorithm} is fastest at {at}, but not told apart from {ranked[1].algorithm} "
+            f"({interval(ratio)} times)."
+        ]
+    gains = [f"{pair.group.algorithm} {interval(pair.speedup)}" for pair in pairs if pair.speedup]
+    if gains:
+        sentences.append(f"Speed-up over {options.baseline}: {'; '.join(gains)}.")
+    return sentences
+
+
+def _ratio(ours: Group, theirs: Group, options: Options):  # type: ignore[no-untyped-def]
+    x, y = ours.values("steady_sps"), theirs.values("steady_sps")
+    return bootstrap(ratio_of_means, [x], [y], seed=options.seed, resamples=options.resamples)
+
+
+def _returns(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
+    finals = [(group, group.values("final_return_mean")) for group in task.groups]
+    means = [f"{group.algorithm} {number(values.mean())}" for group, values in finals if len(values)]
+    if not means:
+        return ["No run is finished yet."]
+    sentences = [f"Mean final return: {', '.join(means)}."]
+    compared = [pair for pair in pairs if pair.returns]
+    if not compared:
+        return sentences
+    verdicts = {pair.returns.verdict for pair in compared if pair.returns}
+    margins = {pair.returns.margin for pair in compared if pair.returns}
+    margin = f"±{number(max(margins))} ({options.margin:.0%} of the return)"
+    if all(verdict.startswith("equivalent") for verdict in verdicts):
+        worst = max(pair.returns.p_equivalent for pair in compared if pair.returns)
+        sentences.append(f"They learn the same: equivalent to {options.baseline} within {margin}, {_p(worst)}.")
+        return sentences
+    for pair in compared:
+        found = pair.returns
+        assert found is not None
+        told = f"{number(found.difference)} [{number(found.low)}, {number(found.high)}] from {pair.baseline.algorithm}"
+        sentences.append(f"{pair.group.algorithm} is {WORDS[found.verdict]} ({told}, margin {margin}).")
+    return sentences
+
+
+WORDS = {
+    "equivalent": "equivalent",
+    "equivalent, though different": "different, but by less than the margin",
+    "different": "different, by more than can be called the same",
+    "undecided": "neither shown to be the same nor to be different: more seeds are needed",
+}
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 or math.isnan(value) else f"p = {value:.3f}"
