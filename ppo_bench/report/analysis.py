@@ -273,9 +273,7 @@ def _improvements(
                 estimate = _improvement(*pair, options)
                 found.append(Improvement(task.label, ours.algorithm, theirs.algorithm, estimate))
     if len(shared) > 1:
-        finals = {
-            name: [_finals(g) for task in shared for g in task.groups if g.algorithm == name] for name in names
-        }
+        finals = {name: [_finals(g) for task in shared for g in task.groups if g.algorithm == name] for name in names}
         for later, name in enumerate(names):
             for other in names[:later]:
                 found.append(Improvement(ALL, name, other, _improvement(finals[name], finals[other], options)))

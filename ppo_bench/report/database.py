@@ -108,7 +108,7 @@ def rows_of(files: Iterable[Path], columns: Iterable[str]) -> str:
 
 
 def _read_steps(database: Database) -> None:
-    """Fill `steps`: the rows of metrics up to the first that is missing; and what unfinished runs have not summed up."""
+    """Fill `steps` with the rows of metrics up to the first missing one, and sum up unfinished runs."""
     connection = database.connection
     connection.execute("create table files (run INTEGER, file VARCHAR)")
     connection.execute(
@@ -215,8 +215,12 @@ def _make_views(database: Database) -> None:
         files = [run.path / f"{view}.jsonl" for run in database.runs if (run.path / f"{view}.jsonl").is_file()]
         names = columns_of(files, known)
         # The environment's number in its vector would hide the environment's name.
-        shown = ", ".join('x.env as env_index' if name == "env" else f'x."{name}"' for name in names)
-        rows = rows_of(files, names) if files else "(select null as file, " + ", ".join(f'null as "{n}"' for n in names) + " limit 0)"
+        shown = ", ".join("x.env as env_index" if name == "env" else f'x."{name}"' for name in names)
+        rows = (
+            rows_of(files, names)
+            if files
+            else "(select null as file, " + ", ".join(f'null as "{n}"' for n in names) + " limit 0)"
+        )
         connection.execute(
             f"create view {view} as select {about}, {shown} from {rows} as x "
             f"join runs on x.file = runs.folder || '/{view}.jsonl' where x.global_step is not null"

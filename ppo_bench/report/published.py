@@ -10,8 +10,19 @@ from typing import NamedTuple
 
 DATA = Path(__file__).parent / "data"
 MUJOCO = frozenset(
-    ("ant", "halfcheetah", "hopper", "humanoid", "humanoidstandup", "inverteddoublependulum", "invertedpendulum")
-    + ("pusher", "reacher", "swimmer", "walker2d")
+    [
+        "ant",
+        "halfcheetah",
+        "hopper",
+        "humanoid",
+        "humanoidstandup",
+        "inverteddoublependulum",
+        "invertedpendulum",
+        "pusher",
+        "reacher",
+        "swimmer",
+        "walker2d",
+    ]
 )
 
 

@@ -15,8 +15,7 @@ def number(value: float | None) -> str:
     if value == 0:
         return "0"
     digits = max(0, 3 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{min(digits, 6)}f}"
-    return text if digits > 2 or "." not in text else text
+    return f"{value:,.{digits}f}" if digits <= 6 else f"{value:.3g}"
 
 
 def interval(estimate: Estimate | None) -> str:

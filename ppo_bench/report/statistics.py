@@ -128,7 +128,7 @@ def mean_band(tasks: Sequence[Array], *, seed: int, resamples: int) -> Band:
 
 
 def performance_profile(scores: Scores, thresholds: Array, *, seed: int, resamples: int) -> Band:
-    """The fraction of runs that score above each threshold `[K]`, averaged over tasks (their run-score distribution)."""
+    """Run-score distribution: the fraction of runs that score above each threshold `[K]`, averaged over tasks."""
     above = [(task[:, None] > thresholds).astype(float) for task in scores]
     return mean_band(above, seed=seed, resamples=resamples)
 
@@ -185,9 +185,7 @@ def tost(ours: Array, theirs: Array, margin: float) -> Comparison:
     difference, error, freedom = welch(moments(ours), moments(theirs))
     if error == 0:
         same = abs(difference) <= margin
-        return Comparison(
-            difference, difference, difference, margin, float(not same), float(difference == 0)
-        )
+        return Comparison(difference, difference, difference, margin, float(not same), float(difference == 0))
     p_equivalent = max(upper_tail((margin + sign * difference) / error, freedom) for sign in (1, -1))
     p_different = 2 * upper_tail(abs(difference) / error, freedom)
     half = quantile(0.95, freedom) * error

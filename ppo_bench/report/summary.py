@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ppo_bench.report.analysis import Analysis, Options, Pair
 from ppo_bench.report.groups import Group, Task
 from ppo_bench.report.show import interval, number
-from ppo_bench.report.statistics import bootstrap, ratio_of_means
+from ppo_bench.report.statistics import Estimate, bootstrap, ratio_of_means
 
 
 def summary(analysis: Analysis, options: Options) -> list[str]:
@@ -48,7 +48,7 @@ def _speed(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
     return sentences
 
 
-def _ratio(ours: Group, theirs: Group, options: Options):  # type: ignore[no-untyped-def]
+def _ratio(ours: Group, theirs: Group, options: Options) -> Estimate:
     x, y = ours.values("steady_sps"), theirs.values("steady_sps")
     return bootstrap(ratio_of_means, [x], [y], seed=options.seed, resamples=options.resamples)
 
