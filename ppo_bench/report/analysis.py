@@ -36,6 +36,8 @@ ALL = "all"
 """The env of what is computed over all tasks."""
 THRESHOLDS = 101
 """Of a performance profile."""
+HIGHEST_THRESHOLD = 8.0
+"""As in Agarwal et al.; single games reach many times that."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,7 @@ def _profiles(
     pooled = [task for tasks in scores.values() for task in tasks]
     if not pooled:
         return np.zeros(0), {}
-    top = max(1.0, float(np.concatenate(pooled).max()))
+    top = min(max(1.0, float(np.concatenate(pooled).max())), HIGHEST_THRESHOLD)
     low = min(0.0, float(np.concatenate(pooled).min()))
     thresholds = np.linspace(low, 1.05 * top, THRESHOLDS)
     return thresholds, {

@@ -53,6 +53,7 @@ class Row:
     """A bar or a point with its interval."""
 
     task: str
+    """Above the first of its rows; nothing where the title says it."""
     name: str
     colour: int
     value: Estimate
@@ -201,20 +202,15 @@ def _speedup(analysis: Analysis, options: Options, colours: dict[str, int]) -> F
 
 
 def _returns(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
-    """On a scale of scores, since returns of several environments share no axis."""
-    several = len({task.env for task in analysis.tasks}) > 1
     rows = _rows(analysis, colours, "final_return_iqm", "final_return_mean")
-    label = "final return"
-    if several:
-        label = "normalised final return"
-        for row in rows:
-            scale = analysis.scales[row.task]
-            assert scale.high is not None
-            span = scale.high - scale.low
-            row.value = Estimate(*((each - scale.low) / span for each in row.value))
-            row.dots = [(each - scale.low) / span for each in row.dots]
-    chart = _capped("interquartile mean, and each seed", label, rows, bars=False, mark=[1.0] if several else [])
-    return _alone("returns", "returns", "Final returns", chart)
+    env_of = {task.label: task.env for task in analysis.tasks}
+    charts: list[Lines | Rows] = []
+    for env in dict.fromkeys(env_of[row.task] for row in rows):
+        own = [row for row in rows if env_of[row.task] == env]
+        for row in own:
+            row.task = row.task.removeprefix(env).strip()
+        charts.append(_capped(env, "final return", own, bars=False))
+    return Figure("returns", "returns", "Final returns", charts) if charts else None
 
 
 def _equivalence(analysis: Analysis, options: Options, colours: dict[str, int]) -> Figure | None:
@@ -223,8 +219,8 @@ def _equivalence(analysis: Analysis, options: Options, colours: dict[str, int]) 
         if (found := pair.returns) and found.margin > 0:
             value = Estimate(*(each / found.margin for each in found[:3]))
             rows.append(Row(pair.task.label, pair.group.algorithm, colours[pair.group.algorithm], value))
-    label = f"difference of mean final return from {options.baseline}, in margins of {options.margin:.0%}"
-    chart = _capped("equivalent if the 90% interval lies between -1 and 1", label, rows, bars=False, mark=[-1.0, 1.0])
+    label = f"difference from {options.baseline}, in margins"
+    chart = _capped("equivalent if within -1 and 1", label, rows, bars=False, mark=[-1.0, 1.0])
     return _alone("equivalence", "equivalence", "Equivalence", chart)
 
 
@@ -239,14 +235,14 @@ def _profile(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
 
 def _improvement(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
     rows = [
-        Row("all environments" if row.task == ALL else row.task, f"{row.ours} over {row.theirs}", colours[row.ours],
-            row.estimate)
-        for row in analysis.improvements
-    ]  # fmt: skip
+        Row(row.task, f"{row.ours} over {row.theirs}", colours[row.ours], row.estimate)
+        for row in sorted(analysis.improvements, key=lambda row: row.task != ALL)
+    ]
+    for row in rows:
+        row.task = "all environments" if row.task == ALL else row.task
     label = "probability that a run ends higher"
-    return _alone(
-        "improvement", "all", "Improvement", _capped("probability of improvement", label, rows, bars=False, mark=[0.5])
-    )
+    chart = _capped("probability of improvement", label, rows, bars=False, mark=[0.5])
+    return _alone("improvement", "all", "Improvement", chart)
 
 
 def _human(analysis: Analysis, colours: dict[str, int]) -> Figure | None:

@@ -21,7 +21,7 @@ from ppo_bench.report.exports import write_marl_eval, write_parquet
 from ppo_bench.report.figures import draw
 from ppo_bench.report.groups import Task, sort_runs
 from ppo_bench.report.page import page
-from ppo_bench.report.summary import summary
+from ppo_bench.report.summary import Paragraph, summary
 from ppo_bench.report.tables import tables, to_csv, to_markdown
 
 BASELINE = "torch_eager"
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     tasks = sort_runs(database.runs)
     options = Options(_baseline(words.baseline, database), words.margin, words.seed, words.resamples)
     sentences = _write(database, tasks, options, out)
-    print("\n".join(sentences))
+    print("\n".join(map(str, sentences)))
     print(out / "report.html")
     return 0
 
@@ -75,7 +75,7 @@ def _check_out(out: Path) -> None:
         raise ConfigError(f"--out {out} holds what is no report ({others[0]}): name a new folder, or an older report's")
 
 
-def _write(database: Database, tasks: list[Task], options: Options, out: Path) -> list[str]:
+def _write(database: Database, tasks: list[Task], options: Options, out: Path) -> list[Paragraph]:
     """Write everything beside `out` and rename it when it is whole; the summary."""
     analysis = analyse(tasks, options)
     charts = figures(analysis, database.connection, options)

@@ -41,7 +41,11 @@ METRICS = (
 )
 EPISODES = ("global_step", "env", "return", "length")
 MAX_LINE_BYTES = 1 << 25
-LIMITS = {"memory_limit": "1GB", "preserve_insertion_order": "false", "temp_directory": tempfile.gettempdir()}
+LIMITS: dict[str, str | bool | int | float | list[str]] = {
+    "memory_limit": "1GB",
+    "preserve_insertion_order": "false",
+    "temp_directory": tempfile.gettempdir(),
+}
 RECENT_EPISODES = 100
 
 

@@ -117,8 +117,8 @@ def read(path: Path) -> Run:
         for key in ("steady_sps", "masked_fraction"):
             setattr(run, key, _number(result.get(key)))
         for key in ("iterations", "global_step", "episodes", "peak_memory_bytes"):
-            value = _number(result.get(key))
-            setattr(run, key, None if value is None else int(value))
+            count = _number(result.get(key))
+            setattr(run, key, None if count is None else int(count))
         run.recent_return_mean = run.final_return_mean
     return run
 

@@ -13,6 +13,7 @@ import numpy as np
 from ppo_bench.report.charts import Figure, Lines, Rows
 from ppo_bench.report.show import cell, interval
 from ppo_bench.report.statistics import Estimate
+from ppo_bench.report.summary import Paragraph
 from ppo_bench.report.tables import Table
 
 PAGE = Path(__file__).parent / "page"
@@ -23,7 +24,7 @@ SECTIONS = {
                  "faintly. Point at a curve for its numbers; press a name to hide or show it."),
     "speed": ("Speed", ("speed",), "Bars with 95% intervals and a dot for each seed. Steady speed, compilation and "
               "training time are three figures, never mixed."),
-    "returns": ("Final returns", ("returns",), ""),
+    "returns": ("Final returns", ("returns",), "The interquartile mean over seeds, its 95% interval, and each seed."),
     "equivalence": ("Do they learn the same?", ("equivalence",), ""),
     "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),
     "human": ("Human-normalised scores", ("human",), ""),
@@ -38,7 +39,7 @@ def page(
     tables: Sequence[Table],
     *,
     counts: str,
-    summary: Sequence[str],
+    summary: Sequence[Paragraph],
     warnings: Sequence[str],
     method: str,
 ) -> str:

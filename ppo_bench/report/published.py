@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 DATA = Path(__file__).parent / "data"
 MUJOCO = frozenset(
-    [
+    (
         "ant",
         "halfcheetah",
         "hopper",
@@ -22,7 +22,7 @@ MUJOCO = frozenset(
         "reacher",
         "swimmer",
         "walker2d",
-    ]
+    )
 )
 
 

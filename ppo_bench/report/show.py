@@ -7,6 +7,8 @@ from typing import Any
 
 from ppo_bench.report.statistics import Estimate
 
+TIMES = "\N{MULTIPLICATION SIGN}"
+
 
 def number(value: float | None) -> str:
     """Four significant digits, with thousands marked; nothing for what is not there."""
@@ -16,6 +18,22 @@ def number(value: float | None) -> str:
         return "0"
     digits = max(0, 3 - math.floor(math.log10(abs(value))))
     return f"{value:,.{digits}f}" if digits <= 6 else f"{value:.3g}"
+
+
+def short(value: float) -> str:
+    """Three significant digits, with k and M."""
+    for unit, name in ((1e6, "M"), (1e4, "k")):
+        if abs(value) >= unit:
+            return f"{value / min(unit, 1e3 if name == 'k' else unit):.3g}{name}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def times(estimate: Estimate | None) -> str:
+    """A ratio and its interval."""
+    if estimate is None:
+        return ""
+    point, low, high = (f"{value:#.3g}".rstrip(".") for value in estimate)
+    return f"{point}{TIMES} [{low}, {high}]" if math.isfinite(estimate.low) else f"{point}{TIMES}"
 
 
 def interval(estimate: Estimate | None) -> str:

@@ -121,9 +121,10 @@ def mean_band(tasks: Sequence[Array], *, seed: int, resamples: int) -> Band:
         draws.append(np.where(reached & (there.sum(0) > 1), drawn, np.nan))
     drawn, empty = np.mean(draws, 0), np.full(tasks[0].shape[1], np.nan)
     low, high = empty.copy(), empty.copy()
-    known = np.isfinite(drawn).sum(0) > 0
-    tail = 50 * (1 - CONFIDENCE)
-    low[known], high[known] = np.nanpercentile(drawn[:, known], [tail, 100 - tail], axis=0)
+    known = np.isfinite(drawn).any(0)
+    if known.any():
+        tail = 50 * (1 - CONFIDENCE)
+        low[known], high[known] = np.nanpercentile(drawn[:, known], [tail, 100 - tail], axis=0)
     return Band(np.mean(means, 0), low, high)
 
 

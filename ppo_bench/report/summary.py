@@ -4,23 +4,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ppo_bench.report.analysis import Analysis, Options, Pair
 from ppo_bench.report.groups import Group, Task
-from ppo_bench.report.show import interval, number
+from ppo_bench.report.show import TIMES, number, times
 from ppo_bench.report.statistics import Estimate, bootstrap, ratio_of_means
 
 
-def summary(analysis: Analysis, options: Options) -> list[str]:
-    """A few sentences for each task: what is fastest, by how much, and whether the same is learned."""
-    return [" ".join(_of_task(task, analysis.pairs, options)) for task in analysis.tasks]
+class Paragraph(NamedTuple):
+    """What is said of a task, or of all."""
+
+    about: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.text}"
 
 
-def _of_task(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
-    first = task.groups[0].first
-    sentences = [f"{task.label} ({task.env_id}, {first.total_timesteps:,} steps):"]
-    own = [pair for pair in pairs if pair.task is task]
-    return sentences + _speed(task, own, options) + _returns(task, own, options)
+def summary(analysis: Analysis, options: Options) -> list[Paragraph]:
+    """For each task what is fastest, by how much, and whether the same is learned; before them, for all together."""
+    paragraphs = []
+    for task in analysis.tasks:
+        own = [pair for pair in analysis.pairs if pair.task is task]
+        about = f"{task.label} ({task.env_id}, {task.groups[0].first.total_timesteps:,} steps)"
+        paragraphs.append(Paragraph(about, " ".join(_speed(task, own, options) + _returns(task, own, options))))
+    return [*_overall(analysis, options), *paragraphs]
+
+
+def _overall(analysis: Analysis, options: Options) -> list[Paragraph]:
+    if len(analysis.tasks) < 2:
+        return []
+    sentences = []
+    for name in analysis.algorithms:
+        pairs = [pair for pair in analysis.pairs if pair.group.algorithm == name]
+        speedups = [pair.speedup.point for pair in pairs if pair.speedup]
+        verdicts = [pair.returns.verdict for pair in pairs if pair.returns]
+        if not speedups:
+            continue
+        factor = math.exp(sum(map(math.log, speedups)) / len(speedups))
+        of = f"of {options.baseline} (geometric mean of {len(speedups)})"
+        words = f"{name} has {factor:#.3g}{TIMES} the steady speed {of}"
+        if verdicts:
+            same = sum(verdict.startswith("equivalent") for verdict in verdicts)
+            others = {kind: verdicts.count(kind) for kind in ("different", "undecided")}
+            words += f" and is equivalent to it in {same} of {len(verdicts)} tests"
+            words += "".join(f", {kind} in {count}" for kind, count in others.items() if count)
+        sentences.append(f"{words}.")
+    return [Paragraph(f"{len(analysis.tasks)} tasks", " ".join(sentences))] if sentences else []
 
 
 def _speed(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
@@ -36,13 +67,12 @@ def _speed(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
         return [f"{fastest.algorithm} runs at {at}."]
     ratio = _ratio(fastest, ranked[1], options)
     if ratio.low > 1:
-        sentences = [f"{fastest.algorithm} is fastest at {at}, {interval(ratio)} times {ranked[1].algorithm}."]
+        sentences = [f"{fastest.algorithm} is fastest at {at}, {times(ratio)} {ranked[1].algorithm}."]
     else:
         sentences = [
-            f"{fastest.algorithm} is fastest at {at}, but not told apart from {ranked[1].algorithm} "
-            f"({interval(ratio)} times)."
+            f"{fastest.algorithm} is fastest at {at}, but not told apart from {ranked[1].algorithm} ({times(ratio)})."
         ]
-    gains = [f"{pair.group.algorithm} {interval(pair.speedup)}" for pair in pairs if pair.speedup]
+    gains = [f"{pair.group.algorithm} {times(pair.speedup)}" for pair in pairs if pair.speedup]
     if gains:
         sentences.append(f"Speed-up over {options.baseline}: {'; '.join(gains)}.")
     return sentences

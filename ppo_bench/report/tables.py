@@ -66,7 +66,7 @@ def _returns(analysis: Analysis) -> Table:
         "Mean return of the last 100 training episodes of each seed; 95% bootstrap intervals over seeds. "
         "The optimality gap is how far normalised scores stay below 1."
     )
-    return Table("returns", "Final returns", columns, rows, note)
+    return Table("returns", "Aggregates of final returns", columns, rows, note)
 
 
 class _Cell(NamedTuple):
@@ -75,7 +75,7 @@ class _Cell(NamedTuple):
 
 
 def _by_metric(aggregates: Iterable[Aggregate]) -> dict[tuple[str, str, str, str], _Cell]:
-    return {(*row[:4],): _Cell(Estimate(*row[4:7]), row.seeds) for row in aggregates}  # type: ignore[misc]
+    return {(*row[:4],): _Cell(Estimate(*row[4:7]), row.seeds) for row in aggregates}
 
 
 def _speed(analysis: Analysis, options: Options) -> Table:
@@ -99,21 +99,21 @@ def _speed(analysis: Analysis, options: Options) -> Table:
         "is what its first iterations took beyond median ones, and part of the training time. "
         f"Speed-ups are over {options.baseline}."
     )
-    return Table("speed", "Speed", columns, rows, note)
+    return Table("speed", "Speeds and times", columns, rows, note)
 
 
 def _equivalence(analysis: Analysis, options: Options) -> Table:
     rows = [
         (
-            pair.task.label, pair.group.algorithm, pair.baseline.algorithm, found.difference,
-            Estimate(found.difference, found.low, found.high), found.margin, found.p_equivalent, found.p_different,
-            found.verdict,
+            *(pair.task.label, pair.group.algorithm, pair.baseline.algorithm),
+            Estimate(found.difference, found.low, found.high),
+            *(found.margin, found.p_equivalent, found.p_different, found.verdict),
         )
         for pair in analysis.pairs
         if (found := pair.returns)
-    ]  # fmt: skip
+    ]
     columns = (
-        *("env", "algorithm", "compared with", "difference", "90% interval", "margin", "p of equivalence"),
+        *("env", "algorithm", "compared with", "difference [90%]", "margin", "p of equivalence"),
         *("p of difference", "verdict"),
     )
     note = (
@@ -121,9 +121,7 @@ def _equivalence(analysis: Analysis, options: Options) -> Table:
         f"within the margin, {options.margin:.0%} of the larger mean return (counted from random play where that is "
         "known). Undecided means that there are too few seeds to tell."
     )
-    rows = [(*row[:3], row[4], *row[5:]) for row in rows]
-    columns = (*columns[:3], "difference [90%]", *columns[5:])
-    return Table("equivalence", "Do they learn the same?", columns, rows, note)
+    return Table("equivalence", "Tests of equivalence", columns, rows, note)
 
 
 def _improvement(analysis: Analysis) -> Table:
@@ -133,14 +131,20 @@ def _improvement(analysis: Analysis) -> Table:
 
 
 def _over_tasks(analysis: Analysis) -> Table:
-    rows = [
-        (row.framework, row.backend, row.metric.replace("_", " "), Estimate(*row[4:7]), row.seeds)
-        for row in analysis.aggregates
-        if row.env == ALL
-    ]
+    by = _by_metric(row for row in analysis.aggregates if row.env == ALL)
+    algorithms = dict.fromkeys(key[1:3] for key in by)
+    rows = []
+    for scores in ("normalised_score", "human_normalised_score"):
+        for backend, framework in algorithms:
+            names = [f"{scores}_median", f"{scores}_iqm", f"{scores}_mean"]
+            names += ["optimality_gap"] if scores == "normalised_score" else []
+            found = [by[ALL, backend, framework, name] for name in names if (ALL, backend, framework, name) in by]
+            if found:
+                cells = [each.estimate for each in found] + [None] * (4 - len(found))
+                rows.append((scores.replace("_", " "), framework, backend, found[0].seeds, *cells))
     shared = ", ".join(task.label for task in analysis.shared)
-    note = f"Normalised scores over the envs that all finished: {shared}. Bootstrap stratified by env."
-    columns = ("framework", "backend", "aggregate", "value", "seeds")
+    note = f"Over what all have finished: {shared}. Bootstrap stratified by env; the human scores are Atari's alone."
+    columns = ("scores", "framework", "backend", "seeds", "median", "IQM", "mean", "optimality gap")
     return Table("over_envs", "Over all environments", columns, rows, note)
 
 
@@ -155,7 +159,7 @@ def _human(analysis: Analysis) -> Table:
                 row = (task.label, group.algorithm, found.seeds, found.estimate, scale.low, scale.high, scale.source)
                 rows.append(row)
     columns = ("env", "algorithm", "seeds", "human-normalised score", "random play", "human", "source")
-    return Table("human", "Human-normalised scores", columns, rows, "(return - random) / (human - random), mean.")
+    return Table("human", "Scores and their scale", columns, rows, "(return - random) / (human - random), mean.")
 
 
 def _references(analysis: Analysis) -> Table:
@@ -182,7 +186,7 @@ def _references(analysis: Analysis) -> Table:
         "Mean ± standard deviation (seeds); differences with Welch's 95% interval. Ids, steps and hardware often "
         "differ: read them first."
     )
-    return Table("references", "Ours and published", columns, rows, note)
+    return Table("references", "Side by side", columns, rows, note)
 
 
 def _runs(runs: Sequence[Run]) -> Table:

@@ -23,12 +23,12 @@
   const colour = (index) => `var(--c${index % 7})`;
   const dash = (index) => DASHES[index % DASHES.length];
 
-  function show(value) {
+  function show(value, digits = 4) {
     if (value === null || !Number.isFinite(value)) return "–";
     const size = Math.abs(value);
-    if (size >= 1e6) return trim((value / 1e6).toPrecision(4)) + "M";
-    if (size >= 1e4) return trim((value / 1e3).toPrecision(4)) + "k";
-    return size === 0 ? "0" : trim(value.toPrecision(4));
+    if (size >= 1e6) return trim((value / 1e6).toPrecision(digits)) + "M";
+    if (size >= 1e4) return trim((value / 1e3).toPrecision(digits)) + "k";
+    return size === 0 ? "0" : trim(value.toPrecision(size >= 1e3 ? 4 : digits));
   }
 
   function trim(text) {
@@ -42,7 +42,7 @@
     const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
     const found = [];
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(k * step);
-    return found;
+    return found.length > 1 || wanted > 8 ? found : ticks(low, high, 2 * wanted);
   }
 
   function extent(values) {
@@ -136,7 +136,7 @@
       const left = pool[0].runs.length ? 0 : Math.min(...pool.map((s) => s.x[0]));
       const [bottom, top] = extent(pool.flatMap((s) => [...s.mean, ...s.low, ...s.high, ...s.runs.flat()]));
       const pad = (top - bottom) * 0.04;
-      const yTicks = ticks(bottom - pad, top + pad, 5), labels = yTicks.map(show);
+      const yTicks = ticks(bottom - pad, top + pad, 5), labels = yTicks.map((tick) => show(tick));
       const margin = { left: 30 + 7 * Math.max(...labels.map((l) => l.length)), right: 14, top: 8, bottom: 40 };
       const x = (v) => margin.left + ((v - left) / (right - left)) * (width - margin.left - margin.right);
       const y = (v) => height - margin.bottom - ((v - bottom + pad) / (top - bottom + 2 * pad)) * (height - margin.top - margin.bottom);
@@ -204,7 +204,7 @@
       const longest = Math.max(...chart.rows.map((row) => Math.max(row.name.length, row.task.length))) * 6.8 + 14;
       const above = longest > width * 0.36;
       const pitch = above ? 40 : 26;
-      const tasks = chart.rows.filter((row, k) => !k || row.task !== chart.rows[k - 1].task).length;
+      const tasks = new Set(chart.rows.map((row) => row.task).filter(Boolean)).size;
       const margin = { left: above ? 12 : longest, right: 56, top: 4, bottom: 42 };
       const height = margin.top + margin.bottom + chart.rows.length * pitch + tasks * 22;
       const values = chart.rows.flatMap((row) => [...row.value, ...row.dots]).concat(chart.mark, chart.bars ? [0] : []);
@@ -220,7 +220,7 @@
         node("text", { x: x(tick), y: floor + 16, "text-anchor": "middle" }, show(tick), svg);
       }
       for (const mark of chart.mark) node("line", { class: "mark", x1: x(mark), x2: x(mark), y1: margin.top, y2: floor }, null, svg);
-      let y = margin.top, task = null;
+      let y = margin.top, task = "";
       for (const row of chart.rows) {
         if (row.task !== task) {
           task = row.task;
@@ -238,19 +238,21 @@
         if (from !== null && to !== null) node("line", { x1: x(from), x2: x(to), y1: middle, y2: middle, "stroke-width": 2, style: chart.bars ? "stroke:var(--ink)" : stroke }, null, group);
         if (!chart.bars) node("path", { d: `M${x(point)} ${middle - 5.5}l5.5 5.5l-5.5 5.5l-5.5 -5.5Z`, style: paint }, null, group);
         const end = Math.max(x(point), to === null ? 0 : x(to), ...row.dots.map(x));
-        node("text", { class: "label halo", x: end + 8, y: middle + 4 }, show(point), group);
+        node("text", { class: "label halo", x: end + 8, y: middle + 4 }, show(point, 3), group);
         group.addEventListener("pointermove", (event) => {
           const box = host.getBoundingClientRect();
           const lines = [{ colour: row.colour, text: between(point, from, to) }];
-          if (row.dots.length) lines.push({ text: `seeds: ${row.dots.map(show).join(", ")}` });
-          tip.show(event.clientX - box.left, event.clientY - box.top + 14, `${row.task}: ${row.name}`, lines);
+          if (row.dots.length) lines.push({ text: `seeds: ${row.dots.map((dot) => show(dot)).join(", ")}` });
+          tip.show(event.clientX - box.left, event.clientY - box.top + 14, [row.task || chart.title, row.name].join(": "), lines);
         });
         group.addEventListener("pointerleave", tip.hide);
         y += pitch;
       }
       node("line", { class: "axis", x1: margin.left, x2: width - margin.right, y1: floor, y2: floor }, null, svg);
       const label = node("text", { class: "label", x: (margin.left + width - margin.right) / 2, y: height - 6, "text-anchor": "middle" }, chart.x_label, svg);
-      const half = Math.max(label.getComputedTextLength() / 2, 1);
+      const room = (width - 4) / Math.max(1, label.getComputedTextLength());
+      if (room < 1) label.style.fontSize = `${12 * room}px`;
+      const half = label.getComputedTextLength() / 2;
       label.setAttribute("x", Math.max(half + 2, Math.min(width - half - 2, (margin.left + width - margin.right) / 2)));
     };
   }
