@@ -1,7 +1,7 @@
 """`python -m ppo_bench.query "select ..." DIR...`: SQL over run folders, by DuckDB.
 
-Views: `runs`, one row a run; `metrics`, one a run and iteration; `episodes`, one a run and episode. The latter two begin
-with the folder, env, backend, framework and seed of their run. `describe metrics` lists the columns.
+Views: `runs`, one row a run; `metrics`, one a run and iteration; `episodes`, one a run and episode. The latter two
+begin with the folder, env, backend, framework and seed of their run. `describe metrics` lists the columns.
 """
 
 from __future__ import annotations

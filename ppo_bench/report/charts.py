@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -202,14 +202,12 @@ def _speedup(analysis: Analysis, options: Options, colours: dict[str, int]) -> F
 
 
 def _returns(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
-    rows = _rows(analysis, colours, "final_return_iqm", "final_return_mean")
     env_of = {task.label: task.env for task in analysis.tasks}
-    charts: list[Lines | Rows] = []
-    for env in dict.fromkeys(env_of[row.task] for row in rows):
-        own = [row for row in rows if env_of[row.task] == env]
-        for row in own:
-            row.task = row.task.removeprefix(env).strip()
-        charts.append(_capped(env, "final return", own, bars=False))
+    panels: dict[str, list[Row]] = {}
+    for row in _rows(analysis, colours, "final_return_iqm", "final_return_mean"):
+        env = env_of[row.task]
+        panels.setdefault(env, []).append(replace(row, task=row.task.removeprefix(env).strip()))
+    charts: list[Lines | Rows] = [_capped(env, "final return", rows, bars=False) for env, rows in panels.items()]
     return Figure("returns", "returns", "Final returns", charts) if charts else None
 
 

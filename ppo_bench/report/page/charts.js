@@ -141,6 +141,7 @@
       const x = (v) => margin.left + ((v - left) / (right - left)) * (width - margin.left - margin.right);
       const y = (v) => height - margin.bottom - ((v - bottom + pad) / (top - bottom + 2 * pad)) * (height - margin.top - margin.bottom);
       const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${chart.y_label} ${chart.title}` }, null, frame);
+      svg.style.maxWidth = `${width}px`;
       yTicks.forEach((tick, k) => {
         node("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: y(tick), y2: y(tick) }, null, svg);
         node("text", { x: margin.left - 6, y: y(tick) + 4, "text-anchor": "end" }, labels[k], svg);
@@ -214,6 +215,7 @@
       high += pad;
       const x = (v) => margin.left + ((v - low) / (high - low)) * (width - margin.left - margin.right);
       const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${chart.title}, ${chart.x_label}` }, null, frame);
+      svg.style.maxWidth = `${width}px`;
       const floor = height - margin.bottom;
       for (const tick of ticks(low, high, (width - margin.left - margin.right) / 70)) {
         node("line", { class: "grid", x1: x(tick), x2: x(tick), y1: margin.top, y2: floor }, null, svg);
