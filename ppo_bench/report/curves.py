@@ -37,7 +37,8 @@ def curves(
     group_of = [(run, group) for group, runs in enumerate(groups) for run in runs]
     connection.execute("create or replace temp table members (run INTEGER, team INTEGER)")
     connection.executemany("insert into members values (?, ?)", group_of)
-    cell = f"least(floor({axis} / longest * {CELLS}), {CELLS - 1})::INTEGER"
+    # What ends on the border of two cells happened in the earlier one.
+    cell = f"greatest(ceil({axis} * {CELLS} / longest - 1e-9) - 1, 0)::INTEGER"
     cells = connection.execute(
         f"""with spans as (select team, max({axis}) as longest from steps join members using (run) group by team)
         select run, {cell} as cell, sum(episodic_return * episodes) / sum(episodes) as value

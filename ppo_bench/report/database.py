@@ -200,11 +200,12 @@ def _sum_up(database: Database, readable: set[int]) -> None:
         )
         for run in with_episodes.values():
             run.recent_return_mean = recent.get(str(run.path / "episodes.jsonl"))
-    renumbered = sorted(readable)
-    connection.execute("create table numbers (run INTEGER, number INTEGER)")
-    connection.executemany("insert into numbers values (?, ?)", [(old, new) for new, old in enumerate(renumbered)])
-    connection.execute("update steps set run = number from numbers where numbers.run = steps.run")
-    database.runs = [database.runs[number] for number in renumbered]
+    stay = sorted(readable)
+    if len(stay) not in (0, len(database.runs)):
+        connection.execute("create table numbers (run INTEGER, number INTEGER)")
+        connection.executemany("insert into numbers values (?, ?)", [(old, new) for new, old in enumerate(stay)])
+        connection.execute("update steps set run = number from numbers where numbers.run = steps.run")
+    database.runs = [database.runs[number] for number in stay]
 
 
 def _make_views(database: Database) -> None:

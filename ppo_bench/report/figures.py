@@ -19,6 +19,7 @@ DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 ROW_INCHES = 0.25
 MARGIN_INCHES = 0.8
 MAX_COLUMNS = 3
+MAX_LETTERS = 32
 WIDTHS = {1: 5.6, 2: 4.2, 3: 3.6}
 """Of a chart, in inches, by how many are side by side."""
 STYLE = {
@@ -37,6 +38,11 @@ STYLE = {
 def colour(index: int) -> str:
     """Of the series with this number."""
     return COLOURS[index % len(COLOURS)]
+
+
+def clipped(name: str, letters: int = MAX_LETTERS) -> str:
+    """A name that leaves room for what it names; the tables have it in full."""
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def draw(figure: Figure, folder: Path) -> None:
@@ -60,7 +66,7 @@ def draw(figure: Figure, folder: Path) -> None:
         for axes in grid[len(figure.charts) :]:
             axes.remove()
         if isinstance(figure.charts[0], Lines):
-            canvas.suptitle(figure.title, fontsize=10, fontweight="bold")
+            canvas.suptitle(clipped(figure.title), fontsize=10, fontweight="bold")
             handles, labels = grid[0].get_legend_handles_labels()
             beside = max(1, int(WIDTHS[columns] * columns / (0.6 + 0.075 * max(map(len, labels), default=1))))
             canvas.legend(handles, labels, loc="outside lower center", ncols=beside, fontsize=8, handlelength=3)
@@ -82,8 +88,10 @@ def _lines(axes: Axes, chart: Lines) -> None:
             axes.plot(np.tile(np.append(series.x, np.nan), len(faint)), faint.ravel(), color=paint, alpha=0.2, lw=0.6)
         axes.fill_between(series.x, series.low, series.high, color=paint, alpha=0.2, lw=0)
         dashes = DASHES[series.colour % len(DASHES)]
-        axes.plot(series.x, series.mean, label=series.name, lw=1.6, color=paint, linestyle=dashes)
-    axes.set(xlabel=chart.x_label, ylabel=chart.y_label, title=chart.title)
+        axes.plot(
+            series.x, series.mean, label=clipped(series.name, 2 * MAX_LETTERS), lw=1.6, color=paint, linestyle=dashes
+        )
+    axes.set(xlabel=chart.x_label, ylabel=chart.y_label, title=clipped(chart.title))
     axes.set_xlim(left=0 if len(chart.series[0].runs) else None)
     _engineering(axes)
 
@@ -95,7 +103,7 @@ def _rows(axes: Axes, chart: Rows, rows: float) -> None:
         if row.task != task:
             task = row.task
             place = axes.get_yaxis_transform()
-            axes.text(0.01, height, task, va="center", fontweight="bold", fontsize=8, transform=place)
+            axes.text(0.01, height, clipped(task), va="center", fontweight="bold", fontsize=8, transform=place)
             height += 1
         point, low, high = row.value
         paint = colour(row.colour)
@@ -110,7 +118,7 @@ def _rows(axes: Axes, chart: Rows, rows: float) -> None:
         end = np.nanmax([point, high, *row.dots])
         axes.annotate(short(point), (end, height), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5)
         ticks.append(height)
-        labels.append(row.name)
+        labels.append(clipped(row.name))
         height += 1
     for value in chart.mark:
         axes.axvline(value, color="#777777", lw=0.8, ls=(0, (4, 3)))
@@ -118,7 +126,7 @@ def _rows(axes: Axes, chart: Rows, rows: float) -> None:
     axes.set_ylim(max(height, rows) - 0.3, -0.7)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.14)
-    axes.set(xlabel=chart.x_label, title=chart.title)
+    axes.set(xlabel=chart.x_label, title=clipped(chart.title))
     if chart.bars:
         axes.set_xlim(left=0)
     _engineering(axes)

@@ -95,7 +95,7 @@ def _returns(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
     verdicts = {pair.returns.verdict for pair in compared if pair.returns}
     margins = {pair.returns.margin for pair in compared if pair.returns}
     margin = f"±{number(max(margins))} ({options.margin:.0%} of the return)"
-    if all(verdict.startswith("equivalent") for verdict in verdicts):
+    if verdicts == {"equivalent"}:
         worst = max(pair.returns.p_equivalent for pair in compared if pair.returns)
         sentences.append(f"They learn the same: equivalent to {options.baseline} within {margin}, {_p(worst)}.")
         return sentences

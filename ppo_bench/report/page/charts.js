@@ -36,6 +36,11 @@
     return Math.abs(number) >= 1e-4 && !text.includes("e") ? String(number).replace("-", "−") : text.replace("-", "−");
   }
 
+  function clip(text, room) {
+    const letters = Math.max(8, Math.floor(room / 6.8));
+    return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
+  }
+
   function ticks(low, high, wanted) {
     const raw = (high - low) / Math.max(1, wanted);
     const power = 10 ** Math.floor(Math.log10(raw));
@@ -227,12 +232,12 @@
         if (row.task !== task) {
           task = row.task;
           y += 22;
-          node("text", { class: "task halo", x: above ? 2 : 0, y: y - 6 }, task, svg);
+          node("text", { class: "task halo", x: above ? 2 : 0, y: y - 6 }, clip(task, width), svg);
         }
         const group = node("g", { class: "row", "data-name": row.name }, null, svg);
         const [point, from, to] = row.value;
         node("rect", { x: 0, y, width, height: pitch, fill: "transparent" }, null, group);
-        node("text", { class: "label halo", x: above ? margin.left : margin.left - 10, y: y + (above ? 13 : 17), "text-anchor": above ? "start" : "end" }, row.name, group);
+        node("text", { class: "label halo", x: above ? margin.left : margin.left - 10, y: y + (above ? 13 : 17), "text-anchor": above ? "start" : "end" }, clip(row.name, above ? width - 20 : longest), group);
         const middle = y + (above ? 27 : 13);
         const paint = `fill:${colour(row.colour)}`, stroke = `stroke:${colour(row.colour)}`;
         if (chart.bars) node("rect", { x: Math.min(x(0), x(point)), y: middle - 8, width: Math.abs(x(point) - x(0)), height: 16, style: paint, opacity: 0.75 }, null, group);

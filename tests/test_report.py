@@ -1,0 +1,521 @@
+"""`ppo_bench.report`: what it writes from run folders, and what it does with those that are not as they should be."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from ppo_bench.cli import exit_code
+from ppo_bench.report.command import main
+from ppo_bench.report.curves import CELLS, curves
+from ppo_bench.report.database import open_database
+from ppo_bench.report.published import references, references_of, scale_of, scales
+from tests.synthetic import FRAMEWORKS, write_run, write_sweep
+
+ROOT = Path(__file__).parent.parent
+COLUMNS = ["env", "backend", "framework", "metric", "point", "low", "high", "seeds"]
+
+
+def report(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr."""
+    code = exit_code(main, [*map(str, arguments), "--resamples", "200"])
+    printed = capfd.readouterr()
+    return code, printed.out, printed.err
+
+
+def assert_one_line(error: str, fragment: str) -> None:
+    assert error.startswith("ppo_bench: ")
+    assert error.count("\n") == 1
+    assert fragment in error
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def aggregates(out: Path) -> dict[tuple[str, str, str], tuple[float, float, float, int]]:
+    def number(text: str) -> float:
+        return float(text) if text else math.nan
+
+    return {
+        (row["env"], row["framework"], row["metric"]): (
+            number(row["point"]), number(row["low"]), number(row["high"]), int(row["seeds"]),
+        )
+        for row in rows(out / "tables" / "aggregate.csv")
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 runs: 3 frameworks, 2 environments, 5 seeds; returns and speeds are round numbers."""
+    outputs = tmp_path_factory.mktemp("sweep") / "outputs"
+    for env, high in (("cartpole", 480.0), ("acrobot", -90.0)):
+        for framework, sps in zip(FRAMEWORKS, (10_000.0, 20_000.0, 30_000.0), strict=True):
+            for seed in range(1, 6):
+                write_run(outputs, env, framework, seed, final=high + seed, sps=sps + 100 * seed)
+    return outputs
+
+
+def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "report"
+    code, printed, errors = report(capfd, sweep, "--out", out)
+    assert code == 0
+    assert errors == ""
+    assert printed.splitlines()[-1] == str(out / "report.html")
+    assert {path.name for path in out.iterdir()} == {
+        "report.html", "figures", "tables", "marl_eval.json", "runs.parquet",
+    }  # fmt: skip
+    with open(out / "tables" / "aggregate.csv") as file:
+        assert file.readline() == ",".join(COLUMNS) + "\n"
+    found = aggregates(out)
+    for env, high in (("cartpole", 480.0), ("acrobot", -90.0)):
+        for framework in FRAMEWORKS:
+            point, low, upper, seeds = found[env, framework, "final_return_mean"]
+            assert abs(point - (high + 3)) < 1e-12  # of high + 1, ..., high + 5
+            assert high + 1 <= low < point < upper <= high + 5
+            assert seeds == 5
+            assert abs(found[env, framework, "final_return_median"][0] - (high + 3)) < 1e-12
+            assert abs(found[env, framework, "final_return_iqm"][0] - (high + 3)) < 1e-12
+            assert (
+                abs(found[env, framework, "final_return_difference_90"][0]) < 1e-12
+                if framework != "torch_eager"
+                else True
+            )
+    assert found["cartpole", "jax_xla", "optimality_gap"][0] == 0  # 481 and more are beyond 475, which is 1
+    score = (-87 + 499.1) / (-100 + 499.1)
+    assert abs(found["acrobot", "jax_xla", "normalised_score"][0] - score) < 1e-12
+    assert abs(found["all", "jax_xla", "normalised_score_mean"][0] - ((483 - 22.2) / (475 - 22.2) + score) / 2) < 1e-12
+    for figure in ("learning_01_acrobot", "learning_02_cartpole", "speed", "speedup", "returns", "profile"):
+        assert (out / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+        assert "</svg>" in (out / "figures" / f"{figure}.svg").read_text()
+    for table in ("aggregate", "returns", "speed", "equivalence", "improvement", "over_envs", "references", "runs"):
+        assert (out / "tables" / f"{table}.md").read_text().startswith("# ")
+        assert (out / "tables" / f"{table}.csv").exists()
+
+
+def test_speeds_and_speedups_are_those_of_the_runs(
+    sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert report(capfd, sweep, "--out", tmp_path / "r")[0] == 0
+    found = aggregates(tmp_path / "r")
+    results: dict[str, list[dict[str, Any]]] = {}
+    for path in sweep.rglob("cartpole*/*/result.json"):
+        result = json.loads(path.read_text())
+        results.setdefault(result["framework"], []).append(result)
+    for framework in ("torch_compile", "jax_xla"):
+        ours, theirs = results[framework], results["torch_eager"]
+        expected = np.mean([r["steady_sps"] for r in ours]) / np.mean([r["steady_sps"] for r in theirs])
+        point, low, high, _ = found["cartpole", framework, "speedup_steady_sps"]
+        assert abs(point - expected) < 1e-12
+        assert low < point < high
+        expected = np.mean([r["wall_seconds"] for r in theirs]) / np.mean([r["wall_seconds"] for r in ours])
+        assert abs(found["cartpole", framework, "speedup_wall_time"][0] - expected) < 1e-12
+    assert ("cartpole", "torch_eager", "compile_seconds") not in found
+    assert found["cartpole", "torch_compile", "compile_seconds"][0] == 12.0
+    assert ("cartpole", "torch_eager", "speedup_steady_sps") not in found
+    assert report(capfd, sweep, "--out", tmp_path / "s", "--baseline", "jax_xla")[0] == 0
+    turned = aggregates(tmp_path / "s")["cartpole", "torch_eager", "speedup_steady_sps"][0]
+    assert abs(turned * found["cartpole", "jax_xla", "speedup_steady_sps"][0] - 1) < 1e-12
+
+
+def test_the_same_runs_give_the_same_bytes(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        assert report(capfd, sweep, "--out", tmp_path / name)[0] == 0
+    files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
+    assert len(files) > 30
+    for path in files:
+        assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path
+
+
+def test_words_say_what_is_fastest_and_whether_the_same_is_learned(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    finals = {"torch_eager": 480.0, "torch_compile": 481.0, "jax_xla": 300.0}
+    for framework, final in finals.items():
+        for seed in range(1, 6):
+            write_run(tmp_path / "o", "cartpole", framework, seed, final=final + seed)
+    code, printed, _ = report(capfd, tmp_path / "o")
+    assert code == 0
+    (sentence, path) = printed.splitlines()
+    assert path == str(tmp_path / "o" / "report" / "report.html")
+    assert "jax_xla is fastest at" in sentence
+    assert "torch_compile is equivalent (1.000 [" in sentence
+    assert "jax_xla is different, by more than can be called the same (-180.0 [" in sentence
+    (compile_row, jax_row) = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert compile_row["verdict"] == "equivalent"
+    assert jax_row["verdict"] == "different"
+    # 5% of the larger mean return, counted from the 22.2 of random play.
+    assert abs(float(compile_row["margin"]) - 0.05 * (484 - 22.2)) < 1e-9
+    code, printed, _ = report(capfd, tmp_path / "o", "--margin", "0.5")
+    assert "jax_xla is different, but by less than the margin" in printed
+
+
+def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
+    longer = {"config.total_timesteps": 200 * 512}
+    running = write_run(tmp_path / "o", "cartpole", "jax_xla", 6, 50, finished=False, changes=longer)
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert f"unfinished runs, which only the curves show: {running} (25%)" in errors
+    out = tmp_path / "o" / "report"
+    assert aggregates(out)["cartpole", "jax_xla", "steady_sps"][3] == 5
+    (last,) = [row for row in rows(out / "tables" / "runs.csv") if row["seed"] == "6"]
+    assert last["state"] == "unfinished"
+    assert int(last["steps"]) == 50 * 512
+    database = open_database([str(tmp_path / "o")])
+    numbers = [n for n, run in enumerate(database.runs) if run.framework == "jax_xla"]
+    (drawn,) = curves(database.connection, [numbers], "global_step", seed=0, resamples=100)
+    (own,) = [k for k, n in enumerate(numbers) if database.runs[n].seed == 6]
+    assert np.isfinite(drawn.runs[own]).sum() == CELLS // 4
+    returns = [json.loads(line)["return"] for line in (running / "episodes.jsonl").read_text().splitlines()]
+    assert abs(database.runs[numbers[own]].recent_return_mean - np.mean(returns[-100:])) < 1e-9
+
+
+def test_a_curve_is_the_mean_of_episodes_in_its_cells(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "o", "cartpole", "torch_eager", 1, 200)
+    lines = []
+    for k in range(1, 201):
+        ended, value = (3, 10.0) if k % 2 else (1, 50.0)
+        if k > 100 and k % 4 > 1:
+            ended, value = 0, None  # type: ignore[assignment]
+        row = {"iteration": k, "global_step": k * 10, "wall_seconds": k / 2, "sps": 20.0, "episodes": ended}
+        lines.append(json.dumps(row | {"episodic_return": value}))
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    database = open_database([str(tmp_path / "o")])
+    for axis, end in (("global_step", 2000.0), ("wall_seconds", 100.0)):
+        (drawn,) = curves(database.connection, [[0]], axis, seed=0, resamples=100)
+        np.testing.assert_allclose(drawn.x, (np.arange(CELLS) + 0.5) * end / CELLS)
+        # Each cell has an odd and an even iteration: (3 * 10 + 1 * 50) / 4.
+        np.testing.assert_allclose(drawn.runs[0, 1:48], 20.0)
+        assert np.isfinite(drawn.runs[0]).all()
+
+
+def test_differences_of_hardware_versions_and_precision_are_warned_of(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    changes = {"versions.torch": "2.12.0", "hardware.gpu": "H200", "execution.precision.tf32": True}
+    for seed in range(1, 4):
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "runs that are compared differ in versions.torch: 2.13.0 in 5, 2.12.0 in 3 runs (cartpole)" in errors
+    assert "hardware.gpu: none in 5, H200 in 3 runs" in errors
+    assert "execution.precision.tf32: False in 5, True in 3 runs" in errors
+    assert "fewer than 5 finished seeds, so that intervals say little: cartpole jax_xla (3)" in errors
+    page = (tmp_path / "o" / "report" / "report.html").read_text()
+    assert "2.13.0 in 5, 2.12.0 in 3 runs" in page
+
+
+def test_runs_with_other_hyperparameters_are_not_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
+    for seed in range(1, 6):
+        folder = f"default/cartpole-gymnasium-jax_xla-ffff0000/seed{seed}"
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, folder=folder, changes={"config.ppo.gamma": 0.9})
+    _, printed, errors = report(capfd, tmp_path / "o")
+    assert "cartpole was trained with 2 settings, which are not compared: ppo.gamma" in errors
+    assert "cartpole ppo.gamma=0.99 (" in printed
+    pairs = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert [(row["env"], row["algorithm"]) for row in pairs] == [("cartpole ppo.gamma=0.99", "jax_xla")]
+
+
+def test_executions_that_differ_are_told_apart_and_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    for seed in range(1, 6):
+        folder = f"default/cartpole-gymnasium-torch_eager-ffff0000/seed{seed}"
+        changes = {"config.precision": "float64"}
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, sps=5_000.0, folder=folder, changes=changes)
+    _, printed, _ = report(capfd, tmp_path / "o")
+    assert "torch_eager precision=float32 is fastest" in printed
+    assert ("cartpole", "torch_eager precision=float64", "steady_sps") in aggregates(tmp_path / "o" / "report")
+
+
+def test_parquet_has_a_row_a_run(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert report(capfd, sweep, "--out", tmp_path / "r")[0] == 0
+    path = tmp_path / "r" / "runs.parquet"
+    query = f"select count(*), count(distinct folder), min(final_return_mean), max(seed) from '{path}'"
+    assert duckdb.connect().execute(query).fetchall() == [(30, 30, -89.0, 5)]
+
+
+def test_marl_eval_s_layout(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert report(capfd, sweep, "--out", tmp_path / "r")[0] == 0
+    layout = json.loads((tmp_path / "r" / "marl_eval.json").read_text())
+    (environment,) = layout.values()
+    assert set(environment) == {"cartpole", "acrobot"}
+    steps = set()
+    for task in environment.values():
+        assert list(task) == list(FRAMEWORKS)
+        for algorithm in task.values():
+            assert set(algorithm) == {f"seed_{k}" for k in range(1, 6)}
+            for name, run in algorithm.items():
+                assert len(run["absolute_metrics"]["return"]) == 1
+                assert run["absolute_metrics"]["return"][0] % 10 == int(name[-1])
+                numbered = {key: value for key, value in run.items() if key != "absolute_metrics"}
+                assert all(isinstance(value["step_count"], int) for value in numbered.values())
+                assert all(len(value["return"]) == 1 for value in numbered.values())
+                steps.add(tuple((key, value["step_count"]) for key, value in numbered.items()))
+    assert len(steps) == 1  # readers need the same steps in every run
+
+
+def test_ours_stand_beside_what_is_published(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(1, 6):
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, final=490.04 + seed - 3)
+        write_run(tmp_path / "o", "breakout", "torch_eager", seed)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    found = rows(tmp_path / "o" / "report" / "tables" / "references.csv")
+    (cleanrl,) = [row for row in found if row["published by"] == "CleanRL ppo"]
+    assert cleanrl["published return"] == "490.0 ± 6.120 (3)"
+    assert abs(float(cleanrl["difference"])) < 1e-9
+    assert float(cleanrl["difference low"]) < -5
+    assert cleanrl["source"].startswith("https://docs.cleanrl.dev")
+    published = {row["published by"] for row in found if row["env"] == "breakout"}
+    assert {"CleanRL ppo_atari", "CleanRL ppo_atari_envpool", "LeanRL compile + CUDA graphs"} <= published
+    (leanrl,) = [row for row in found if row["published by"] == "LeanRL compile + CUDA graphs"]
+    assert leanrl["published steps/s"] == "6809.0"
+    assert leanrl["their hardware"] == "H100"
+
+
+def test_published_data_are_whole() -> None:
+    assert len(references()) > 40
+    assert all(reference.source.startswith("https://") for reference in references())
+    assert all((reference.mean is None) != (reference.sps is None) for reference in references())
+    atari = [scale for scale in scales() if scale.high_is == "human"]
+    assert len(atari) == 57
+    assert all(scale.high is not None and scale.high > scale.low for scale in atari)
+    for env_id in ("BreakoutNoFrameskip-v4", "Breakout-v5", "ALE/Breakout-v5"):
+        scale = scale_of(env_id)
+        assert scale is not None
+        assert (scale.low, scale.high) == (1.7, 30.5)
+    assert scale_of("minatar-breakout") is None
+    assert scale_of("CartPole-v0") is None  # half as long
+    assert {reference.env for reference in references_of("CheetahRun-v1", None)} == {"dm_control/cheetah-run-v0"}
+    assert references_of("Nothing-v0", None) == []
+
+
+def test_human_normalised_scores_by_hand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(1, 6):
+        write_run(tmp_path / "o", "pong", "jax_xla", seed, final=14.6)
+        write_run(tmp_path / "o", "breakout", "jax_xla", seed, final=1.7 + 2 * 28.8)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    found = aggregates(tmp_path / "o" / "report")
+    assert abs(found["pong", "jax_xla", "human_normalised_score"][0] - 1) < 1e-12
+    assert abs(found["breakout", "jax_xla", "human_normalised_score"][0] - 2) < 1e-12
+    assert abs(found["all", "jax_xla", "human_normalised_score_mean"][0] - 1.5) < 1e-12
+
+
+def test_the_report_imports_nothing_that_trains() -> None:
+    script = (
+        "import sys, ppo_bench.report.command, ppo_bench.query; "
+        "print([m for m in ('torch', 'jax', 'hydra', 'omegaconf', 'gymnasium', 'ppo_bench.runners', 'ppo_bench.train', "
+        "'ppo_bench.config') if m in sys.modules])"
+    )
+    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
+
+
+def test_many_runs_take_little_time_and_memory(tmp_path: Path) -> None:
+    """A twentieth of 1,000 runs of 2,000 rows, which have 30 s and 2 GB."""
+    runs = write_sweep(tmp_path / "o", ("cartpole", "acrobot", "pong"), seeds=6, iterations=2000)
+    script = (
+        "import resource, sys; from ppo_bench.report.command import main; main(sys.argv[1:]); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    started = time.perf_counter()
+    command = [sys.executable, "-c", script, str(tmp_path / "o")]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert runs == 54
+    assert time.perf_counter() - started < 20
+    assert int(process.stdout.splitlines()[-1]) < 1_000_000  # KiB
+
+
+# Wrong input
+
+
+def test_a_folder_without_runs_is_exit_code_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, printed, errors = report(capfd, tmp_path)
+    assert (code, printed) == (2, "")
+    assert_one_line(errors, f"there are no runs in {tmp_path}")
+    code, _, errors = report(capfd, tmp_path / "nothing")
+    assert code == 2
+    assert_one_line(errors, "is not a folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        (["--baseline", "tensorflow"], "--baseline tensorflow: no run has that framework; choose one of torch_eager"),
+        (["--margin", "0"], "--margin must lie between 0 and 1"),
+        (["--resamples", "5"], "--resamples at least 100"),
+        (["--margin", "wide"], "invalid float value: 'wide'"),
+        ([], "DIR"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_one_line(
+    arguments: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "o")
+    code = exit_code(main, [str(tmp_path / "o"), *arguments] if arguments else [])
+    assert code == 2
+    assert_one_line(capfd.readouterr().err, fragment)
+    assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+
+BROKEN = {
+    "no run.json": ("run.json", None, "run.json is missing"),
+    "damaged run.json": ("run.json", b'{"schema_version": 1, "conf', "run.json is damaged"),
+    "garbage run.json": ("run.json", bytes(range(256)), "run.json is damaged"),
+    "a list": ("run.json", b"[1, 2]", "run.json is damaged (not an object)"),
+    "no configuration": ("run.json", b'{"schema_version": 1, "config": {}}', "run.json does not describe a run"),
+    "another schema": ("run.json", b'{"schema_version": 2}', "run.json has schema_version 2; 1 can be read"),
+    "another schema's result": ("result.json", b'{"schema_version": 7}', "result.json has schema_version 7"),
+    "damaged result.json": ("result.json", b"{", "result.json is damaged"),
+    "no metrics": ("metrics.jsonl", None, "metrics.jsonl is missing"),
+    "empty metrics": ("metrics.jsonl", b"", "it has not finished an iteration yet"),
+    "garbage metrics": ("metrics.jsonl", bytes(range(256)) * 50, "metrics.jsonl has no row that can be read"),
+    "metrics that are no rows": ("metrics.jsonl", b"[]\n3\n", "metrics.jsonl has no row that can be read"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_folder_is_named_and_left_out(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    name, content, reason = BROKEN[kind]
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
+    broken = write_run(tmp_path / "o", seed=3)
+    if content is None:
+        (broken / name).unlink()
+    else:
+        (broken / name).write_bytes(content)
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert f"left out: {broken}: {reason}" in errors
+    (left,) = rows(tmp_path / "o" / "report" / "tables" / "left_out.csv")
+    assert left["folder"] == str(broken)
+    assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_eager", "final_return_mean"][3] == 2
+    # Alone, it is nothing to report on.
+    code, _, errors = report(capfd, broken)
+    assert code == 2
+    assert_one_line(errors, reason)
+
+
+@pytest.mark.parametrize("where", ["the last line", "the middle", "a gap"])
+def test_rows_are_used_up_to_the_cut(where: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(tmp_path / "o", iterations=100)
+    path = folder / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    if where == "the last line":
+        path.write_bytes(b"".join(lines[:60]) + lines[60][:40])
+    elif where == "the middle":
+        path.write_bytes(b"".join(lines[:60]) + lines[60][:40] + b"\n" + b"".join(lines[61:]))
+    else:
+        path.write_bytes(b"".join(lines[:60] + lines[61:]))
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert f"{folder}: metrics.jsonl is cut or damaged after iteration 60; it is used up to there" in errors
+    database = open_database([str(tmp_path / "o")])
+    found = database.connection.execute("select count(*), min(iteration), max(iteration) from steps").fetchall()
+    assert found == [(60, 1, 60)]
+
+
+def test_two_runs_with_one_identity_are_named_and_the_finished_one_is_kept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
+    again = write_run(tmp_path / "o", seed=2, folder="default/x/seed9", final=400.0)
+    shutil.rmtree(tmp_path / "o" / "default" / "x" / "seed9")
+    original = tmp_path / "o/default/cartpole-gymnasium-torch_eager-0a1b2c3d/seed2"
+    shutil.copytree(original, again)
+    (original / "result.json").unlink()
+    code, _, errors = report(capfd, tmp_path / "o", tmp_path / "o" / "default")
+    assert code == 0
+    assert f"left out: {original}: it claims to be the same run as {again} (seed 2), which is kept" in errors
+    assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_eager", "final_return_mean"][3] == 2
+
+
+NASTY = "</script><script>alert('x')</script>\"'&|$x^2$"
+
+
+def test_names_with_markup_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    outputs = tmp_path / "o[1]*'q"
+    for framework in ("torch_eager", NASTY):
+        for seed in (1, 2):
+            write_run(
+                outputs, "cartpole", framework, seed, folder=f"<b>{len(framework)}&'/seed{seed}",
+                changes={"config.env.name": NASTY, "hardware.cpu": f"{NASTY}{seed}"},
+            )  # fmt: skip
+    code, _, errors = report(capfd, outputs)
+    assert code == 0
+    assert "left out" not in errors
+    page = (outputs / "report" / "report.html").read_text()
+    assert "alert(" in page
+    assert "<script>alert" not in page
+    assert page.count("</script>") == 2
+    assert "<b>5&" not in page
+    markdown = (outputs / "report" / "tables" / "returns.md").read_text()
+    assert "&lt;/script&gt;" in markdown
+    assert "\\|$x^2$" in markdown
+    assert {row["env"] for row in rows(outputs / "report" / "tables" / "returns.csv")} == {NASTY}
+    assert len(list((outputs / "report" / "figures").glob("learning_*.svg"))) == 1
+
+
+def test_an_older_report_is_replaced_and_anything_else_is_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "o")
+    out = tmp_path / "r"
+    assert report(capfd, tmp_path / "o", "--out", out)[0] == 0
+    write_run(tmp_path / "o", seed=2)
+    assert report(capfd, tmp_path / "o", "--out", out)[0] == 0
+    assert aggregates(out)["cartpole", "torch_eager", "final_return_mean"][3] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o", "r"]
+    (out / "notes.txt").write_text("mine")
+    code, _, errors = report(capfd, tmp_path / "o", "--out", out)
+    assert code == 2
+    assert_one_line(errors, "holds what is no report (notes.txt)")
+    assert (out / "notes.txt").read_text() == "mine"
+    (tmp_path / "file").write_text("")
+    code, _, errors = report(capfd, tmp_path / "o", "--out", tmp_path / "file")
+    assert code == 2
+    assert_one_line(errors, "is a file")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A disk of 320 KiB, which is less than a report takes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a disk of its own needs the right to mount one")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
+    small_disk: Path, sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = small_disk / "report"
+    code, _, errors = report(capfd, sweep, "--out", out)
+    assert code == 1
+    assert_one_line(errors, "No space left on device")
+    assert list(small_disk.iterdir()) == []
+    out.mkdir()
+    (out / "report.html").write_text("the older one")
+    assert report(capfd, sweep, "--out", out)[0] == 1
+    assert [path.name for path in small_disk.iterdir()] == ["report"]
+    assert (out / "report.html").read_text() == "the older one"
