@@ -78,10 +78,10 @@ def test_it_opens_without_a_word_and_asks_for_nothing_but_itself(browser: Browse
         assert opened.requests == [html.as_uri()]
         sections = page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
         assert sections == [
-            "summary", "learning", "speed", "returns", "equivalence", "all", "human", "published", "runs",
+            "summary", "learning", "speed", "speedup", "returns", "equivalence", "all", "human", "published", "runs",
         ]  # fmt: skip
         count = page.locator(".chart").count()
-        assert count == 3 * 2 + 3 + 1 + 3 + 1 + 1 + 1 + 1
+        assert count == 3 * 2 + 3 * 3 + 1 + 3 + 1 + 1 + 1 + 1
         assert page.locator(".chart > .frame > svg").count() == count
         assert page.locator("img").count() == 0
         assert "<img src=" in page.locator(".warnings").inner_text()
@@ -145,7 +145,7 @@ def test_the_legend_hides_and_shows_series(browser: Browser, html: Path) -> None
 
 def test_every_seed_is_drawn_behind_its_mean(browser: Browser, html: Path) -> None:
     with Opened(browser, html, DESKTOP) as opened:
-        (cartpole,) = opened.page.locator(".figure", has=opened.page.locator("h3", has_text="cartpole")).all()
+        (cartpole,) = opened.page.locator("#learning .figure", has=opened.page.locator("h3", has_text="cartpole")).all()
         runs = cartpole.locator(".chart").first.locator("g.series[data-name=jax_xla] path.runs").get_attribute("d")
         assert runs is not None
         assert runs.count("M") == 7  # five seeds, the unfinished one and the one with another CPU

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ppo_bench.report.analysis import ALL, Analysis, Options
-from ppo_bench.report.curves import Curves, curves
-from ppo_bench.report.groups import Group
+from ppo_bench.report.curves import curves
+from ppo_bench.report.groups import Group, Panel, panels
 from ppo_bench.report.statistics import Array, Estimate
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ MAX_SERIES = 8
 """Curves in a chart, so that each can be told from the others."""
 MAX_ROWS = 60
 """Bars in a chart."""
-NO_BAND = "(seeds {})"
+STEPS = ("by environment steps", "environment steps")
+TIME = ("by wall time", "training time (s)")
+Colours = Callable[[Panel, int], int]
+"""The colour of a panel's group with this index."""
 
 
 @dataclass
@@ -85,55 +88,43 @@ class Figure:
 
 def figures(analysis: Analysis, connection: DuckDBPyConnection, options: Options) -> list[Figure]:
     """Every figure that there is something to show in."""
-    colours = {name: index for index, name in enumerate(analysis.algorithms)}
+    split, colours = panels(analysis.tasks), _colours(analysis)
     made = [
-        *_learning(analysis, connection, options, colours),
-        _speed(analysis, colours),
-        _speedup(analysis, options, colours),
-        _returns(analysis, colours),
-        _equivalence(analysis, options, colours),
-        _profile(analysis, colours),
-        _improvement(analysis, colours),
-        _human(analysis, colours),
+        *_learning(split, connection, options, colours),
+        *_speed(analysis, split, colours),
+        _speedup(analysis, options),
+        _returns(analysis, split, colours),
+        _equivalence(analysis, options),
+        _profile(analysis),
+        _improvement(analysis),
+        _human(analysis),
     ]
     return [figure for figure in made if figure]
 
 
 def _learning(
-    analysis: Analysis, connection: DuckDBPyConnection, options: Options, colours: dict[str, int]
+    panels: Sequence[Panel], connection: DuckDBPyConnection, options: Options, colours: Colours
 ) -> list[Figure]:
-    chosen: dict[str, list[Group]] = {}
-    for env in dict.fromkeys(task.env for task in analysis.tasks):
-        chosen[env] = [group for task in analysis.tasks if task.env == env for group in task.groups]
-    notes = {env: _most(groups) for env, groups in chosen.items() if len(groups) > MAX_SERIES}
-    for env, groups in chosen.items():
-        chosen[env] = _best(groups)
-    flat = [group for groups in chosen.values() for group in groups]
-    members = [group.numbers for group in flat]
-    over = {
-        axis: dict(
-            zip(map(id, flat), curves(connection, members, axis, seed=options.seed, resamples=options.resamples),
-                strict=True)
-        )
+    kept = [_best(panel) for panel in panels]
+    groups = [group for panel in kept for group in panel.groups]
+    steps, seconds = (
+        curves(connection, [group.numbers for group in groups], axis, seed=options.seed, resamples=options.resamples)
         for axis in ("global_step", "wall_seconds")
-    }  # fmt: skip
+    )
+    over = {id(group): each for group, *each in zip(groups, steps, seconds, strict=True)}
     made = []
-    for number, (env, groups) in enumerate(chosen.items(), 1):
-        several = len({group.task for group in groups}) > 1
-
-        def lines(axis: str, x_label: str, groups: list[Group], several: bool, env: str) -> Lines:
+    for number, (panel, all_of_it) in enumerate(zip(kept, panels, strict=True), 1):
+        left = len(all_of_it.groups) - len(panel.groups)
+        note = f"{left} more, which end lower, are in the tables." if left else ""
+        charts: list[Lines | Rows] = []
+        for axis, (title, label) in enumerate((STEPS, TIME)):
             series = [
-                _series(group, over[axis][id(group)], several, index if several else colours[group.algorithm], env)
-                for index, group in enumerate(groups)
+                Series(name, colours(panel, index), found.x, *found.band, found.runs)
+                for index, (name, group) in enumerate(zip(panel.names, panel.groups, strict=True))
+                if (found := over[id(group)][axis])
             ]
-            title = "by environment steps" if axis == "global_step" else "by wall time"
-            return Lines(title, x_label, "episodic return", series, notes.get(env, ""))
-
-        charts: list[Lines | Rows] = [
-            lines("global_step", "environment steps", groups, several, env),
-            lines("wall_seconds", "training time (s)", groups, several, env),
-        ]
-        made.append(Figure(f"learning_{number:02}_{file_stem(env)}", "learning", env, charts))
+            charts.append(Lines(title, label, "episodic return", series, note))
+        made.append(Figure(f"learning_{number:02}_{file_stem(panel.title)}", "learning", panel.title, charts))
     return made
 
 
@@ -142,11 +133,11 @@ def file_stem(name: str) -> str:
     return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)[:40]
 
 
-def _best(groups: list[Group]) -> list[Group]:
-    if len(groups) <= MAX_SERIES:
-        return groups
-    kept = sorted(groups, key=lambda group: -_final(group))[:MAX_SERIES]
-    return [group for group in groups if group in kept]
+def _best(panel: Panel) -> Panel:
+    """The panel with no more groups than can be told apart, those with the highest returns."""
+    order = sorted(range(len(panel.groups)), key=lambda index: -_final(panel.groups[index]))
+    kept = sorted(order[:MAX_SERIES])
+    return Panel(panel.title, [panel.groups[index] for index in kept], [panel.names[index] for index in kept])
 
 
 def _final(group: Group) -> float:
@@ -154,26 +145,37 @@ def _final(group: Group) -> float:
     return float(np.mean(found)) if found else -np.inf
 
 
-def _most(groups: Sequence[Group]) -> str:
-    return f"The {MAX_SERIES} of {len(groups)} with the highest final return; all are in the tables."
+def _colours(analysis: Analysis) -> Colours:
+    """The same colour for an algorithm everywhere; in a panel of several settings one for each of them."""
+    fixed = {name: index for index, name in enumerate(analysis.algorithms)}
+
+    def colour(panel: Panel, index: int) -> int:
+        group = panel.groups[index]
+        return fixed[group.algorithm] if panel.names[index] == group.algorithm else index
+
+    return colour
 
 
-def _series(group: Group, found: Curves, several: bool, colour: int, env: str) -> Series:
-    name = group.algorithm + (f" · {group.task.removeprefix(env).strip()}" if several else "")
-    return Series(name, colour, found.x, *found.band, found.runs)
-
-
-def _rows(analysis: Analysis, colours: dict[str, int], metric: str, dots: str | None = None) -> list[Row]:
+def _panel_rows(analysis: Analysis, panel: Panel, colours: Colours, metric: str, dots: str) -> list[Row]:
     by = {(row.env, row.backend, row.framework): row for row in analysis.aggregates if row.metric == metric}
     rows = []
-    for task in analysis.tasks:
-        for group in task.groups:
-            found = by.get((task.label, group.backend, group.framework))
-            if found:
-                values = group.values(dots).tolist() if dots else []
-                value = Estimate(found.point, found.low, found.high)
-                rows.append(Row(task.label, group.algorithm, colours[group.algorithm], value, values))
+    for index, (name, group) in enumerate(zip(panel.names, panel.groups, strict=True)):
+        if found := by.get((group.task, group.backend, group.framework)):
+            value = Estimate(found.point, found.low, found.high)
+            rows.append(Row("", name, colours(panel, index), value, group.values(dots).tolist()))
     return rows
+
+
+def _task_rows(analysis: Analysis, metric: str) -> list[Row]:
+    """A row a group, below its task's name."""
+    by = {(row.env, row.backend, row.framework): row for row in analysis.aggregates if row.metric == metric}
+    return [
+        Row(task.label, group.algorithm, index, Estimate(found.point, found.low, found.high))
+        for task in analysis.tasks
+        for group in task.groups
+        if (found := by.get((task.label, group.backend, group.framework)))
+        for index in [analysis.algorithms.index(group.algorithm)]
+    ]
 
 
 def _capped(title: str, x_label: str, rows: list[Row], *, bars: bool, mark: Sequence[float] = ()) -> Rows:
@@ -181,59 +183,63 @@ def _capped(title: str, x_label: str, rows: list[Row], *, bars: bool, mark: Sequ
     return Rows(title, x_label, rows[:MAX_ROWS], bars, list(mark), note)
 
 
-def _speed(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
+def _speed(analysis: Analysis, panels: Sequence[Panel], colours: Colours) -> list[Figure]:
     wanted = (
         ("steady_sps", "steady speed", "environment steps per second"),
         ("compile_seconds", "compilation", "seconds"),
         ("wall_seconds", "training", "seconds of wall time"),
     )
-    charts: list[Lines | Rows] = [
-        _capped(title, label, rows, bars=True)
-        for metric, title, label in wanted
-        if (rows := _rows(analysis, colours, metric, metric))
-    ]
-    return Figure("speed", "speed", "Speed", charts) if charts else None
+    made = []
+    for number, panel in enumerate(panels, 1):
+        charts: list[Lines | Rows] = [
+            _capped(title, label, rows, bars=True)
+            for metric, title, label in wanted
+            if (rows := _panel_rows(analysis, panel, colours, metric, metric))
+        ]
+        if charts:
+            made.append(Figure(f"speed_{number:02}_{file_stem(panel.title)}", "speed", panel.title, charts))
+    return made
 
 
-def _speedup(analysis: Analysis, options: Options, colours: dict[str, int]) -> Figure | None:
-    rows = _rows(analysis, colours, "speedup_steady_sps")
+def _speedup(analysis: Analysis, options: Options) -> Figure | None:
+    rows = _task_rows(analysis, "speedup_steady_sps")
     label = f"times the steady speed of {options.baseline}"
-    return _alone("speedup", "speed", "Speed-up", _capped("speed-up", label, rows, bars=False, mark=[1.0]))
+    return _alone("speedup", "speedup", "Speed-up", _capped("speed-up", label, rows, bars=False, mark=[1.0]))
 
 
-def _returns(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
-    env_of = {task.label: task.env for task in analysis.tasks}
-    panels: dict[str, list[Row]] = {}
-    for row in _rows(analysis, colours, "final_return_iqm", "final_return_mean"):
-        env = env_of[row.task]
-        panels.setdefault(env, []).append(replace(row, task=row.task.removeprefix(env).strip()))
-    charts: list[Lines | Rows] = [_capped(env, "final return", rows, bars=False) for env, rows in panels.items()]
+def _returns(analysis: Analysis, panels: Sequence[Panel], colours: Colours) -> Figure | None:
+    charts: list[Lines | Rows] = [
+        _capped(panel.title, "final return", rows, bars=False)
+        for panel in panels
+        if (rows := _panel_rows(analysis, panel, colours, "final_return_iqm", "final_return_mean"))
+    ]
     return Figure("returns", "returns", "Final returns", charts) if charts else None
 
 
-def _equivalence(analysis: Analysis, options: Options, colours: dict[str, int]) -> Figure | None:
+def _equivalence(analysis: Analysis, options: Options) -> Figure | None:
     rows = []
     for pair in analysis.pairs:
         if (found := pair.returns) and found.margin > 0:
             value = Estimate(*(each / found.margin for each in found[:3]))
-            rows.append(Row(pair.task.label, pair.group.algorithm, colours[pair.group.algorithm], value))
+            colour = analysis.algorithms.index(pair.group.algorithm)
+            rows.append(Row(pair.task.label, pair.group.algorithm, colour, value))
     label = f"difference from {options.baseline}, in margins"
     chart = _capped("equivalent if within -1 and 1", label, rows, bars=False, mark=[-1.0, 1.0])
     return _alone("equivalence", "equivalence", "Equivalence", chart)
 
 
-def _profile(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
+def _profile(analysis: Analysis) -> Figure | None:
     series = [
-        Series(name, colours[name], analysis.thresholds, *band, np.zeros((0, len(band.mean))))
+        Series(name, analysis.algorithms.index(name), analysis.thresholds, *band, np.zeros((0, len(band.mean))))
         for name, band in analysis.profiles.items()
     ]
     chart = Lines("performance profile", "normalised score τ", "fraction of runs above τ", series)
     return Figure("profile", "all", "Performance profiles", [chart]) if series else None
 
 
-def _improvement(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
+def _improvement(analysis: Analysis) -> Figure | None:
     rows = [
-        Row(row.task, f"{row.ours} over {row.theirs}", colours[row.ours], row.estimate)
+        Row(row.task, f"{row.ours} over {row.theirs}", analysis.algorithms.index(row.ours), row.estimate)
         for row in sorted(analysis.improvements, key=lambda row: row.task != ALL)
     ]
     for row in rows:
@@ -243,8 +249,8 @@ def _improvement(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
     return _alone("improvement", "all", "Improvement", chart)
 
 
-def _human(analysis: Analysis, colours: dict[str, int]) -> Figure | None:
-    rows = _rows(analysis, colours, "human_normalised_score")
+def _human(analysis: Analysis) -> Figure | None:
+    rows = _task_rows(analysis, "human_normalised_score")
     chart = _capped("human-normalised score", "0 is random play, 1 a human", rows, bars=False, mark=[1.0])
     return _alone("human", "human", "Human-normalised scores", chart)
 

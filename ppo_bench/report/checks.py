@@ -6,17 +6,25 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ppo_bench.report.database import LeftOut
 from ppo_bench.report.folders import Run
 from ppo_bench.report.groups import Task, differing
 
 FEW_SEEDS = 5
 NAMED = 6
-"""So many are named in a sentence; the rest are counted."""
+"""So many are named in a sentence, or in as many sentences; the rest are counted."""
 
 
 def warnings(tasks: Sequence[Task]) -> list[str]:
     """A sentence for each."""
-    return [*_few_seeds(tasks), *_unfinished(tasks), *_without_returns(tasks), *_unlike(tasks), *_apart(tasks)]
+    checks = (_few_seeds, _unfinished, _without_returns, _unlike, _backends, _apart)
+    return [sentence for check in checks for sentence in check(tasks)]
+
+
+def left_out(folders: Sequence[LeftOut]) -> list[str]:
+    """A sentence for each of a few; the table has all."""
+    more = [f"and {len(folders) - NAMED} more folders, named at the end"] if len(folders) > NAMED else []
+    return [f"left out: {each.folder}: {each.reason}" for each in folders[:NAMED]] + more
 
 
 def _few_seeds(tasks: Sequence[Task]) -> list[str]:
@@ -58,6 +66,20 @@ def _unlike(tasks: Sequence[Task]) -> list[str]:
                 counted = ", ".join(f"{value} in {count}" for value, count in values.most_common(NAMED))
                 said.setdefault(f"{key}: {counted} runs", []).append(task.label)
     return [f"runs that are compared differ in {what} ({_some(labels)})" for what, labels in said.items()]
+
+
+def _backends(tasks: Sequence[Task]) -> list[str]:
+    """Tasks in which no backend is common to all frameworks, so that what differs is not the framework alone."""
+    found = []
+    for task in tasks:
+        of = {name: {g.backend for g in task.groups if g.first.framework == name} for name in _frameworks(task)}
+        if len(of) > 1 and not set.intersection(*of.values()):
+            found.append(f"{task.label} ({', '.join(f'{name} on {min(each)}' for name, each in of.items())})")
+    return [f"frameworks are compared on different backends, whose speeds differ too: {_some(found)}"] if found else []
+
+
+def _frameworks(task: Task) -> list[str]:
+    return list(dict.fromkeys(group.first.framework for group in task.groups))
 
 
 def _apart(tasks: Sequence[Task]) -> list[str]:

@@ -15,7 +15,7 @@ from ppo_bench.errors import ConfigError, Failed, require
 from ppo_bench.progress import say
 from ppo_bench.report.analysis import Options, analyse
 from ppo_bench.report.charts import figures
-from ppo_bench.report.checks import warnings
+from ppo_bench.report.checks import left_out, warnings
 from ppo_bench.report.database import Database, duckdb_error, one_line, open_database
 from ppo_bench.report.exports import write_marl_eval, write_parquet
 from ppo_bench.report.figures import draw
@@ -80,8 +80,8 @@ def _write(database: Database, tasks: list[Task], options: Options, out: Path) -
     analysis = analyse(tasks, options)
     charts = figures(analysis, database.connection, options)
     found = tables(analysis, options, database.runs, database.left_out)
-    doubts = [*warnings(tasks), *database.warnings, *(f"left out: {e.folder}: {e.reason}" for e in database.left_out)]
-    for doubt in doubts:
+    doubts = [*warnings(tasks), *database.warnings]
+    for doubt in [*doubts, *(f"left out: {each.folder}: {each.reason}" for each in database.left_out)]:
         say(f"warning: {doubt}")
     sentences = summary(analysis, options)
     finished = sum(run.finished for run in database.runs)
@@ -100,6 +100,7 @@ def _write(database: Database, tasks: list[Task], options: Options, out: Path) -
         write_marl_eval(database.connection, tasks, aside / "marl_eval.json")
         write_parquet(database.connection, aside / "runs.parquet")
         method = METHOD.format(resamples=options.resamples, seed=options.seed, margin=options.margin)
+        doubts += left_out(database.left_out)
         html = page(charts, found, counts=counts, summary=sentences, warnings=doubts, method=method)
         (aside / "report.html").write_text(html)
         _replace(out, aside)

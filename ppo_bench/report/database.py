@@ -92,13 +92,16 @@ def open_database(folders: Sequence[str]) -> Database:
 
 def _keep_one_of_each_identity(database: Database) -> None:
     """Of runs that claim to be the same, keep a finished one, and of those the one that started last."""
-    kept: dict[tuple[Any, ...], Run] = {}
-    for run in sorted(database.runs, key=lambda run: (run.finished, run.started or "", run.folder)):
-        if other := kept.get(run.identity):
-            reason = f"it claims to be the same run as {run.folder} (seed {run.seed}), which is kept"
-            database.left_out.append(LeftOut(other.folder, reason))
-        kept[run.identity] = run
-    database.runs = sorted(kept.values(), key=lambda run: str(run.path.resolve()))
+    claims: dict[tuple[Any, ...], list[Run]] = {}
+    for run in database.runs:
+        claims.setdefault(run.identity, []).append(run)
+    kept = []
+    for runs in claims.values():
+        *others, chosen = sorted(runs, key=lambda run: (run.finished, run.started or "", run.folder))
+        reason = f"it claims to be the same run as {chosen.folder} (seed {chosen.seed}), which is kept"
+        database.left_out += [LeftOut(run.folder, reason) for run in others]
+        kept.append(chosen)
+    database.runs = sorted(kept, key=lambda run: str(run.path.resolve()))
 
 
 def rows_of(files: Iterable[Path], columns: Iterable[str]) -> str:

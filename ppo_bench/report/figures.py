@@ -18,6 +18,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 ROW_INCHES = 0.25
 MARGIN_INCHES = 0.8
+LETTER_INCHES = 0.065
 MAX_COLUMNS = 3
 MAX_LETTERS = 32
 WIDTHS = {1: 5.6, 2: 4.2, 3: 3.6}
@@ -54,8 +55,9 @@ def draw(figure: Figure, folder: Path) -> None:
     columns = min(len(figure.charts), MAX_COLUMNS)
     lines = -(-len(figure.charts) // columns)
     height = max(_height(chart) for chart in figure.charts)
+    width = WIDTHS[columns] + LETTER_INCHES * max(map(_letters, figure.charts))
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-        canvas = Canvas(figsize=(WIDTHS[columns] * columns, height * lines), layout="constrained")
+        canvas = Canvas(figsize=(width * columns, height * lines), layout="constrained")
         FigureCanvasAgg(canvas)
         grid = canvas.subplots(lines, columns, squeeze=False).ravel()
         for axes, chart in zip(grid, figure.charts, strict=False):
@@ -65,13 +67,21 @@ def draw(figure: Figure, folder: Path) -> None:
                 _rows(axes, chart, (height - MARGIN_INCHES) / ROW_INCHES)
         for axes in grid[len(figure.charts) :]:
             axes.remove()
+        if len(figure.charts) > 1 and figure.section in ("learning", "speed"):
+            canvas.suptitle(clipped(figure.title, 2 * MAX_LETTERS), fontsize=10, fontweight="bold")
         if isinstance(figure.charts[0], Lines):
-            canvas.suptitle(clipped(figure.title), fontsize=10, fontweight="bold")
             handles, labels = grid[0].get_legend_handles_labels()
-            beside = max(1, int(WIDTHS[columns] * columns / (0.6 + 0.075 * max(map(len, labels), default=1))))
+            beside = max(1, int(width * columns / (0.6 + 0.075 * max(map(len, labels), default=1))))
             canvas.legend(handles, labels, loc="outside lower center", ncols=beside, fontsize=8, handlelength=3)
-        canvas.savefig(folder / f"{figure.key}.svg", metadata={"Date": None})
         canvas.savefig(folder / f"{figure.key}.png", dpi=150, metadata={"Software": None})
+        canvas.set_layout_engine("none")  # where things are is settled, and takes a third of the time
+        canvas.savefig(folder / f"{figure.key}.svg", metadata={"Date": None})
+
+
+def _letters(chart: Lines | Rows) -> int:
+    """Of the longest name beside an axis, beyond what a chart has room for."""
+    names = [] if isinstance(chart, Lines) else [len(clipped(row.name)) for row in chart.rows]
+    return max(0, max(names, default=0) - 14)
 
 
 def _height(chart: Lines | Rows) -> float:

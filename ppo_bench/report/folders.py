@@ -150,7 +150,8 @@ def _run(path: Path, about: Mapping[str, Any]) -> Run:
         finished=False,
         total_timesteps=int(config["total_timesteps"]),
         kind="Atari" if env.get("atari") else None,
-        setting=flat(setting),
+        # A key that an older version did not have is as good as an empty one.
+        setting={key: value for key, value in flat(setting).items() if value not in (None, [], {})},
         execution=flat(execution),
         facts=facts,
         started=about.get("started"),

@@ -14,7 +14,9 @@ from ppo_bench.report.statistics import Array
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 """In this order; others follow by name."""
 SHOWN_KEYS = 3
-"""So many differing hyperparameters name a setting; beyond them the experiment's name does, or a digest."""
+"""So many differing hyperparameters name a setting; where more are needed a digest does."""
+MAX_VALUE = 16
+"""Letters of a value that is short."""
 
 
 @dataclass
@@ -79,6 +81,35 @@ def sort_runs(runs: Sequence[Run]) -> list[Task]:
     return list(tasks.values())
 
 
+@dataclass
+class Panel:
+    """Groups whose figures share a chart."""
+
+    title: str
+    groups: list[Group]
+    names: list[str]
+    """Of the groups; with their setting where the panel has several."""
+
+
+def panels(tasks: Sequence[Task]) -> list[Panel]:
+    """A panel for each task that was executed in several ways, and one for all others of an env together."""
+    made = []
+    for env in dict.fromkeys(task.env for task in tasks):
+        own = [task for task in tasks if task.env == env]
+        alone = [task for task in own if len(task.groups) == 1]
+        together = alone if len(alone) > 1 else []
+        made += [
+            Panel(task.label, task.groups, [group.algorithm for group in task.groups])
+            for task in own
+            if task not in together
+        ]
+        if together:
+            groups = [task.groups[0] for task in together]
+            names = [f"{group.algorithm} · {group.task.removeprefix(env).strip()}" for group in groups]
+            made.append(Panel(env if len(together) == len(own) else f"{env}, others", groups, names))
+    return made
+
+
 def algorithms(tasks: Iterable[Task]) -> list[str]:
     """Every way of executing, in the report's order."""
     groups = [group for task in tasks for group in task.groups]
@@ -107,23 +138,31 @@ def _order(run: Run, settings: Mapping[str, str], options: Mapping[int, str]) ->
 
 
 def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
-    """By setting, what tells it from others of the same env; nothing where there is one."""
+    """By setting, what tells it from others of the same env: a few values, else its digest; nothing if it is alone."""
     labels = {}
     for env in {run.env for run in runs}:
         settings = {run.setting_key: run.setting for run in runs if run.env == env}
-        keys = differing(settings.values())
-        names = {key: {run.name for run in runs if run.setting_key == key} for key in settings}
-        named = all(len(found) == 1 for found in names.values()) and len(
-            {min(found) for found in names.values()}
-        ) == len(settings)
+        keys = _telling(list(settings.values()))
         for key, setting in settings.items():
-            if len(settings) == 1:
-                labels[key] = ""
-            elif len(keys) <= SHOWN_KEYS:
-                labels[key] = " " + " ".join(f"{name}={setting.get(name)}" for name in keys)
-            else:
-                labels[key] = f" ({min(names[key]) if named else key})"
+            told = " ".join(f"{name}={setting.get(name)}" for name in keys) if len(keys) <= SHOWN_KEYS else f"({key})"
+            labels[key] = f" {told}" if told else ""
     return labels
+
+
+def _telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """As few as possible of the keys that differ, so that no two settings look the same; short values first."""
+
+    def length(key: str) -> int:
+        return max(len(str(setting.get(key))) for setting in settings)
+
+    def looks(keys: Sequence[str]) -> int:
+        return len({tuple(str(setting.get(key)) for key in keys) for setting in settings})
+
+    keys: list[str] = []
+    for key in sorted(differing(settings), key=lambda key: (length(key) > MAX_VALUE, key != "total_timesteps")):
+        if looks([*keys, key]) > looks(keys):
+            keys.append(key)
+    return keys
 
 
 def _option_labels(runs: Sequence[Run]) -> dict[int, str]:

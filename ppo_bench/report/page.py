@@ -22,8 +22,9 @@ OPEN_ROWS = 40
 SECTIONS = {
     "learning": ("Learning curves", (), "Mean over seeds of the episodic return, its 95% bootstrap band, and each seed "
                  "faintly. Point at a curve for its numbers; press a name to hide or show it."),
-    "speed": ("Speed", ("speed",), "Bars with 95% intervals and a dot for each seed. Steady speed, compilation and "
+    "speed": ("Speed", (), "Bars with 95% intervals and a dot for each seed. Steady speed, compilation and "
               "training time are three figures, never mixed."),
+    "speedup": ("Speed-up", ("speed",), "Of steady speed, with 95% intervals; the baseline is at 1."),
     "returns": ("Final returns", ("returns",), "The interquartile mean over seeds, its 95% interval, and each seed."),
     "equivalence": ("Do they learn the same?", ("equivalence",), ""),
     "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),

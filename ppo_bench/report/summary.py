@@ -43,7 +43,7 @@ def _overall(analysis: Analysis, options: Options) -> list[Paragraph]:
         if not speedups:
             continue
         factor = math.exp(sum(map(math.log, speedups)) / len(speedups))
-        of = f"of {options.baseline} (geometric mean of {len(speedups)})"
+        of = f"of {options.baseline} (geometric mean over {len(speedups)})"
         words = f"{name} has {factor:#.3g}{TIMES} the steady speed {of}"
         if verdicts:
             same = sum(verdict.startswith("equivalent") for verdict in verdicts)
@@ -66,12 +66,12 @@ def _speed(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
     if len(ranked) == 1:
         return [f"{fastest.algorithm} runs at {at}."]
     ratio = _ratio(fastest, ranked[1], options)
-    if ratio.low > 1:
-        sentences = [f"{fastest.algorithm} is fastest at {at}, {times(ratio)} {ranked[1].algorithm}."]
-    else:
-        sentences = [
-            f"{fastest.algorithm} is fastest at {at}, but not told apart from {ranked[1].algorithm} ({times(ratio)})."
-        ]
+    ahead = f"{times(ratio)} {ranked[1].algorithm}"
+    if math.isnan(ratio.low):
+        ahead = f"{ahead}, with too few seeds for an interval"
+    elif ratio.low <= 1:
+        ahead = f"but not told apart from {ranked[1].algorithm} ({times(ratio)})"
+    sentences = [f"{fastest.algorithm} is fastest at {at}, {ahead}."]
     gains = [f"{pair.group.algorithm} {times(pair.speedup)}" for pair in pairs if pair.speedup]
     if gains:
         sentences.append(f"Speed-up over {options.baseline}: {'; '.join(gains)}.")
