@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def write_run(
     about = merged(
         ABOUT,
         {
+            "started": str(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=int(rng.integers(10**6)))),
             "config.seed": seed, "config.total_timesteps": iterations * BATCH if finished else 2 * iterations * BATCH,
             "config.env.name": env, "config.env.ids": {"gymnasium": IDS.get(env, f"{env}-v0")},
             "config.env.atari": atari, "config.framework.name": framework, **(changes or {}),

@@ -244,6 +244,26 @@ def test_executions_that_differ_are_told_apart_and_compared(tmp_path: Path, capf
     assert ("cartpole", "torch_eager precision=float64", "steady_sps") in aggregates(tmp_path / "o" / "report")
 
 
+def test_runs_at_the_same_time_are_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(1, 6):  # of about 10 s each
+        write_run(tmp_path / "o", seed=seed, changes={"started": f"2026-01-01T00:0{seed}:00+00:00"})
+    assert report(capfd, tmp_path / "o")[2] == ""
+    for seed in (6, 7):
+        write_run(tmp_path / "o", seed=seed, changes={"started": "2026-01-01T00:01:04+00:00"})
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "2 runs began while others ran on hardware of the same kind" in errors
+
+
+def test_frameworks_on_different_backends_are_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    for seed in range(1, 6):
+        changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "CartPole-v1"}}
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
+    _, printed, errors = report(capfd, tmp_path / "o")
+    assert "different backends, whose speeds differ too: cartpole (torch_eager on gymnasium, jax_xla on env" in errors
+    assert "jax_xla · envpool is fastest" in printed
+
+
 def test_parquet_has_a_row_a_run(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert report(capfd, sweep, "--out", tmp_path / "r")[0] == 0
     path = tmp_path / "r" / "runs.parquet"

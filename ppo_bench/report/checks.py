@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from ppo_bench.report.database import LeftOut
@@ -11,13 +12,16 @@ from ppo_bench.report.folders import Run
 from ppo_bench.report.groups import Task, differing
 
 FEW_SEEDS = 5
+SHARED = 0.05
+"""Of a run's time: less than that with another is no matter."""
+Span = tuple[float, float]
 NAMED = 6
 """So many are named in a sentence, or in as many sentences; the rest are counted."""
 
 
 def warnings(tasks: Sequence[Task]) -> list[str]:
     """A sentence for each."""
-    checks = (_few_seeds, _unfinished, _without_returns, _unlike, _backends, _apart)
+    checks = (_few_seeds, _unfinished, _without_returns, _unlike, _backends, _at_once, _apart)
     return [sentence for check in checks for sentence in check(tasks)]
 
 
@@ -76,6 +80,38 @@ def _backends(tasks: Sequence[Task]) -> list[str]:
         if len(of) > 1 and not set.intersection(*of.values()):
             found.append(f"{task.label} ({', '.join(f'{name} on {min(each)}' for name, each in of.items())})")
     return [f"frameworks are compared on different backends, whose speeds differ too: {_some(found)}"] if found else []
+
+
+def _at_once(tasks: Sequence[Task]) -> list[str]:
+    """Runs that shared their time with others on hardware of the same kind, which may have been the same machine."""
+    machines: dict[str, list[tuple[float, float]]] = {}
+    for run in (run for task in tasks for group in task.groups for run in group.runs):
+        if (began := _began(run)) is not None and run.wall_seconds:
+            hardware = str([value for key, value in run.facts.items() if key.startswith("hardware.")])
+            machines.setdefault(hardware, []).append((began, began + run.wall_seconds))
+    shared = sum(
+        min(end, other_end) - max(begin, other_begin) > SHARED * (end - begin)
+        for spans in machines.values()
+        for (begin, end), (other_begin, other_end) in _neighbours(sorted(spans))
+    )
+    if not shared:
+        return []
+    return [f"{shared} runs began while others ran on hardware of the same kind: on one machine they slow each other"]
+
+
+def _neighbours(spans: Sequence[Span]) -> Iterator[tuple[Span, Span]]:
+    """Each span of time with the earlier one that ends last."""
+    latest = spans[0]
+    for span in spans[1:]:
+        yield span, latest
+        latest = max(latest, span, key=lambda each: each[1])
+
+
+def _began(run: Run) -> float | None:
+    try:
+        return datetime.fromisoformat(run.started or "").timestamp()
+    except (TypeError, ValueError):
+        return None
 
 
 def _frameworks(task: Task) -> list[str]:
