@@ -205,6 +205,38 @@ def test_a_curve_is_the_mean_of_episodes_in_its_cells(tmp_path: Path) -> None:
         assert np.isfinite(drawn.runs[0]).all()
 
 
+def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "o", finished=False)
+    silent = write_run(tmp_path / "o", "acrobot")
+    result = json.loads((silent / "result.json").read_text())
+    (silent / "result.json").write_text(json.dumps(result | {"final_return_mean": None, "episodes": 0}))
+    rows_without = [
+        json.loads(line) | {"episodes": 0, "episodic_return": None}
+        for line in (silent / "metrics.jsonl").read_text().splitlines()
+    ]
+    (silent / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_without))
+    code, printed, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert printed.count("No final return is known yet.") == 2
+    assert f"no episode ended in finished runs, which have no return: {silent}" in errors
+    assert json.loads((tmp_path / "o" / "report" / "marl_eval.json").read_text()) == {}
+
+
+def test_many_settings_of_one_framework_are_shown_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for k in range(70):
+        changes = {"config.ppo.learning_rate": k / 1000}
+        write_run(tmp_path / "o", iterations=20, final=10.0 * k, folder=f"default/x-{k}/seed1", changes=changes)
+    code, printed, _ = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert "10 more tasks: they are in the tables." in printed
+    out = tmp_path / "o" / "report"
+    assert len(rows(out / "tables" / "returns.csv")) == 70
+    (figure,) = (out / "figures").glob("learning_*.svg")
+    legend = [text for text in figure.read_text().split("<") if "ppo.learning_rate=" in text]
+    assert len(legend) == 8
+    assert any("ppo.learning_rate=0.069" in text for text in legend)  # the best
+
+
 def test_differences_of_hardware_versions_and_precision_are_warned_of(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -407,6 +439,7 @@ BROKEN = {
     "damaged result.json": ("result.json", b"{", "result.json is damaged"),
     "no metrics": ("metrics.jsonl", None, "metrics.jsonl is missing"),
     "empty metrics": ("metrics.jsonl", b"", "it has not finished an iteration yet"),
+    "one endless line": ("metrics.jsonl", b"x" * (1 << 26), "metrics.jsonl: "),
     "garbage metrics": ("metrics.jsonl", bytes(range(256)) * 50, "metrics.jsonl has no row that can be read"),
     "metrics that are no rows": ("metrics.jsonl", b"[]\n3\n", "metrics.jsonl has no row that can be read"),
 }
@@ -450,6 +483,15 @@ def test_rows_are_used_up_to_the_cut(where: str, tmp_path: Path, capfd: pytest.C
     database = open_database([str(tmp_path / "o")])
     found = database.connection.execute("select count(*), min(iteration), max(iteration) from steps").fetchall()
     assert found == [(60, 1, 60)]
+
+
+def test_an_episode_that_is_cut_is_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(tmp_path / "o", finished=False)
+    whole = open_database([str(tmp_path / "o")]).runs[0].recent_return_mean
+    with open(folder / "episodes.jsonl", "a") as file:
+        file.write('{"global_step": 999999, "env": 0, "retu')
+    assert f"{folder}: the last line of episodes.jsonl is cut" in report(capfd, tmp_path / "o")[2]
+    assert open_database([str(tmp_path / "o")]).runs[0].recent_return_mean == whole
 
 
 def test_two_runs_with_one_identity_are_named_and_the_finished_one_is_kept(

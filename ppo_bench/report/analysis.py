@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from ppo_bench.report.against import AgainstPublished, against_published
 from ppo_bench.report.groups import Group, Task, algorithms, baseline_of
-from ppo_bench.report.published import Reference, Scale, references_of, scale_of
+from ppo_bench.report.published import Scale, scale_of
 from ppo_bench.report.statistics import (
     Array,
     Band,
     Comparison,
     Estimate,
-    Moments,
     Scores,
     bootstrap,
     iqm,
     mean,
     median,
-    moments,
     optimality_gap,
     performance_profile,
     probability_of_improvement,
-    quantile,
     ratio_of_means,
     tost,
-    welch,
 )
 
 ALL = "all"
@@ -88,18 +84,6 @@ class Improvement(NamedTuple):
     estimate: Estimate
 
 
-class AgainstPublished(NamedTuple):
-    """Ours beside a published figure."""
-
-    group: Group
-    returns: Moments | None
-    sps: float | None
-    reference: Reference
-    low: float
-    """Ends of the 95% interval of the difference of mean returns; NaN where it has none."""
-    high: float
-
-
 @dataclass
 class Analysis:
     """What the report says in numbers."""
@@ -137,7 +121,7 @@ def analyse(tasks: list[Task], options: Options) -> Analysis:
         shared=shared,
         profiles=profiles,
         thresholds=thresholds,
-        references=[row for task in tasks for group in task.groups for row in _published(group)],
+        references=[row for task in tasks for group in task.groups for row in against_published(group)],
     )
 
 
@@ -284,24 +268,3 @@ def _improvements(
 
 def _improvement(ours: Scores, theirs: Scores, options: Options) -> Estimate:
     return bootstrap(probability_of_improvement, ours, theirs, seed=options.seed, resamples=options.resamples)
-
-
-def _published(group: Group) -> list[AgainstPublished]:
-    """Ours beside everything published of the same environment."""
-    finals, speeds = _finals(group), group.values("steady_sps")
-    ours = moments(finals) if len(finals) else None
-    sps = float(speeds.mean()) if len(speeds) else None
-    rows = []
-    for reference in references_of(group.first.env_id, group.first.kind):
-        if (reference.mean is None or ours is None) and (reference.sps is None or sps is None):
-            continue
-        low = high = math.nan
-        if ours and ours.n > 1 and reference.mean is not None and (reference.seeds or 0) > 1:
-            # Publications give the deviation over seeds with the denominator n.
-            n = reference.seeds or 0
-            theirs = Moments(reference.mean, (reference.std or 0.0) * math.sqrt(n / (n - 1)), n)
-            difference, error, freedom = welch(ours, theirs)
-            half = quantile(0.975, freedom) * error if error > 0 else 0.0
-            low, high = difference - half, difference + half
-        rows.append(AgainstPublished(group, ours, sps, reference, low, high))
-    return rows

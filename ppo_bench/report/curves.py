@@ -34,6 +34,8 @@ def curves(
     The grid of a group goes from 0 to its longest run. A cell is the mean of the episodes that ended in it; cells in
     which none did are interpolated.
     """
+    if not groups:
+        return []
     group_of = [(run, group) for group, runs in enumerate(groups) for run in runs]
     connection.execute("create or replace temp table members (run INTEGER, team INTEGER)")
     connection.executemany("insert into members values (?, ?)", group_of)

@@ -6,8 +6,9 @@ JSON lines are read in place. A line that is no JSON, because it was cut or dama
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,17 +133,33 @@ def _read_steps(database: Database) -> None:
     files = [(number, str(run.path / "metrics.jsonl")) for number, run in enumerate(present)]
     connection.executemany("insert into files values (?, ?)", files)
     columns = ("iteration", "global_step", "wall_seconds", "sps", "episodes", "episodic_return")
+    damaged: dict[int, str] = {}
     try:
         _insert_steps(connection, [run.path for run in present], columns)
     except duckdb_error():
         # One file that DuckDB cannot read at all must not cost the others.
         connection.execute("delete from steps")
-        for run in present:
+        for number, run in enumerate(present):
             try:
                 _insert_steps(connection, [run.path], columns)
             except duckdb_error() as error:
-                database.left_out.append(LeftOut(run.folder, f"metrics.jsonl: {one_line(error)}"))
-    _cut(database)
+                damaged[number] = f"metrics.jsonl: {one_line(error)}"
+    _cut(database, damaged)
+    database.warnings += [
+        f"{run.folder}: the last line of episodes.jsonl is cut; it is used up to there"
+        for run in database.runs
+        if _is_cut(run.path / "episodes.jsonl")
+    ]
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether a file's last line has no end."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
+    except OSError:  # not there, or empty
+        return False
 
 
 def _insert_steps(connection: DuckDBPyConnection, folders: Sequence[Path], columns: Sequence[str]) -> None:
@@ -150,7 +167,7 @@ def _insert_steps(connection: DuckDBPyConnection, folders: Sequence[Path], colum
     connection.execute(f"insert into steps select run, {', '.join(columns)} from {rows} join files using (file)")
 
 
-def _cut(database: Database) -> None:
+def _cut(database: Database, damaged: Mapping[int, str]) -> None:
     """Use each run up to its first missing iteration, say where rows were lost, and leave out runs without any."""
     connection = database.connection
     connection.execute(
@@ -172,7 +189,7 @@ def _cut(database: Database) -> None:
         rows, last = lost.get(number, (0, None))
         if last is None:
             reason = "metrics.jsonl has no row that can be read" if rows else "it has not finished an iteration yet"
-            database.left_out.append(LeftOut(run.folder, reason))
+            database.left_out.append(LeftOut(run.folder, damaged.get(number, reason)))
         elif rows:
             database.warnings.append(
                 f"{run.folder}: metrics.jsonl is cut or damaged after iteration {last}; it is used up to there"

@@ -11,6 +11,9 @@ from ppo_bench.report.groups import Group, Task
 from ppo_bench.report.show import TIMES, number, times
 from ppo_bench.report.statistics import Estimate, bootstrap, ratio_of_means
 
+MAX_TASKS = 60
+"""Of which the summary speaks one by one."""
+
 
 class Paragraph(NamedTuple):
     """What is said of a task, or of all."""
@@ -25,10 +28,13 @@ class Paragraph(NamedTuple):
 def summary(analysis: Analysis, options: Options) -> list[Paragraph]:
     """For each task what is fastest, by how much, and whether the same is learned; before them, for all together."""
     paragraphs = []
-    for task in analysis.tasks:
+    for task in analysis.tasks[:MAX_TASKS]:
         own = [pair for pair in analysis.pairs if pair.task is task]
         about = f"{task.label} ({task.env_id}, {task.groups[0].first.total_timesteps:,} steps)"
         paragraphs.append(Paragraph(about, " ".join(_speed(task, own, options) + _returns(task, own, options))))
+    left = len(analysis.tasks) - MAX_TASKS
+    if left > 0:
+        paragraphs.append(Paragraph(f"{left} more tasks", "they are in the tables."))
     return [*_overall(analysis, options), *paragraphs]
 
 
@@ -87,7 +93,7 @@ def _returns(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
     finals = [(group, group.values("final_return_mean")) for group in task.groups]
     means = [f"{group.algorithm} {number(values.mean())}" for group, values in finals if len(values)]
     if not means:
-        return ["No run is finished yet."]
+        return ["No final return is known yet."]
     sentences = [f"Mean final return: {', '.join(means)}."]
     compared = [pair for pair in pairs if pair.returns]
     if not compared:
