@@ -15,7 +15,8 @@ from typing import Any
 from ppo_bench.cli import Parser, exit_code
 from ppo_bench.errors import ConfigError
 from ppo_bench.progress import say
-from ppo_bench.report.database import duckdb_error, one_line, open_database
+from ppo_bench.report.database import open_database
+from ppo_bench.report.lines import duckdb_error, one_line
 from ppo_bench.results import plain
 
 FORMATS = ("table", "csv", "json")

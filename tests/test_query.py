@@ -43,7 +43,10 @@ def test_runs_metrics_and_episodes_can_be_asked(outputs: Path, capfd: pytest.Cap
 
 def test_columns_of_newer_versions_are_there(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = write_run(outputs, seed=9, iterations=3)
-    rows = [json.loads(line) | {"curiosity": 0.5} for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) | {"curiosity": 0.5, "SPS": 1, "seed": 3, 'a"b': 0, "file": 1}
+        for line in (folder / "metrics.jsonl").read_text().splitlines()
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert query(capfd, "select sum(curiosity) from metrics", outputs).split()[-1] == "1.5"
 

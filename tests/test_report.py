@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import math
 import os
@@ -426,6 +427,18 @@ def test_wrong_arguments_are_one_line(
     assert code == 2
     assert_one_line(capfd.readouterr().err, fragment)
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+
+@pytest.mark.parametrize("package", ["duckdb", "jinja2"])
+def test_a_missing_package_is_named(
+    package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "o")
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == package else real(name, *rest))
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 2
+    assert_one_line(errors, f"needs {package}, which is not installed: pip install 'ppo-bench[report]'")
 
 
 BROKEN = {

@@ -16,10 +16,11 @@ from ppo_bench.progress import say
 from ppo_bench.report.analysis import Options, analyse
 from ppo_bench.report.charts import figures
 from ppo_bench.report.checks import left_out, warnings
-from ppo_bench.report.database import Database, duckdb_error, one_line, open_database
+from ppo_bench.report.database import Database, open_database
 from ppo_bench.report.exports import write_marl_eval, write_parquet
 from ppo_bench.report.figures import draw
 from ppo_bench.report.groups import Task, sort_runs
+from ppo_bench.report.lines import duckdb_error, one_line
 from ppo_bench.report.page import page
 from ppo_bench.report.summary import Paragraph, summary
 from ppo_bench.report.tables import tables, to_csv, to_markdown

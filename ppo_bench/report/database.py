@@ -6,15 +6,15 @@ JSON lines are read in place. A line that is no JSON, because it was cut or dama
 from __future__ import annotations
 
 import json
-import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.report.folders import Run, Unreadable, find, read
+from ppo_bench.report.lines import columns_of, duckdb_error, is_cut, one_line, rows_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -33,15 +33,12 @@ RUN_COLUMNS = {
     **dict.fromkeys(("setting", "execution", "facts"), "JSON"),
 }
 """Of `runs` and runs.parquet, one row a run."""
-WHOLE = frozenset(("iteration", "global_step", "episodes", "env", "length"))
-"""Columns of rows that are whole numbers; the others are floating."""
 METRICS = (
     *("iteration", "global_step", "wall_seconds", "sps", "learning_rate", "policy_loss", "value_loss", "entropy"),
     *("old_approx_kl", "approx_kl", "clip_fraction", "explained_variance", "gradient_norm", "masked_fraction"),
     *("episodes", "episodic_return", "episodic_length"),
 )
 EPISODES = ("global_step", "env", "return", "length")
-MAX_LINE_BYTES = 1 << 25
 LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "1GB",
     "preserve_insertion_order": "false",
@@ -105,16 +102,6 @@ def _keep_one_of_each_identity(database: Database) -> None:
     database.runs = sorted(kept, key=lambda run: str(run.path.resolve()))
 
 
-def rows_of(files: Iterable[Path], columns: Iterable[str]) -> str:
-    """SQL for the rows of JSON-lines files: `file`, and `columns`; all null where a line is no JSON."""
-    types = ", ".join(f"'{_quoted(name)}': '{'BIGINT' if name in WHOLE else 'DOUBLE'}'" for name in columns)
-    names = ", ".join(f"'{_quoted(_pattern(str(path)))}'" for path in files)
-    return (
-        f"(select * rename (filename as file) from read_json([{names}], format='newline_delimited', filename=true, "
-        f"ignore_errors=true, maximum_object_size={MAX_LINE_BYTES}, columns={{{types}}}))"
-    )
-
-
 def _read_steps(database: Database) -> None:
     """Fill `steps` with the rows of metrics up to the first missing one, and sum up unfinished runs."""
     connection = database.connection
@@ -148,18 +135,8 @@ def _read_steps(database: Database) -> None:
     database.warnings += [
         f"{run.folder}: the last line of episodes.jsonl is cut; it is used up to there"
         for run in database.runs
-        if _is_cut(run.path / "episodes.jsonl")
+        if is_cut(run.path / "episodes.jsonl")
     ]
-
-
-def _is_cut(path: Path) -> bool:
-    """Whether a file's last line has no end."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read() != b"\n"
-    except OSError:  # not there, or empty
-        return False
 
 
 def _insert_steps(connection: DuckDBPyConnection, folders: Sequence[Path], columns: Sequence[str]) -> None:
@@ -236,7 +213,7 @@ def _make_views(database: Database) -> None:
     marks = ", ".join("?" * len(RUN_COLUMNS))
     connection.executemany(f"insert into runs values ({marks})", [_row(run) for run in database.runs])
     about = "folder, runs.env, backend, framework, seed"
-    for view, columns_of, known in (("metrics", _columns_of, METRICS), ("episodes", _columns_of, EPISODES)):
+    for view, known in (("metrics", METRICS), ("episodes", EPISODES)):
         files = [run.path / f"{view}.jsonl" for run in database.runs if (run.path / f"{view}.jsonl").is_file()]
         names = columns_of(files, known)
         # The environment's number in its vector would hide the environment's name.
@@ -252,20 +229,6 @@ def _make_views(database: Database) -> None:
         )
 
 
-def _columns_of(files: Sequence[Path], known: Sequence[str]) -> list[str]:
-    """The columns that every version writes, and those that the first rows of the files have beyond them."""
-    names = dict.fromkeys(known)
-    for path in files:
-        with open(path, "rb") as file:
-            try:
-                row = json.loads(file.readline(MAX_LINE_BYTES))
-            except ValueError:
-                continue
-        if isinstance(row, dict):
-            names |= dict.fromkeys(name for name in row if '"' not in name)
-    return list(names)
-
-
 def _row(run: Run) -> list[Any]:
     facts = run.facts
     values = vars(run) | {
@@ -279,24 +242,3 @@ def _row(run: Run) -> list[Any]:
     }
     texts = {key: json.dumps(values[key], sort_keys=True) for key in ("setting", "execution", "facts")}
     return [(values | texts)[name] for name in RUN_COLUMNS]
-
-
-def _pattern(path: str) -> str:
-    """`path` as a glob pattern that matches it alone."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
-
-
-def one_line(error: Exception) -> str:
-    """The first line of an error's message."""
-    return str(error).strip().partition("\n")[0]
-
-
-def duckdb_error() -> type[Exception]:
-    """The class of all of DuckDB's errors."""
-    import duckdb
-
-    return duckdb.Error

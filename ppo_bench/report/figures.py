@@ -17,8 +17,11 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5
 """Okabe and Ito's, which the colour-blind can tell apart, without the yellow that white paper swallows."""
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 ROW_INCHES = 0.25
-MARGIN_INCHES = 0.8
-LETTER_INCHES = 0.065
+MARGIN_INCHES = 0.78
+LETTER_INCHES = 0.068
+TITLE_INCHES = 0.24
+BELOW_INCHES = 0.5
+RIGHT_INCHES = 0.15
 MAX_COLUMNS = 3
 MAX_LETTERS = 32
 WIDTHS = {1: 5.6, 2: 4.2, 3: 3.6}
@@ -54,39 +57,52 @@ def draw(figure: Figure, folder: Path) -> None:
 
     columns = min(len(figure.charts), MAX_COLUMNS)
     lines = -(-len(figure.charts) // columns)
-    height = max(_height(chart) for chart in figure.charts)
-    width = WIDTHS[columns] + LETTER_INCHES * max(map(_letters, figure.charts))
+    height = max(map(_height, figure.charts))
+    letters = max(map(_letters, figure.charts))
+    width = WIDTHS[columns] + LETTER_INCHES * max(0, letters - 14)
+    names = _legend(figure)
+    beside = max(1, int(width * columns / (0.7 + 0.075 * max(map(len, names), default=1))))
+    head = TITLE_INCHES if len(figure.charts) > 1 and figure.section in ("learning", "speed") else 0.0
+    foot = TITLE_INCHES * -(-len(names) // beside)
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-        canvas = Canvas(figsize=(width * columns, height * lines), layout="constrained")
+        # Where everything goes is known beforehand; letting matplotlib find out takes longer than drawing.
+        size = (width * columns, head + height * lines + foot)
+        canvas = Canvas(figsize=size)
         FigureCanvasAgg(canvas)
-        grid = canvas.subplots(lines, columns, squeeze=False).ravel()
-        for axes, chart in zip(grid, figure.charts, strict=False):
+        left = 0.75 if letters == 0 else 0.2 + LETTER_INCHES * letters
+        for index, chart in enumerate(figure.charts):
+            x = width * (index % columns) + left
+            y = foot + height * (lines - 1 - index // columns) + BELOW_INCHES
+            box = (x, y, width - left - RIGHT_INCHES, height - MARGIN_INCHES)
+            axes = canvas.add_axes((box[0] / size[0], box[1] / size[1], box[2] / size[0], box[3] / size[1]))
             if isinstance(chart, Lines):
                 _lines(axes, chart)
             else:
                 _rows(axes, chart, (height - MARGIN_INCHES) / ROW_INCHES)
-        for axes in grid[len(figure.charts) :]:
-            axes.remove()
-        if len(figure.charts) > 1 and figure.section in ("learning", "speed"):
-            canvas.suptitle(clipped(figure.title, 2 * MAX_LETTERS), fontsize=10, fontweight="bold")
-        if isinstance(figure.charts[0], Lines):
-            handles, labels = grid[0].get_legend_handles_labels()
-            beside = max(1, int(width * columns / (0.6 + 0.075 * max(map(len, labels), default=1))))
-            canvas.legend(handles, labels, loc="outside lower center", ncols=beside, fontsize=8, handlelength=3)
-        canvas.savefig(folder / f"{figure.key}.png", dpi=150, metadata={"Software": None})
-        canvas.set_layout_engine("none")  # where things are is settled, and takes a third of the time
+        if head:
+            title = clipped(figure.title, 2 * MAX_LETTERS)
+            canvas.suptitle(title, fontsize=10, fontweight="bold", y=1 - 0.4 * head / size[1])
+        if names:
+            handles = canvas.axes[0].get_legend_handles_labels()[0]
+            canvas.legend(handles, names, loc="lower center", ncols=beside, fontsize=8, handlelength=3)
         canvas.savefig(folder / f"{figure.key}.svg", metadata={"Date": None})
+        canvas.savefig(folder / f"{figure.key}.png", dpi=150, metadata={"Software": None})
+
+
+def _legend(figure: Figure) -> list[str]:
+    """The names of the curves; charts side by side have the same."""
+    first = figure.charts[0]
+    return [clipped(series.name, 2 * MAX_LETTERS) for series in first.series] if isinstance(first, Lines) else []
 
 
 def _letters(chart: Lines | Rows) -> int:
-    """Of the longest name beside an axis, beyond what a chart has room for."""
-    names = [] if isinstance(chart, Lines) else [len(clipped(row.name)) for row in chart.rows]
-    return max(0, max(names, default=0) - 14)
+    """Of the longest name beside an axis."""
+    return 0 if isinstance(chart, Lines) else max(len(clipped(row.name)) for row in chart.rows)
 
 
 def _height(chart: Lines | Rows) -> float:
     if isinstance(chart, Lines):
-        return 3.0 + 0.1 * max(0, len(chart.series) - 3)
+        return 2.8
     return MARGIN_INCHES + ROW_INCHES * (len(chart.rows) + len({row.task for row in chart.rows if row.task}))
 
 
@@ -98,9 +114,7 @@ def _lines(axes: Axes, chart: Lines) -> None:
             axes.plot(np.tile(np.append(series.x, np.nan), len(faint)), faint.ravel(), color=paint, alpha=0.2, lw=0.6)
         axes.fill_between(series.x, series.low, series.high, color=paint, alpha=0.2, lw=0)
         dashes = DASHES[series.colour % len(DASHES)]
-        axes.plot(
-            series.x, series.mean, label=clipped(series.name, 2 * MAX_LETTERS), lw=1.6, color=paint, linestyle=dashes
-        )
+        axes.plot(series.x, series.mean, label=series.name, lw=1.6, color=paint, linestyle=dashes)
     axes.set(xlabel=chart.x_label, ylabel=chart.y_label, title=clipped(chart.title))
     axes.set_xlim(left=0 if len(chart.series[0].runs) else None)
     _engineering(axes)
