@@ -96,17 +96,19 @@ def _write(database: Database, tasks: list[Task], options: Options, out: Path) -
         for figure in charts:
             draw(figure, aside / "figures")
         for table in found:
-            (aside / "tables" / f"{table.key}.csv").write_text(to_csv(table))
-            (aside / "tables" / f"{table.key}.md").write_text(to_markdown(table))
+            (aside / "tables" / f"{table.key}.csv").write_text(to_csv(table), encoding="utf-8")
+            (aside / "tables" / f"{table.key}.md").write_text(to_markdown(table), encoding="utf-8")
         write_marl_eval(database.connection, tasks, aside / "marl_eval.json")
         write_parquet(database.connection, aside / "runs.parquet")
         method = METHOD.format(resamples=options.resamples, seed=options.seed, margin=options.margin)
         doubts += left_out(database.left_out)
         html = page(charts, found, counts=counts, summary=sentences, warnings=doubts, method=method)
-        (aside / "report.html").write_text(html)
+        (aside / "report.html").write_text(html, encoding="utf-8")
         _replace(out, aside)
     except duckdb_error() as error:
         raise Failed(f"cannot write {out}: {one_line(error)}") from error
+    except OSError as error:
+        raise Failed(f"cannot write {out}: {error.strerror or error}; what was there is kept") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return sentences

@@ -49,7 +49,7 @@ def page(
     from markupsafe import Markup
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((PAGE / "template.html").read_text())
+    template = environment.from_string((PAGE / "template.html").read_text(encoding="utf-8"))
     # JSON within a script ends at the first "</", whatever it is part of.
     data = json.dumps([[_chart(chart) for chart in figure.charts] for figure in figures], allow_nan=False)
     escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -60,8 +60,8 @@ def page(
         warnings=warnings,
         method=method,
         sections=_sections(figures, tables),
-        css=Markup((PAGE / "style.css").read_text()),
-        js=Markup((PAGE / "charts.js").read_text()),
+        css=Markup((PAGE / "style.css").read_text(encoding="utf-8")),
+        js=Markup((PAGE / "charts.js").read_text(encoding="utf-8")),
         data=Markup(escaped),
     )
 

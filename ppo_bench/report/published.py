@@ -107,5 +107,5 @@ def scale_of(env_id: str) -> Scale | None:
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    with open(DATA / name, newline="") as file:
+    with open(DATA / name, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
