@@ -106,7 +106,8 @@ def test_words_say_what_is_fastest_and_whether_the_same_is_learned(
     finals = {"torch_eager": 480.0, "torch_compile": 481.0, "jax_xla": 300.0}
     for framework, final in finals.items():
         for seed in range(1, 6):
-            write_run(tmp_path / "o", "cartpole", framework, seed, final=final + seed)
+            shift = 6 - seed if framework == "torch_compile" else seed
+            write_run(tmp_path / "o", "cartpole", framework, seed, final=final + shift)
     code, printed, _ = report(capfd, tmp_path / "o")
     assert code == 0
     (sentence, path) = printed.splitlines()
@@ -254,6 +255,30 @@ def test_frameworks_on_different_backends_are_warned_of(tmp_path: Path, capfd: p
     _, printed, errors = report(capfd, tmp_path / "o")
     assert "different backends, whose speeds differ too: cartpole (torch_eager on gymnasium, jax_xla on env" in errors
     assert "jax_xla · envpool is fastest" in printed
+
+
+def test_the_same_seeds_are_compared_one_by_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    finals = [100.0, 480.0, 250.0]  # far apart, but the same in both
+    for seed, final in enumerate(finals, 1):
+        write_run(tmp_path / "o", seed=seed, final=final)
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, final=final)
+    assert "They learn the same" in report(capfd, tmp_path / "o")[1]
+    table = tmp_path / "o" / "report" / "tables" / "equivalence.csv"
+    assert rows(table)[0]["test"] == "paired"
+    write_run(tmp_path / "o", seed=4, final=300.0)
+    assert "neither shown to be the same nor to be different" in report(capfd, tmp_path / "o")[1]
+    assert rows(table)[0]["test"] == "Welch"
+
+
+def test_envs_on_different_backends_are_one_comparison(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), seeds=2)
+    for framework in FRAMEWORKS:
+        for seed in (1, 2):
+            changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "Acrobot-v1"}}
+            write_run(tmp_path / "o", "acrobot", framework, seed, changes=changes)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    over = rows(tmp_path / "o" / "report" / "tables" / "over_envs.csv")
+    assert [(row["framework"], row["backend"]) for row in over] == [(f, "envpool, gymnasium") for f in FRAMEWORKS]
 
 
 def test_parquet_has_a_row_a_run(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -238,6 +238,19 @@ def test_tost_agrees_with_scipys_one_sided_tests() -> None:
     assert verdicts >= {"equivalent", "different", "undecided"}
 
 
+def test_tost_of_pairs_agrees_with_scipys() -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        x = rng.normal(0, 3, 6)
+        y = x + rng.normal(0.3, 0.5, 6)
+        found = tost(x, y, 1.0, paired=True)
+        above = scipy.stats.ttest_rel(x + 1.0, y, alternative="greater").pvalue
+        below = scipy.stats.ttest_rel(x - 1.0, y, alternative="less").pvalue
+        assert abs(found.p_equivalent - max(above, below)) < 1e-10
+        assert abs(found.p_different - scipy.stats.ttest_rel(x, y).pvalue) < 1e-10
+        assert (found.p_equivalent < 0.05) == (found.low > -1.0 and found.high < 1.0)
+
+
 def test_runs_without_spread_are_equivalent_if_they_are_within_the_margin() -> None:
     full = array(500, 500, 500)
     assert tost(full, full, 25.0).verdict == "equivalent"

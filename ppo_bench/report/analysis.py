@@ -73,6 +73,8 @@ class Pair(NamedTuple):
     """Wall time of the baseline over the group's."""
     returns: Comparison | None
     """Of final returns."""
+    paired: bool
+    """Whether both have the same seeds, which are then compared one by one."""
 
 
 class Improvement(NamedTuple):
@@ -158,10 +160,15 @@ def _pair(task: Task, group: Group, options: Options) -> Pair | None:
             return None
         return bootstrap(ratio_of_means, [x], [y], seed=options.seed, resamples=options.resamples)
 
-    x, y = _finals(group), _finals(baseline)
-    returns = tost(x, y, margin_of(task, x, y, options.margin)) if min(len(x), len(y)) > 1 else None
+    ours, theirs = group.finals(), baseline.finals()
+    x, y = np.array([*ours.values()]), np.array([*theirs.values()])
+    # The same seed means the same noise, so runs that have it belong together.
+    paired = list(ours) == list(theirs)
+    returns = None
+    if min(len(x), len(y)) > 1:
+        returns = tost(x, y, margin_of(task, x, y, options.margin), paired=paired)
     speedup, wall = ratio("steady_sps", group, baseline), ratio("wall_seconds", baseline, group)
-    return Pair(task, group, baseline, speedup, wall, returns)
+    return Pair(task, group, baseline, speedup, wall, returns, paired)
 
 
 def margin_of(task: Task, x: Array, y: Array, part: float) -> float:
@@ -220,13 +227,15 @@ def _over_tasks(shared: Sequence[Task], scales: dict[str, Scale], options: Optio
     for tasks, name in ((shared, "normalised_score"), (human, "human_normalised_score")):
         for group in tasks[0].groups if len(tasks) > 1 else []:
             scores = _scores(tasks, group.algorithm, scales)
+            found = {g.backend for task in tasks for g in task.groups if g.algorithm == group.algorithm}
+            backend = ", ".join(sorted(found))
             statistics = {f"{name}_median": median, f"{name}_iqm": iqm, f"{name}_mean": mean}
             if tasks is shared:
                 statistics["optimality_gap"] = optimality_gap
             for metric, statistic in statistics.items():
                 estimate = bootstrap(statistic, scores, seed=options.seed, resamples=options.resamples)
                 seeds = min(len(task) for task in scores)
-                rows.append(Aggregate(ALL, group.backend, group.framework, metric, *estimate, seeds))
+                rows.append(Aggregate(ALL, backend, group.framework, metric, *estimate, seeds))
     return rows
 
 

@@ -29,7 +29,7 @@ BASELINE = "torch_eager"
 WRITTEN = frozenset(("report.html", "figures", "tables", "marl_eval.json", "runs.parquet"))
 METHOD = (
     "Intervals: 95%, percentile bootstrap over seeds, stratified by environment (Agarwal et al. 2021), {resamples:,} "
-    "resamples, seed {seed}. Equivalence: two one-sided Welch tests at 5% with a margin of {margin:.0%}. Final return: "
+    "resamples, seed {seed}. Equivalence: two one-sided t-tests at 5% with a margin of {margin:.0%}. Final return: "
     "mean of the last 100 training episodes."
 )
 

@@ -26,7 +26,7 @@ class Group:
     task: str
     """Env, and what tells its hyperparameters from others' of the same env."""
     algorithm: str
-    """Framework, and backend and options where the report has several of them."""
+    """Framework, and backend and options where a task has several of them."""
     framework: str
     """Framework with its options, without the backend."""
     backend: str
@@ -43,6 +43,11 @@ class Group:
     def finished(self) -> list[Run]:
         """The runs that are complete."""
         return [run for run in self.runs if run.finished]
+
+    def finals(self) -> dict[int, float]:
+        """The final return of every complete run that has one, by seed, in order."""
+        found = {run.seed: run.final_return_mean for run in self.finished if run.final_return_mean is not None}
+        return dict(sorted(found.items()))
 
     def values(self, name: str) -> Array:
         """A figure of every complete run that has it; speeds of incomplete ones if none is complete."""
@@ -62,7 +67,8 @@ class Task:
 
 def sort_runs(runs: Sequence[Run]) -> list[Task]:
     """The tasks of all runs, in order of env, and their groups, in order of framework."""
-    backends = len({run.backend for run in runs}) > 1
+    # Where every task has one backend, there is nothing to tell apart by it.
+    backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
     settings = _setting_labels(runs)
     options = _option_labels(runs)
     numbered = sorted(enumerate(runs), key=lambda pair: _order(pair[1], settings, options))

@@ -136,7 +136,7 @@ def performance_profile(scores: Scores, thresholds: Array, *, seed: int, resampl
 
 
 class Comparison(NamedTuple):
-    """Whether two means differ by less than a margin (TOST), and whether they differ at all (Welch's test)."""
+    """Whether two means differ by less than a margin (TOST), and whether they differ at all (a two-sided t-test)."""
 
     difference: float
     """Mean of ours less mean of theirs."""
@@ -179,12 +179,16 @@ def welch(ours: Moments, theirs: Moments) -> tuple[float, float, float]:
     return ours.mean - theirs.mean, error, freedom
 
 
-def tost(ours: Array, theirs: Array, margin: float) -> Comparison:
-    """Two one-sided Welch tests (Schuirmann 1987) of two samples of at least two values each.
+def tost(ours: Array, theirs: Array, margin: float, *, paired: bool = False) -> Comparison:
+    """Two one-sided t-tests (Schuirmann 1987) of two samples of at least two values each: Welch's, or of pairs.
 
-    Samples without any spread are compared by their means alone.
+    Samples, or differences of pairs, without any spread are compared by their means alone.
     """
-    difference, error, freedom = welch(moments(ours), moments(theirs))
+    if paired:
+        pairs = moments(ours - theirs)
+        difference, error, freedom = pairs.mean, pairs.std / math.sqrt(pairs.n), pairs.n - 1.0
+    else:
+        difference, error, freedom = welch(moments(ours), moments(theirs))
     if error == 0:
         same = abs(difference) <= margin
         return Comparison(difference, difference, difference, margin, float(not same), float(difference == 0))

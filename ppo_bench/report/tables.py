@@ -107,17 +107,19 @@ def _equivalence(analysis: Analysis, options: Options) -> Table:
         (
             *(pair.task.label, pair.group.algorithm, pair.baseline.algorithm),
             Estimate(found.difference, found.low, found.high),
-            *(found.margin, found.p_equivalent, found.p_different, found.verdict),
+            *(found.margin, "paired" if pair.paired else "Welch", found.p_equivalent, found.p_different),
+            found.verdict,
         )
         for pair in analysis.pairs
         if (found := pair.returns)
     ]
     columns = (
-        *("env", "algorithm", "compared with", "difference [90%]", "margin", "p of equivalence"),
-        *("p of difference", "verdict"),
+        *("env", "algorithm", "compared with", "difference [90%]", "margin", "test"),
+        *("p of equivalence", "p of difference", "verdict"),
     )
     note = (
-        "Two one-sided Welch tests (TOST) of mean final returns at 5%: equivalent if the difference is shown to lie "
+        "Two one-sided t-tests (TOST) of mean final returns at 5%, of pairs with the same seed and noise, or Welch's "
+        "where the seeds differ: equivalent if the difference is shown to lie "
         f"within the margin, {options.margin:.0%} of the larger mean return (counted from random play where that is "
         "known). Undecided means that there are too few seeds to tell."
     )
