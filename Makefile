@@ -1,4 +1,5 @@
 # make setup | run | test | test-slurm | soak; everything lives in .venv, which `setup` makes and the others need.
+# `test` opens a report in Chromium, which needs root once, to install it.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
@@ -22,6 +23,7 @@ lint: setup
 	$(BIN)/mypy
 
 test: setup lint
+	tests/browser/install.sh
 	$(BIN)/python -m pytest -q
 
 # The tests of tests/slurm, which start a SLURM of their own; needs root once, to install it.

@@ -18,6 +18,8 @@ Train PPO, the same PPO in every framework, and record how fast it was.
   python launch/slurm.py [--dry-run] 'seed=range(1,6)' ...        a sweep on SLURM; launch= chooses the resources
   python -m ppo_bench --cfg job [...]                             print the whole configuration
   python -m ppo_bench.evaluate RUN_DIR [video=true] [...]         a run's newest checkpoint, in any framework
+  python -m ppo_bench.report outputs [--out DIR]                  which is faster, and do they learn the same?
+  python -m ppo_bench.query "select * from runs" outputs          SQL over runs, metrics, episodes
   python -m ppo_bench.watch DIR                                   where the runs under a folder stand
   python -m ppo_bench.check env=... backend=...                   does an environment keep the contract?
   python -m ppo_bench.equivalence env=... [mode=lockstep|free]    do the frameworks do the same?

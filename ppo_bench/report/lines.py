@@ -1,0 +1,70 @@
+"""JSON-lines files as DuckDB reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+MAX_LINE_BYTES = 1 << 25
+TAKEN = frozenset(("file", "filename", "folder", "backend", "framework", "seed"))
+"""Names of columns that say which run a row is of."""
+WHOLE = frozenset(("iteration", "global_step", "episodes", "env", "length"))
+"""Columns of rows that are whole numbers; the others are floating."""
+
+
+def rows_of(files: Iterable[Path], columns: Iterable[str]) -> str:
+    """SQL for the rows of JSON-lines files: `file`, and `columns`; all null where a line is no JSON."""
+    types = ", ".join(f"'{_quoted(name)}': '{'BIGINT' if name in WHOLE else 'DOUBLE'}'" for name in columns)
+    names = ", ".join(f"'{_quoted(_pattern(str(path)))}'" for path in files)
+    return (
+        f"(select * rename (filename as file) from read_json([{names}], format='newline_delimited', filename=true, "
+        f"ignore_errors=true, maximum_object_size={MAX_LINE_BYTES}, columns={{{types}}}))"
+    )
+
+
+def _pattern(path: str) -> str:
+    """`path` as a glob pattern that matches it alone."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
+
+
+def columns_of(files: Sequence[Path], known: Sequence[str]) -> list[str]:
+    """The columns that every version writes, and those that the first rows of the files have beyond them."""
+    names = dict.fromkeys(known)
+    for path in files:
+        with open(path, "rb") as file:
+            try:
+                row = json.loads(file.readline(MAX_LINE_BYTES))
+            except ValueError:
+                continue
+        if isinstance(row, dict):
+            names |= dict.fromkeys(name for name in row if re.fullmatch("[a-z][a-z0-9_]*", name) and name not in TAKEN)
+    return list(names)
+
+
+def is_cut(path: Path) -> bool:
+    """Whether a file's last line has no end."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
+    except OSError:  # not there, or empty
+        return False
+
+
+def one_line(error: Exception) -> str:
+    """The first line of an error's message."""
+    return str(error).strip().partition("\n")[0]
+
+
+def duckdb_error() -> type[Exception]:
+    """The class of all of DuckDB's errors."""
+    import duckdb
+
+    return duckdb.Error

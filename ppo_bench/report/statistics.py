@@ -1,0 +1,241 @@
+"""Aggregates, intervals and tests, after Agarwal et al. 2021 ("Deep RL at the Edge of the Statistical Precipice").
+
+Scores are a list of tasks, each an array whose last axis is over runs; leading axes are bootstrap resamples.
+Everything random follows from a seed: the same scores and the same seed give the same interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Scores = Sequence[Array]
+"""`[..., N_m]` for each task m."""
+
+CONFIDENCE = 0.95
+TRIM = 0.25
+"""Part of the runs that the interquartile mean leaves out at each end."""
+
+
+class Estimate(NamedTuple):
+    """A point and its interval; the interval is NaN where there is a single run a task."""
+
+    point: float
+    low: float
+    high: float
+
+
+def mean(scores: Scores) -> Array:
+    """Mean over tasks of the mean over runs."""
+    return np.mean(np.stack([task.mean(-1) for task in scores]), 0)
+
+
+def median(scores: Scores) -> Array:
+    """Of one task the median over runs; of several, as Agarwal et al. define it, that of the tasks' means."""
+    if len(scores) == 1:
+        return np.asarray(np.median(scores[0], -1))
+    return np.asarray(np.median(np.stack([task.mean(-1) for task in scores]), 0))
+
+
+def iqm(scores: Scores) -> Array:
+    """Interquartile mean: that of all runs of all tasks without the floor(N / 4) lowest and as many highest."""
+    pooled = np.sort(np.concatenate(scores, -1), -1)
+    cut = int(TRIM * pooled.shape[-1])
+    return np.asarray(pooled[..., cut : pooled.shape[-1] - cut].mean(-1))
+
+
+def optimality_gap(scores: Scores, target: float = 1.0) -> Array:
+    """How far runs stay below `target` on average; a run above it counts as at it."""
+    return target - np.minimum(np.concatenate(scores, -1), target).mean(-1)
+
+
+def probability_of_improvement(ours: Scores, theirs: Scores) -> Array:
+    """Mean over tasks of the chance that a run of ours scores above one of theirs; a tie counts half."""
+    tasks = []
+    for x, y in zip(ours, theirs, strict=True):
+        difference = x[..., :, None] - y[..., None, :]
+        tasks.append(((difference > 0) + 0.5 * (difference == 0)).mean((-2, -1)))
+    return np.mean(np.stack(tasks), 0)
+
+
+def ratio_of_means(ours: Scores, theirs: Scores) -> Array:
+    """Mean of ours over mean of theirs."""
+    return mean(ours) / mean(theirs)
+
+
+def resample(rng: np.random.Generator, scores: Scores, resamples: int) -> list[Array]:
+    """Draw the runs of each task with replacement, tasks apart (the strata): `[B, N_m]` each."""
+    return [task[rng.integers(0, len(task), (resamples, len(task)))] for task in scores]
+
+
+def percentiles(draws: Array, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
+    """The ends of the percentile interval over the first axis."""
+    tail = 50 * (1 - confidence)
+    low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
+    return low, high
+
+
+def bootstrap(
+    statistic: Callable[..., Array], *groups: Scores, seed: int, resamples: int, confidence: float = CONFIDENCE
+) -> Estimate:
+    """A statistic of one or more independent groups and its percentile interval by the stratified bootstrap."""
+    point = float(statistic(*groups))
+    if any(len(task) < 2 for group in groups for task in group):
+        return Estimate(point, math.nan, math.nan)
+    rng = np.random.default_rng(seed)
+    low, high = percentiles(statistic(*(resample(rng, group, resamples) for group in groups)), confidence)
+    return Estimate(point, float(low), float(high))
+
+
+class Band(NamedTuple):
+    """A curve `[K]` and the ends of its interval at each point; NaN where there is no value."""
+
+    mean: Array
+    low: Array
+    high: Array
+
+
+def mean_band(tasks: Sequence[Array], *, seed: int, resamples: int) -> Band:
+    """Mean over tasks of the mean over runs, at every point of `[N_m, K]` curves, with bootstrap bands.
+
+    A run without a value at a point (NaN) is left out there; points that fewer than half the runs of a task have
+    reached are NaN.
+    """
+    rng = np.random.default_rng(seed)
+    means, drawn = np.zeros(tasks[0].shape[1]), np.zeros((resamples, tasks[0].shape[1]))
+    for curves in tasks:
+        runs = len(curves)
+        there = np.isfinite(curves)
+        values = np.where(there, curves, 0.0)
+        reached = 2 * there.sum(0) >= runs
+        # How often each run is drawn; a mean is then a product of matrices.
+        picks = rng.integers(0, runs, (resamples, runs)) + runs * np.arange(resamples)[:, None]
+        weights = np.bincount(picks.ravel(), minlength=resamples * runs).reshape(resamples, runs).astype(float)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            redrawn = (weights @ values) / (weights @ there)
+            means = means + np.where(reached, values.sum(0) / there.sum(0), np.nan) / len(tasks)
+        drawn = drawn + np.where(reached & (there.sum(0) > 1), redrawn, np.nan) / len(tasks)
+    low, high = (np.full(tasks[0].shape[1], np.nan) for _ in range(2))
+    known = np.isfinite(drawn).any(0)
+    if known.any():
+        tail = 50 * (1 - CONFIDENCE)
+        # A resample may have drawn only runs without a value there; most never do, and the plain function is faster.
+        percentile = np.percentile if np.isfinite(drawn[:, known]).all() else np.nanpercentile
+        low[known], high[known] = percentile(drawn[:, known], [tail, 100 - tail], axis=0)
+    return Band(means, low, high)
+
+
+def performance_profile(scores: Scores, thresholds: Array, *, seed: int, resamples: int) -> Band:
+    """Run-score distribution: the fraction of runs that score above each threshold `[K]`, averaged over tasks."""
+    above = [(task[:, None] > thresholds).astype(float) for task in scores]
+    return mean_band(above, seed=seed, resamples=resamples)
+
+
+class Comparison(NamedTuple):
+    """Whether two means differ by less than a margin (TOST), and whether they differ at all (a two-sided t-test)."""
+
+    difference: float
+    """Mean of ours less mean of theirs."""
+    low: float
+    """Ends of the 90% interval; it lies within the margin exactly when `p_equivalent` < 0.05."""
+    high: float
+    margin: float
+    p_equivalent: float
+    p_different: float
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two, at the level of 5%."""
+        same, apart = self.p_equivalent < 0.05, self.p_different < 0.05
+        if same:
+            return "equivalent, though different" if apart else "equivalent"
+        return "different" if apart else "undecided"
+
+
+class Moments(NamedTuple):
+    """What a t-test needs to know of a sample; `std` has the denominator n - 1."""
+
+    mean: float
+    std: float
+    n: int
+
+
+def moments(values: Array) -> Moments:
+    """Mean, standard deviation and size of a sample; the deviation of a single value is NaN."""
+    return Moments(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan, len(values))
+
+
+def welch(ours: Moments, theirs: Moments) -> tuple[float, float, float]:
+    """Difference of the means, its standard error and its degrees of freedom (Welch 1947, Satterthwaite 1946)."""
+    a, b = ours.std**2 / ours.n, theirs.std**2 / theirs.n
+    error = math.sqrt(a + b)
+    if not error > 0:
+        return ours.mean - theirs.mean, error, math.inf
+    freedom = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / (theirs.n - 1))
+    return ours.mean - theirs.mean, error, freedom
+
+
+def tost(ours: Array, theirs: Array, margin: float, *, paired: bool = False) -> Comparison:
+    """Two one-sided t-tests (Schuirmann 1987) of two samples of at least two values each: Welch's, or of pairs.
+
+    Samples, or differences of pairs, without any spread are compared by their means alone.
+    """
+    if paired:
+        pairs = moments(ours - theirs)
+        difference, error, freedom = pairs.mean, pairs.std / math.sqrt(pairs.n), pairs.n - 1.0
+    else:
+        difference, error, freedom = welch(moments(ours), moments(theirs))
+    if error == 0:
+        same = abs(difference) <= margin
+        return Comparison(difference, difference, difference, margin, float(not same), float(difference == 0))
+    p_equivalent = max(upper_tail((margin + sign * difference) / error, freedom) for sign in (1, -1))
+    p_different = 2 * upper_tail(abs(difference) / error, freedom)
+    half = quantile(0.95, freedom) * error
+    return Comparison(difference, difference - half, difference + half, margin, p_equivalent, p_different)
+
+
+def upper_tail(t: float, freedom: float) -> float:
+    """P(T > t) of Student's t."""
+    if math.isinf(freedom):
+        return 0.5 * math.erfc(t / math.sqrt(2))
+    tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
+    return tail if t > 0 else 1 - tail
+
+
+def quantile(probability: float, freedom: float) -> float:
+    """The value below which Student's t lies with a probability above one half; by bisection."""
+    low, high = 0.0, 1.0
+    while upper_tail(high, freedom) > 1 - probability:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if upper_tail(middle, freedom) > 1 - probability else (low, middle)
+    return (low + high) / 2
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function by its continued fraction (DLMF 8.17.22), as Lentz evaluates it."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, 1 - x)
+    tiny, c, d, value = 1e-300, 1.0, 0.0, 1.0
+    for n in range(500):
+        m = n // 2
+        if n == 0:
+            term = 1.0
+        elif n % 2 == 0:
+            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        else:
+            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1 / (1 + term * d or tiny)
+        c = 1 + term / c or tiny
+        value *= c * d
+        if n and abs(c * d - 1) < 1e-16:
+            break
+    front = a * math.log(x) + b * math.log1p(-x) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    return math.exp(front) * (value - 1) / a

@@ -1,0 +1,379 @@
+"""`ppo_bench.report`: what it writes from run folders, and what it does with those that are not as they should be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from ppo_bench.report.curves import CELLS, curves
+from ppo_bench.report.database import open_database
+from ppo_bench.report.published import references, references_of, scale_of, scales
+from tests.reports import aggregates, report, rows, write_round_sweep
+from tests.synthetic import FRAMEWORKS, write_run, write_sweep
+
+ROOT = Path(__file__).parent.parent
+COLUMNS = ["env", "backend", "framework", "metric", "point", "low", "high", "seeds"]
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of round numbers."""
+    return write_round_sweep(tmp_path_factory.mktemp("sweep") / "outputs")
+
+
+def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "report"
+    code, printed, errors = report(capfd, sweep, "--out", out)
+    assert code == 0
+    assert errors == ""
+    assert printed.splitlines()[-1] == str(out / "report.html")
+    assert {path.name for path in out.iterdir()} == {
+        "report.html", "figures", "tables", "marl_eval.json", "runs.parquet",
+    }  # fmt: skip
+    with open(out / "tables" / "aggregate.csv") as file:
+        assert file.readline() == ",".join(COLUMNS) + "\n"
+    found = aggregates(out)
+    for env, high in (("cartpole", 480.0), ("acrobot", -90.0)):
+        for framework in FRAMEWORKS:
+            point, low, upper, seeds = found[env, framework, "final_return_mean"]
+            assert abs(point - (high + 3)) < 1e-12  # of high + 1, ..., high + 5
+            assert high + 1 <= low < point < upper <= high + 5
+            assert seeds == 5
+            assert abs(found[env, framework, "final_return_median"][0] - (high + 3)) < 1e-12
+            assert abs(found[env, framework, "final_return_iqm"][0] - (high + 3)) < 1e-12
+            assert (
+                abs(found[env, framework, "final_return_difference_90"][0]) < 1e-12
+                if framework != "torch_eager"
+                else True
+            )
+    assert found["cartpole", "jax_xla", "optimality_gap"][0] == 0  # 481 and more are beyond 475, which is 1
+    score = (-87 + 499.1) / (-100 + 499.1)
+    assert abs(found["acrobot", "jax_xla", "normalised_score"][0] - score) < 1e-12
+    assert abs(found["all", "jax_xla", "normalised_score_mean"][0] - ((483 - 22.2) / (475 - 22.2) + score) / 2) < 1e-12
+    for figure in ("learning_01_acrobot", "learning_02_cartpole", "speed_02_cartpole", "speedup", "returns", "profile"):
+        assert (out / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+        assert "</svg>" in (out / "figures" / f"{figure}.svg").read_text()
+    for table in ("aggregate", "returns", "speed", "equivalence", "improvement", "over_envs", "references", "runs"):
+        assert (out / "tables" / f"{table}.md").read_text().startswith("# ")
+        assert (out / "tables" / f"{table}.csv").exists()
+
+
+def test_speeds_and_speedups_are_those_of_the_runs(
+    sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert report(capfd, sweep, "--out", tmp_path / "r")[0] == 0
+    found = aggregates(tmp_path / "r")
+    results: dict[str, list[dict[str, Any]]] = {}
+    for path in sweep.rglob("cartpole*/*/result.json"):
+        result = json.loads(path.read_text())
+        results.setdefault(result["framework"], []).append(result)
+    for framework in ("torch_compile", "jax_xla"):
+        ours, theirs = results[framework], results["torch_eager"]
+        expected = np.mean([r["steady_sps"] for r in ours]) / np.mean([r["steady_sps"] for r in theirs])
+        point, low, high, _ = found["cartpole", framework, "speedup_steady_sps"]
+        assert abs(point - expected) < 1e-12
+        assert low < point < high
+        expected = np.mean([r["wall_seconds"] for r in theirs]) / np.mean([r["wall_seconds"] for r in ours])
+        assert abs(found["cartpole", framework, "speedup_wall_time"][0] - expected) < 1e-12
+    assert ("cartpole", "torch_eager", "compile_seconds") not in found
+    assert found["cartpole", "torch_compile", "compile_seconds"][0] == 12.0
+    assert ("cartpole", "torch_eager", "speedup_steady_sps") not in found
+    assert report(capfd, sweep, "--out", tmp_path / "s", "--baseline", "jax_xla")[0] == 0
+    turned = aggregates(tmp_path / "s")["cartpole", "torch_eager", "speedup_steady_sps"][0]
+    assert abs(turned * found["cartpole", "jax_xla", "speedup_steady_sps"][0] - 1) < 1e-12
+
+
+def test_the_same_runs_give_the_same_bytes(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        assert report(capfd, sweep, "--out", tmp_path / name)[0] == 0
+    files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
+    assert len(files) > 30
+    for path in files:
+        assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path
+
+
+def test_words_say_what_is_fastest_and_whether_the_same_is_learned(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    finals = {"torch_eager": 480.0, "torch_compile": 481.0, "jax_xla": 300.0}
+    for framework, final in finals.items():
+        for seed in range(1, 6):
+            shift = 6 - seed if framework == "torch_compile" else seed
+            write_run(tmp_path / "o", "cartpole", framework, seed, final=final + shift)
+    code, printed, _ = report(capfd, tmp_path / "o")
+    assert code == 0
+    (sentence, path) = printed.splitlines()
+    assert path == str(tmp_path / "o" / "report" / "report.html")
+    assert "jax_xla is fastest at" in sentence
+    assert "torch_compile is equivalent (1.000 [" in sentence
+    assert "jax_xla is different, by more than can be called the same (-180.0 [" in sentence
+    (compile_row, jax_row) = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert compile_row["verdict"] == "equivalent"
+    assert jax_row["verdict"] == "different"
+    # 5% of the larger mean return, counted from the 22.2 of random play.
+    assert abs(float(compile_row["margin"]) - 0.05 * (484 - 22.2)) < 1e-9
+    code, printed, _ = report(capfd, tmp_path / "o", "--margin", "0.5")
+    assert "jax_xla is different, but by less than the margin" in printed
+
+
+def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
+    longer = {"config.total_timesteps": 200 * 512}
+    running = write_run(tmp_path / "o", "cartpole", "jax_xla", 6, 50, finished=False, changes=longer)
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert f"unfinished runs, which only the curves show: {running} (25%)" in errors
+    out = tmp_path / "o" / "report"
+    assert aggregates(out)["cartpole", "jax_xla", "steady_sps"][3] == 5
+    (last,) = [row for row in rows(out / "tables" / "runs.csv") if row["seed"] == "6"]
+    assert last["state"] == "unfinished"
+    assert int(last["steps"]) == 50 * 512
+    database = open_database([str(tmp_path / "o")])
+    numbers = [n for n, run in enumerate(database.runs) if run.framework == "jax_xla"]
+    (drawn,) = curves(database.connection, [numbers], "global_step", seed=0, resamples=100)
+    (own,) = [k for k, n in enumerate(numbers) if database.runs[n].seed == 6]
+    assert np.isfinite(drawn.runs[own]).sum() == CELLS // 4
+    returns = [json.loads(line)["return"] for line in (running / "episodes.jsonl").read_text().splitlines()]
+    assert abs(database.runs[numbers[own]].recent_return_mean - np.mean(returns[-100:])) < 1e-9
+
+
+def test_a_curve_is_the_mean_of_episodes_in_its_cells(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "o", "cartpole", "torch_eager", 1, 200)
+    lines = []
+    for k in range(1, 201):
+        ended, value = (3, 10.0) if k % 2 else (1, 50.0)
+        if k > 100 and k % 4 > 1:
+            ended, value = 0, None  # type: ignore[assignment]
+        row = {"iteration": k, "global_step": k * 10, "wall_seconds": k / 2, "sps": 20.0, "episodes": ended}
+        lines.append(json.dumps(row | {"episodic_return": value}))
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    database = open_database([str(tmp_path / "o")])
+    for axis, end in (("global_step", 2000.0), ("wall_seconds", 100.0)):
+        (drawn,) = curves(database.connection, [[0]], axis, seed=0, resamples=100)
+        np.testing.assert_allclose(drawn.x, (np.arange(CELLS) + 0.5) * end / CELLS)
+        # Each cell has an odd and an even iteration: (3 * 10 + 1 * 50) / 4.
+        np.testing.assert_allclose(drawn.runs[0, 1:48], 20.0)
+        assert np.isfinite(drawn.runs[0]).all()
+
+
+def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "o", finished=False)
+    silent = write_run(tmp_path / "o", "acrobot")
+    result = json.loads((silent / "result.json").read_text())
+    (silent / "result.json").write_text(json.dumps(result | {"final_return_mean": None, "episodes": 0}))
+    rows_without = [
+        json.loads(line) | {"episodes": 0, "episodic_return": None}
+        for line in (silent / "metrics.jsonl").read_text().splitlines()
+    ]
+    (silent / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_without))
+    code, printed, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert printed.count("No final return is known yet.") == 2
+    assert f"no episode ended in finished runs, which have no return: {silent}" in errors
+    assert json.loads((tmp_path / "o" / "report" / "marl_eval.json").read_text()) == {}
+
+
+def test_many_settings_of_one_framework_are_shown_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for k in range(70):
+        changes = {"config.ppo.learning_rate": k / 1000}
+        write_run(tmp_path / "o", iterations=20, final=10.0 * k, folder=f"default/x-{k}/seed1", changes=changes)
+    code, printed, _ = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert "10 more tasks: they are in the tables." in printed
+    out = tmp_path / "o" / "report"
+    assert len(rows(out / "tables" / "returns.csv")) == 70
+    (figure,) = (out / "figures").glob("learning_*.svg")
+    legend = [text for text in figure.read_text().split("<") if "ppo.learning_rate=" in text]
+    assert len(legend) == 8
+    assert any("ppo.learning_rate=0.069" in text for text in legend)  # the best
+
+
+def test_differences_of_hardware_versions_and_precision_are_warned_of(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    changes = {"versions.torch": "2.12.0", "hardware.gpu": "H200", "execution.precision.tf32": True}
+    for seed in range(1, 4):
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "runs that are compared differ in versions.torch: 2.13.0 in 5, 2.12.0 in 3 runs (cartpole)" in errors
+    assert "hardware.gpu: none in 5, H200 in 3 runs" in errors
+    assert "execution.precision.tf32: False in 5, True in 3 runs" in errors
+    assert "fewer than 5 finished seeds, so that intervals say little: cartpole jax_xla (3)" in errors
+    page = (tmp_path / "o" / "report" / "report.html").read_text()
+    assert "2.13.0 in 5, 2.12.0 in 3 runs" in page
+
+
+def test_runs_with_other_hyperparameters_are_not_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
+    for seed in range(1, 6):
+        folder = f"default/cartpole-gymnasium-jax_xla-ffff0000/seed{seed}"
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, folder=folder, changes={"config.ppo.gamma": 0.9})
+    _, printed, errors = report(capfd, tmp_path / "o")
+    assert "cartpole was trained with 2 settings, which are not compared: ppo.gamma" in errors
+    assert "cartpole ppo.gamma=0.99 (" in printed
+    pairs = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert [(row["env"], row["algorithm"]) for row in pairs] == [("cartpole ppo.gamma=0.99", "jax_xla")]
+
+
+def test_executions_that_differ_are_told_apart_and_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    for seed in range(1, 6):
+        folder = f"default/cartpole-gymnasium-torch_eager-ffff0000/seed{seed}"
+        changes = {"config.precision": "float64"}
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, sps=5_000.0, folder=folder, changes=changes)
+    _, printed, _ = report(capfd, tmp_path / "o")
+    assert "torch_eager precision=float32 is fastest" in printed
+    assert ("cartpole", "torch_eager precision=float64", "steady_sps") in aggregates(tmp_path / "o" / "report")
+
+
+def test_runs_at_the_same_time_are_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(1, 6):  # of about 10 s each
+        write_run(tmp_path / "o", seed=seed, changes={"started": f"2026-01-01T00:0{seed}:00+00:00"})
+    assert report(capfd, tmp_path / "o")[2] == ""
+    for seed in (6, 7):
+        write_run(tmp_path / "o", seed=seed, changes={"started": "2026-01-01T00:01:04+00:00"})
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "2 runs began while others ran on hardware of the same kind" in errors
+
+
+def test_frameworks_on_different_backends_are_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    for seed in range(1, 6):
+        changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "CartPole-v1"}}
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
+    _, printed, errors = report(capfd, tmp_path / "o")
+    assert "different backends, whose speeds differ too: cartpole (torch_eager on gymnasium, jax_xla on env" in errors
+    assert "jax_xla · envpool is fastest" in printed
+
+
+def test_the_same_seeds_are_compared_one_by_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    finals = [100.0, 480.0, 250.0]  # far apart, but the same in both
+    for seed, final in enumerate(finals, 1):
+        write_run(tmp_path / "o", seed=seed, final=final)
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, final=final)
+    assert "They learn the same" in report(capfd, tmp_path / "o")[1]
+    table = tmp_path / "o" / "report" / "tables" / "equivalence.csv"
+    assert rows(table)[0]["test"] == "paired"
+    write_run(tmp_path / "o", seed=4, final=300.0)
+    assert "neither shown to be the same nor to be different" in report(capfd, tmp_path / "o")[1]
+    assert rows(table)[0]["test"] == "Welch"
+
+
+def test_envs_on_different_backends_are_one_comparison(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), seeds=2)
+    for framework in FRAMEWORKS:
+        for seed in (1, 2):
+            changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "Acrobot-v1"}}
+            write_run(tmp_path / "o", "acrobot", framework, seed, changes=changes)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    over = rows(tmp_path / "o" / "report" / "tables" / "over_envs.csv")
+    assert [(row["framework"], row["backend"]) for row in over] == [(f, "envpool, gymnasium") for f in FRAMEWORKS]
+
+
+def test_parquet_has_a_row_a_run(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert report(capfd, sweep, "--out", tmp_path / "r")[0] == 0
+    path = tmp_path / "r" / "runs.parquet"
+    query = f"select count(*), count(distinct folder), min(final_return_mean), max(seed) from '{path}'"
+    assert duckdb.connect().execute(query).fetchall() == [(30, 30, -89.0, 5)]
+
+
+def test_marl_eval_s_layout(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert report(capfd, sweep, "--out", tmp_path / "r")[0] == 0
+    layout = json.loads((tmp_path / "r" / "marl_eval.json").read_text())
+    (environment,) = layout.values()
+    assert set(environment) == {"cartpole", "acrobot"}
+    steps = set()
+    for task in environment.values():
+        assert list(task) == list(FRAMEWORKS)
+        for algorithm in task.values():
+            assert set(algorithm) == {f"seed_{k}" for k in range(1, 6)}
+            for name, run in algorithm.items():
+                assert len(run["absolute_metrics"]["return"]) == 1
+                assert run["absolute_metrics"]["return"][0] % 10 == int(name[-1])
+                numbered = {key: value for key, value in run.items() if key != "absolute_metrics"}
+                assert all(isinstance(value["step_count"], int) for value in numbered.values())
+                assert all(len(value["return"]) == 1 for value in numbered.values())
+                steps.add(tuple((key, value["step_count"]) for key, value in numbered.items()))
+    assert len(steps) == 1  # readers need the same steps in every run
+
+
+def test_ours_stand_beside_what_is_published(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(1, 6):
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, final=490.04 + seed - 3)
+        write_run(tmp_path / "o", "breakout", "torch_eager", seed)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    found = rows(tmp_path / "o" / "report" / "tables" / "references.csv")
+    (cleanrl,) = [row for row in found if row["published by"] == "CleanRL ppo"]
+    assert cleanrl["published return"] == "490.0 ± 6.120 (3)"
+    assert abs(float(cleanrl["difference"])) < 1e-9
+    assert float(cleanrl["difference low"]) < -5
+    assert cleanrl["source"].startswith("https://docs.cleanrl.dev")
+    published = {row["published by"] for row in found if row["env"] == "breakout"}
+    assert {"CleanRL ppo_atari", "CleanRL ppo_atari_envpool", "LeanRL compile + CUDA graphs"} <= published
+    (leanrl,) = [row for row in found if row["published by"] == "LeanRL compile + CUDA graphs"]
+    assert leanrl["published steps/s"] == "6809.0"
+    assert leanrl["their hardware"] == "H100"
+
+
+def test_published_data_are_whole() -> None:
+    assert len(references()) > 40
+    assert all(reference.source.startswith("https://") for reference in references())
+    assert all((reference.mean is None) != (reference.sps is None) for reference in references())
+    atari = [scale for scale in scales() if scale.high_is == "human"]
+    assert len(atari) == 57
+    assert all(scale.high is not None and scale.high > scale.low for scale in atari)
+    for env_id in ("BreakoutNoFrameskip-v4", "Breakout-v5", "ALE/Breakout-v5"):
+        scale = scale_of(env_id)
+        assert scale is not None
+        assert (scale.low, scale.high) == (1.7, 30.5)
+    assert scale_of("minatar-breakout") is None
+    assert scale_of("CartPole-v0") is None  # half as long
+    assert {reference.env for reference in references_of("CheetahRun-v1", None)} == {"dm_control/cheetah-run-v0"}
+    assert references_of("Nothing-v0", None) == []
+
+
+def test_human_normalised_scores_by_hand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(1, 6):
+        write_run(tmp_path / "o", "pong", "jax_xla", seed, final=14.6)
+        write_run(tmp_path / "o", "breakout", "jax_xla", seed, final=1.7 + 2 * 28.8)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    found = aggregates(tmp_path / "o" / "report")
+    assert abs(found["pong", "jax_xla", "human_normalised_score"][0] - 1) < 1e-12
+    assert abs(found["breakout", "jax_xla", "human_normalised_score"][0] - 2) < 1e-12
+    assert abs(found["all", "jax_xla", "human_normalised_score_mean"][0] - 1.5) < 1e-12
+
+
+def test_the_report_imports_nothing_that_trains() -> None:
+    script = (
+        "import sys, ppo_bench.report.command, ppo_bench.query; "
+        "print([m for m in ('torch', 'jax', 'hydra', 'omegaconf', 'gymnasium', 'ppo_bench.runners', 'ppo_bench.train', "
+        "'ppo_bench.config') if m in sys.modules])"
+    )
+    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
+
+
+def test_many_runs_take_little_time_and_memory(tmp_path: Path) -> None:
+    """A twentieth of 1,000 runs of 2,000 rows, which have 30 s and 2 GB."""
+    runs = write_sweep(tmp_path / "o", ("cartpole", "acrobot", "pong"), seeds=6, iterations=2000)
+    script = (
+        "import resource, sys; from ppo_bench.report.command import main; main(sys.argv[1:]); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    started = time.perf_counter()
+    command = [sys.executable, "-c", script, str(tmp_path / "o")]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert runs == 54
+    assert time.perf_counter() - started < 20
+    assert int(process.stdout.splitlines()[-1]) < 1_000_000  # KiB

@@ -1,0 +1,222 @@
+"""`ppo_bench.report` with arguments, folders and disks that are not as they should be."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppo_bench.cli import exit_code
+from ppo_bench.report.command import main
+from ppo_bench.report.database import open_database
+from tests.reports import aggregates, assert_one_line, report, rows, write_round_sweep
+from tests.synthetic import write_run, write_sweep
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of round numbers."""
+    return write_round_sweep(tmp_path_factory.mktemp("sweep") / "outputs")
+
+
+def test_a_folder_without_runs_is_exit_code_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, printed, errors = report(capfd, tmp_path)
+    assert (code, printed) == (2, "")
+    assert_one_line(errors, f"there are no runs in {tmp_path}")
+    code, _, errors = report(capfd, tmp_path / "nothing")
+    assert code == 2
+    assert_one_line(errors, "is not a folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        (["--baseline", "tensorflow"], "--baseline tensorflow: no run has that framework; choose one of torch_eager"),
+        (["--margin", "0"], "--margin must lie between 0 and 1"),
+        (["--resamples", "5"], "--resamples at least 100"),
+        (["--margin", "wide"], "invalid float value: 'wide'"),
+        ([], "DIR"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_one_line(
+    arguments: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "o")
+    code = exit_code(main, [str(tmp_path / "o"), *arguments] if arguments else [])
+    assert code == 2
+    assert_one_line(capfd.readouterr().err, fragment)
+    assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+
+@pytest.mark.parametrize("package", ["duckdb", "jinja2"])
+def test_a_missing_package_is_named(
+    package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "o")
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == package else real(name, *rest))
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 2
+    assert_one_line(errors, f"needs {package}, which is not installed: pip install 'ppo-bench[report]'")
+
+
+BROKEN = {
+    "no run.json": ("run.json", None, "run.json is missing"),
+    "damaged run.json": ("run.json", b'{"schema_version": 1, "conf', "run.json is damaged"),
+    "garbage run.json": ("run.json", bytes(range(256)), "run.json is damaged"),
+    "a list": ("run.json", b"[1, 2]", "run.json is damaged (not an object)"),
+    "no configuration": ("run.json", b'{"schema_version": 1, "config": {}}', "run.json does not describe a run"),
+    "another schema": ("run.json", b'{"schema_version": 2}', "run.json has schema_version 2; 1 can be read"),
+    "another schema's result": ("result.json", b'{"schema_version": 7}', "result.json has schema_version 7"),
+    "damaged result.json": ("result.json", b"{", "result.json is damaged"),
+    "no metrics": ("metrics.jsonl", None, "metrics.jsonl is missing"),
+    "empty metrics": ("metrics.jsonl", b"", "it has not finished an iteration yet"),
+    "one endless line": ("metrics.jsonl", b"x" * (1 << 26), "metrics.jsonl: "),
+    "garbage metrics": ("metrics.jsonl", bytes(range(256)) * 50, "metrics.jsonl has no row that can be read"),
+    "metrics that are no rows": ("metrics.jsonl", b"[]\n3\n", "metrics.jsonl has no row that can be read"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_folder_is_named_and_left_out(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    name, content, reason = BROKEN[kind]
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
+    broken = write_run(tmp_path / "o", seed=3)
+    if content is None:
+        (broken / name).unlink()
+    else:
+        (broken / name).write_bytes(content)
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert f"left out: {broken}: {reason}" in errors
+    (left,) = rows(tmp_path / "o" / "report" / "tables" / "left_out.csv")
+    assert left["folder"] == str(broken)
+    assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_eager", "final_return_mean"][3] == 2
+    # Alone, it is nothing to report on.
+    code, _, errors = report(capfd, broken)
+    assert code == 2
+    assert_one_line(errors, reason)
+
+
+@pytest.mark.parametrize("where", ["the last line", "the middle", "a gap"])
+def test_rows_are_used_up_to_the_cut(where: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(tmp_path / "o", iterations=100)
+    path = folder / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    if where == "the last line":
+        path.write_bytes(b"".join(lines[:60]) + lines[60][:40])
+    elif where == "the middle":
+        path.write_bytes(b"".join(lines[:60]) + lines[60][:40] + b"\n" + b"".join(lines[61:]))
+    else:
+        path.write_bytes(b"".join(lines[:60] + lines[61:]))
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    assert f"{folder}: metrics.jsonl is cut or damaged after iteration 60; it is used up to there" in errors
+    database = open_database([str(tmp_path / "o")])
+    found = database.connection.execute("select count(*), min(iteration), max(iteration) from steps").fetchall()
+    assert found == [(60, 1, 60)]
+
+
+def test_an_episode_that_is_cut_is_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(tmp_path / "o", finished=False)
+    whole = open_database([str(tmp_path / "o")]).runs[0].recent_return_mean
+    with open(folder / "episodes.jsonl", "a") as file:
+        file.write('{"global_step": 999999, "env": 0, "retu')
+    assert f"{folder}: the last line of episodes.jsonl is cut" in report(capfd, tmp_path / "o")[2]
+    assert open_database([str(tmp_path / "o")]).runs[0].recent_return_mean == whole
+
+
+def test_two_runs_with_one_identity_are_named_and_the_finished_one_is_kept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
+    again = write_run(tmp_path / "o", seed=2, folder="default/x/seed9", final=400.0)
+    shutil.rmtree(tmp_path / "o" / "default" / "x" / "seed9")
+    original = tmp_path / "o/default/cartpole-gymnasium-torch_eager-0a1b2c3d/seed2"
+    shutil.copytree(original, again)
+    (original / "result.json").unlink()
+    code, _, errors = report(capfd, tmp_path / "o", tmp_path / "o" / "default")
+    assert code == 0
+    assert f"left out: {original}: it claims to be the same run as {again} (seed 2), which is kept" in errors
+    assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_eager", "final_return_mean"][3] == 2
+
+
+NASTY = "</script><script>alert('x')</script>\"'&|$x^2$"
+
+
+def test_names_with_markup_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    outputs = tmp_path / "o[1]*'q"
+    for framework in ("torch_eager", NASTY):
+        for seed in (1, 2):
+            write_run(
+                outputs, "cartpole", framework, seed, folder=f"<b>{len(framework)}&'/seed{seed}",
+                changes={"config.env.name": NASTY, "hardware.cpu": f"{NASTY}{seed}"},
+            )  # fmt: skip
+    code, _, errors = report(capfd, outputs)
+    assert code == 0
+    assert "left out" not in errors
+    page = (outputs / "report" / "report.html").read_text()
+    assert "alert(" in page
+    assert "<script>alert" not in page
+    assert page.count("</script>") == 2
+    assert "<b>5&" not in page
+    markdown = (outputs / "report" / "tables" / "returns.md").read_text()
+    assert "&lt;/script&gt;" in markdown
+    assert "\\|$x^2$" in markdown
+    assert {row["env"] for row in rows(outputs / "report" / "tables" / "returns.csv")} == {NASTY}
+    assert len(list((outputs / "report" / "figures").glob("learning_*.svg"))) == 1
+
+
+def test_an_older_report_is_replaced_and_anything_else_is_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "o")
+    out = tmp_path / "r"
+    assert report(capfd, tmp_path / "o", "--out", out)[0] == 0
+    write_run(tmp_path / "o", seed=2)
+    assert report(capfd, tmp_path / "o", "--out", out)[0] == 0
+    assert aggregates(out)["cartpole", "torch_eager", "final_return_mean"][3] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o", "r"]
+    (out / "notes.txt").write_text("mine")
+    code, _, errors = report(capfd, tmp_path / "o", "--out", out)
+    assert code == 2
+    assert_one_line(errors, "holds what is no report (notes.txt)")
+    assert (out / "notes.txt").read_text() == "mine"
+    (tmp_path / "file").write_text("")
+    code, _, errors = report(capfd, tmp_path / "o", "--out", tmp_path / "file")
+    assert code == 2
+    assert_one_line(errors, "is a file")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A disk of 320 KiB, which is less than a report takes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a disk of its own needs the right to mount one")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
+    small_disk: Path, sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = small_disk / "report"
+    code, _, errors = report(capfd, sweep, "--out", out)
+    assert code == 1
+    assert_one_line(errors, f"cannot write {out}: No space left on device; what was there is kept")
+    assert list(small_disk.iterdir()) == []
+    out.mkdir()
+    (out / "report.html").write_text("the older one")
+    assert report(capfd, sweep, "--out", out)[0] == 1
+    assert [path.name for path in small_disk.iterdir()] == ["report"]
+    assert (out / "report.html").read_text() == "the older one"

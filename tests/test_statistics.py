@@ -1,0 +1,259 @@
+"""The report's statistics against values computed by hand, published ones, and scipy's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from ppo_bench.report.published import scale_of
+from ppo_bench.report.statistics import (
+    Array,
+    bootstrap,
+    iqm,
+    mean,
+    mean_band,
+    median,
+    moments,
+    optimality_gap,
+    performance_profile,
+    probability_of_improvement,
+    quantile,
+    ratio_of_means,
+    tost,
+    upper_tail,
+    welch,
+)
+
+SPR = {
+    "Alien": "801.5", "Amidar": "176.3", "Assault": "571.0", "Asterix": "977.8", "BankHeist": "380.9",
+    "BattleZone": "16651.0", "Boxing": "35.8", "Breakout": "17.1", "ChopperCommand": "974.8",
+    "CrazyClimber": "42923.6", "DemonAttack": "545.2", "Freeway": "24.4", "Frostbite": "1821.5", "Gopher": "715.2",
+    "Hero": "7019.2", "Jamesbond": "365.4", "Kangaroo": "3276.4", "Krull": "3688.9", "KungFuMaster": "13192.7",
+    "MsPacman": "1313.2", "Pong": "-5.9", "PrivateEye": "124.0", "Qbert": "669.1", "RoadRunner": "14220.5",
+    "Seaquest": "583.1", "UpNDown": "28138.5",
+}  # fmt: skip
+"""Scores on Atari 100k, of which the paper reports a mean of 0.704 and a median of 0.415 human-normalised, and more
+than a human's in 7 games (Schwarzer et al. 2021, arXiv 2007.05929)."""
+
+
+def array(*values: float) -> Array:
+    return np.array(values, dtype=np.float64)
+
+
+def spr() -> list[tuple[Array, Fraction]]:
+    """Human-normalised scores in floating point and exactly."""
+    scores = []
+    for game, text in SPR.items():
+        scale = scale_of(f"ALE/{game}-v5")
+        assert scale is not None
+        assert scale.high is not None
+        low, high = Fraction(str(scale.low)), Fraction(str(scale.high))
+        scores.append(
+            (array((float(text) - scale.low) / (scale.high - scale.low)), (Fraction(text) - low) / (high - low))
+        )
+    return scores
+
+
+def test_published_scores_have_their_published_aggregates() -> None:
+    scores = [score for score, _ in spr()]
+    assert len(scores) == 26
+    assert abs(float(mean(scores)) - 0.704) < 1e-3
+    assert abs(float(median(scores)) - 0.415) < 5e-4
+    assert sum(float(score[0]) > 1 for score in scores) == 7
+
+
+def test_aggregates_of_published_scores_are_exact_to_1e_12() -> None:
+    scores, exact = [score for score, _ in spr()], sorted(score for _, score in spr())
+    # 26 scores: floor(26 / 4) = 6 are left out at each end.
+    assert abs(float(iqm(scores)) - float(sum(exact[6:20]) / 14)) < 1e-12
+    assert abs(float(median(scores)) - float((exact[12] + exact[13]) / 2)) < 1e-12
+    assert abs(float(mean(scores)) - float(sum(exact) / 26)) < 1e-12
+    assert abs(float(optimality_gap(scores)) - float(1 - sum(min(x, Fraction(1)) for x in exact) / 26)) < 1e-12
+    thresholds = array(0.1, 0.5, 1.0)
+    profile = performance_profile(scores, thresholds, seed=0, resamples=100).mean
+    by_hand = [float(Fraction(sum(x > Fraction(str(t)) for x in exact), 26)) for t in thresholds.tolist()]
+    np.testing.assert_allclose(profile, by_hand, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "scores", "expected"),
+    [
+        (mean, [array(1, 2, 6), array(4, 4)], 3.5),  # means 3 and 4
+        (median, [array(5, 1, 2, 100)], 3.5),
+        (median, [array(0, 2), array(10), array(3, 5)], 4.0),  # means 1, 10, 4
+        (iqm, [array(8, 1, 2, 7, 3, 6, 4, 5)], 4.5),  # of 3, 4, 5, 6
+        (iqm, [array(100, 2, 1, 3, -50)], 2.0),  # of 1, 2, 3
+        (iqm, [array(1, 2, 30)], 11.0),  # nothing to leave out
+        (iqm, [array(1, 9), array(2, 4)], 3.0),  # of 2, 4
+        (optimality_gap, [array(0.5, 1.5)], 0.25),
+        (optimality_gap, [array(2.0, 3.0)], 0.0),
+        (optimality_gap, [array(-1.0), array(1.0)], 1.0),
+    ],
+)
+def test_aggregates_by_hand(statistic: Callable[..., Array], scores: list[Array], expected: float) -> None:
+    assert abs(float(statistic(scores)) - expected) < 1e-12
+
+
+def test_probability_of_improvement_by_hand() -> None:
+    ours, theirs = [array(1, 2, 3)], [array(2, 2, 4)]
+    assert abs(float(probability_of_improvement(ours, theirs)) - 3 / 9) < 1e-12  # two ties and two wins of nine
+    assert abs(float(probability_of_improvement([*ours, array(5)], [*theirs, array(1, 2)])) - (1 / 3 + 1) / 2) < 1e-12
+    same = [array(500, 500, 500)]
+    assert float(probability_of_improvement(same, same)) == 0.5
+
+
+def test_performance_profiles_by_hand() -> None:
+    profile = performance_profile([array(0, 1, 2, 3), array(2, 2)], array(0.5, 1.0, 2.5), seed=0, resamples=200)
+    np.testing.assert_allclose(profile.mean, [0.875, 0.75, 0.125], atol=1e-12, rtol=0)
+    assert (profile.low <= profile.mean).all()
+    assert (profile.high >= profile.mean).all()
+
+
+def scipys(samples: list[Array], statistic: Callable[..., Any]) -> tuple[float, float]:
+    found = scipy.stats.bootstrap(
+        samples, statistic, n_resamples=40_000, method="percentile", vectorized=True, paired=False,
+        rng=np.random.default_rng(5), batch=5_000,
+    ).confidence_interval  # fmt: skip
+    return float(found.low), float(found.high)
+
+
+TASKS = [np.random.default_rng(k).gamma(3.0, k + 1.0, size=9 + k) for k in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "samples"),
+    [
+        (mean, lambda x, axis: x.mean(axis), TASKS[:1]),
+        (median, np.median, TASKS[:1]),
+        (iqm, lambda x, axis: scipy.stats.trim_mean(x, 0.25, axis), TASKS[:1]),
+        (mean, lambda x, y, z, axis: (x.mean(axis) + y.mean(axis) + z.mean(axis)) / 3, TASKS),
+        (iqm, lambda x, y, z, axis: scipy.stats.trim_mean(np.concatenate([x, y, z], axis), 0.25, axis), TASKS),
+        (
+            optimality_gap,
+            lambda x, y, z, axis: 1 - np.minimum(np.concatenate([x, y, z], axis), 1).mean(axis),
+            [task / 5 for task in TASKS],
+        ),
+    ],
+    ids=["mean", "median", "iqm", "mean of three", "iqm of three", "gap of three"],
+)
+def test_intervals_agree_with_scipys_bootstrap(
+    ours: Callable[..., Array], theirs: Callable[..., Any], samples: list[Array]
+) -> None:
+    found = bootstrap(ours, samples, seed=1, resamples=40_000)
+    low, high = scipys(samples, theirs)
+    assert abs(found.low - low) < 0.03 * (high - low)
+    assert abs(found.high - high) < 0.03 * (high - low)
+
+
+def test_intervals_of_two_samples_agree_with_scipys_bootstrap() -> None:
+    x, y = TASKS[1], TASKS[2]
+    found = bootstrap(ratio_of_means, [x], [y], seed=1, resamples=40_000)
+    assert abs(found.point - x.mean() / y.mean()) < 1e-12
+    low, high = scipys([x, y], lambda a, b, axis: a.mean(axis) / b.mean(axis))
+    assert abs(found.low - low) < 0.03 * (high - low)
+    assert abs(found.high - high) < 0.03 * (high - low)
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_one_another() -> None:
+    first = bootstrap(iqm, TASKS, seed=3, resamples=500)
+    assert bootstrap(iqm, TASKS, seed=3, resamples=500) == first
+    other = bootstrap(iqm, TASKS, seed=4, resamples=500)
+    assert other.point == first.point
+    assert (other.low, other.high) != (first.low, first.high)
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    hits = 0
+    for k in range(400):
+        found = bootstrap(mean, [rng.normal(size=30)], seed=k, resamples=400)
+        hits += found.low <= 0 <= found.high
+    assert 0.90 < hits / 400 < 0.98
+
+
+def test_a_single_run_has_no_interval() -> None:
+    found = bootstrap(mean, [array(3.0)], seed=0, resamples=100)
+    assert found.point == 3.0
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+
+
+def test_bands_are_pointwise_bootstrap_intervals() -> None:
+    curves = np.random.default_rng(2).normal(size=(7, 5)).cumsum(1)
+    band = mean_band([curves], seed=0, resamples=20_000)
+    np.testing.assert_allclose(band.mean, curves.mean(0), atol=1e-12)
+    for k in range(5):
+        point = bootstrap(mean, [curves[:, k]], seed=9, resamples=20_000)
+        width = point.high - point.low
+        assert abs(band.low[k] - point.low) < 0.04 * width
+        assert abs(band.high[k] - point.high) < 0.04 * width
+
+
+def test_bands_use_the_runs_that_are_there_and_end_with_the_last_half() -> None:
+    nan = math.nan
+    band = mean_band(
+        [np.array([[1.0, 1, 1, 1], [3, 3, nan, nan], [5, nan, nan, nan], [7, 7, 7, nan]])], seed=0, resamples=100
+    )
+    np.testing.assert_array_equal(band.mean, [4.0, 11 / 3, 4.0, nan])
+    assert np.isnan(band.low[3])
+    assert band.low[2] >= 1
+    assert band.high[2] <= 7
+
+
+def test_students_t_agrees_with_scipys() -> None:
+    for freedom in (1.0, 1.7, 4.0, 7.9, 60.0, 1e4):
+        for t in (-8.0, -1.0, 0.0, 0.3, 1.0, 2.5, 12.0):
+            assert abs(upper_tail(t, freedom) - scipy.stats.t.sf(t, freedom)) < 1e-11
+        assert abs(quantile(0.95, freedom) - scipy.stats.t.ppf(0.95, freedom)) < 1e-8
+    assert abs(upper_tail(1.0, math.inf) - scipy.stats.norm.sf(1.0)) < 1e-14
+    assert abs(upper_tail(1.0, 1.0) - 0.25) < 1e-14  # Cauchy's: 1/2 - arctan(1)/pi
+
+
+def test_welch_by_hand() -> None:
+    # means 3 and 7; variances 2.5 and 10 over 5 each: error sqrt(0.5 + 2), freedom 2.5^2 / (0.25/4 + 4/4)
+    difference, error, freedom = welch(moments(array(1, 2, 3, 4, 5)), moments(array(3, 5, 7, 9, 11)))
+    assert abs(difference + 4) < 1e-12
+    assert abs(error - math.sqrt(2.5)) < 1e-12
+    assert abs(freedom - 6.25 / 1.0625) < 1e-12
+
+
+def test_tost_agrees_with_scipys_one_sided_tests() -> None:
+    rng = np.random.default_rng(7)
+    verdicts = set()
+    for _ in range(60):
+        x, y = rng.normal(0, 1, rng.integers(3, 12)), rng.normal(rng.uniform(0, 1.5), rng.uniform(0.2, 2), 6)
+        found = tost(x, y, 1.0)
+        above = scipy.stats.ttest_ind(x + 1.0, y, equal_var=False, alternative="greater").pvalue
+        below = scipy.stats.ttest_ind(x - 1.0, y, equal_var=False, alternative="less").pvalue
+        assert abs(found.p_equivalent - max(above, below)) < 1e-10
+        assert abs(found.p_different - scipy.stats.ttest_ind(x, y, equal_var=False).pvalue) < 1e-10
+        assert (found.p_equivalent < 0.05) == (found.low > -1.0 and found.high < 1.0)
+        verdicts.add(found.verdict)
+    assert verdicts >= {"equivalent", "different", "undecided"}
+
+
+def test_tost_of_pairs_agrees_with_scipys() -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        x = rng.normal(0, 3, 6)
+        y = x + rng.normal(0.3, 0.5, 6)
+        found = tost(x, y, 1.0, paired=True)
+        above = scipy.stats.ttest_rel(x + 1.0, y, alternative="greater").pvalue
+        below = scipy.stats.ttest_rel(x - 1.0, y, alternative="less").pvalue
+        assert abs(found.p_equivalent - max(above, below)) < 1e-10
+        assert abs(found.p_different - scipy.stats.ttest_rel(x, y).pvalue) < 1e-10
+        assert (found.p_equivalent < 0.05) == (found.low > -1.0 and found.high < 1.0)
+
+
+def test_runs_without_spread_are_equivalent_if_they_are_within_the_margin() -> None:
+    full = array(500, 500, 500)
+    assert tost(full, full, 25.0).verdict == "equivalent"
+    assert tost(full, full - 20, 25.0).verdict == "equivalent, though different"
+    assert tost(full, full - 30, 25.0).verdict == "different"
+    assert tost(full, full, 0.0).verdict == "equivalent"
