@@ -72,21 +72,28 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int, best: 
 def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest whole checkpoint under `folder`; None if none was ever written.
 
-    A damaged one is named to `warn` and moved aside. Raises `ConfigError` if there are only damaged ones.
+    Damaged ones that are newer are named to `warn` and moved aside. Raises `ConfigError`, and moves nothing, if there
+    are only damaged ones.
     """
     found = sorted(folder.glob("iteration_*"))
+    damaged: dict[Path, Damaged] = {}
     for path in _newest_first(folder):
         try:
-            return load(path)
+            whole = load(path)
         except _OtherVersion as version:
             raise ConfigError(f"{_of_other_version(path, version)}, or rerun=true") from version
-        except Damaged as reason:
-            warn(f"checkpoint {path} is damaged ({reason}); it is set aside for the one before it")
-            aside = path.with_name(f"{path.name}.damaged")
+        except Damaged as error:
+            damaged[path] = error
+            continue
+        for newer, reason in damaged.items():
+            warn(f"checkpoint {newer} is damaged ({reason}); it is set aside for the one before it")
+            aside = newer.with_name(f"{newer.name}.damaged")
             shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
+            newer.rename(aside)
+        return whole
     if found:
-        raise ConfigError(f"no checkpoint in {folder} is whole; rerun=true starts the run afresh beside it")
+        reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items())
+        raise ConfigError(f"no checkpoint in {folder} is whole ({reasons}); rerun=true starts the run afresh beside it")
     return None
 
 

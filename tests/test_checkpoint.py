@@ -199,13 +199,15 @@ def test_damaged_ones_do_not_count_among_those_that_are_kept(tmp_path: Path) -> 
     assert whole == ["iteration_00000002", "iteration_00000004"]
 
 
-def test_only_damaged_checkpoints_are_an_error_every_time(tmp_path: Path) -> None:
+def test_only_damaged_checkpoints_are_an_error_every_time_and_stay_where_they_are(tmp_path: Path) -> None:
     saved(tmp_path, 1, 2)
     for path in list(tmp_path.iterdir()):
         truncate(path)
+    before = sorted(tmp_path.iterdir())
     for warn in (lambda _: None, pytest.fail):
-        with pytest.raises(ConfigError, match=r"no checkpoint in .* is whole; rerun=true"):
+        with pytest.raises(ConfigError, match=r"no checkpoint in .* is whole \(iteration_00000002: .*; rerun=true"):
             load_newest(tmp_path, warn)
+        assert sorted(tmp_path.iterdir()) == before
 
 
 def test_what_was_being_written_when_the_machine_stopped_is_never_loaded(tmp_path: Path) -> None:
