@@ -1,0 +1,87 @@
+"""How fast an iteration could be here: its arithmetic at the best rate that convolutions or products reach."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ppo_bench.config import Config
+from ppo_bench.networks.spec import NetworkSpec
+
+REPEATS = 7
+PRODUCT_SIZE = 2048
+
+
+class Arithmetic(NamedTuple):
+    """What an iteration has to compute, and how fast the machine can."""
+
+    flop: float
+    """Floating-point operations: a forward pass of each step, and forward and backward in every epoch."""
+    flop_per_second: float
+    """The best of a large product and of the network's own convolutions, forward and backward, of a minibatch."""
+
+    @property
+    def seconds(self) -> float:
+        """Of the network alone in one iteration."""
+        return self.flop / self.flop_per_second
+
+
+def arithmetic(config: Config) -> Arithmetic:
+    """Measured in a process of its own, with all threads. Needs PyTorch."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_arithmetic, (config,))
+
+
+def _arithmetic(config: Config) -> Arithmetic:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from ppo_bench.networks import torch as networks
+    from ppo_bench.precision import PRECISIONS
+    from ppo_bench.runners.torch import pick_device, set_precision
+
+    precision = PRECISIONS[config.root.precision]
+    device, dtype = pick_device(config.root.device, precision), getattr(torch, precision.parameters)
+    set_precision(precision)
+    env = config.backend.make(config.task)
+    network: NetworkSpec = config.network.build(env.observation_space, env.action_space)
+    env.close()
+    rows = config.ppo.minibatch_size
+    params = {
+        p.name: (0.01 * torch.randn(p.shape, dtype=dtype, device=device)).requires_grad_() for p in network.parameters
+    }
+    kind = torch.uint8 if network.uint8 else dtype
+    obs = torch.ones((rows, *network.input_shape), device=device).to(kind)
+
+    def forward() -> Any:
+        head, values, _ = networks.apply(network, params, obs, (), None, dtype)
+        return head[0].sum() + values.sum()
+
+    def both() -> None:
+        forward().backward()
+
+    def flop(work: Callable[[], Any]) -> int:
+        with FlopCounterMode(display=False) as counter:
+            work()
+        return counter.get_total_flops()
+
+    def seconds(work: Callable[[], Any]) -> float:
+        times = []
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            work()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    factor = torch.randn((PRODUCT_SIZE, PRODUCT_SIZE), dtype=dtype, device=device)
+    rates = [2 * PRODUCT_SIZE**3 / seconds(lambda: factor @ factor)]
+    if network.convolutions:
+        rates.append(flop(both) / seconds(both))
+    per_row, per_row_learnt = flop(forward) / rows, flop(both) / rows
+    steps = config.ppo.batch_size + config.ppo.num_envs  # and the values after the last step
+    total = steps * per_row + config.ppo.update_epochs * config.ppo.batch_size * per_row_learnt
+    return Arithmetic(total, max(rates))

@@ -1,0 +1,39 @@
+"""Where the time of an iteration goes, as environments see it: between steps the policy acts, after them it learns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.envs.base import Step, VectorEnv
+
+
+class TimedEnv:
+    """A `VectorEnv` that notes how long its steps take and when the last one ended."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._env = env
+        self.num_envs = env.num_envs
+        self.observation_space: Any = env.observation_space
+        self.action_space: Any = env.action_space
+        self.stepping_seconds = 0.0
+        self.last_ended = 0.0
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        """See `VectorEnv.reset`."""
+        return self._env.reset(seeds)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """See `VectorEnv.step`."""
+        started = time.perf_counter()
+        step = self._env.step(actions)
+        self.last_ended = time.perf_counter()
+        self.stepping_seconds += self.last_ended - started
+        return step
+
+    def close(self) -> None:
+        """See `VectorEnv.close`."""
+        self._env.close()
