@@ -80,10 +80,13 @@ def started_run(overrides: list[str], count: int, wait_seconds: float = 0.0) -> 
     return folder
 
 
-def kill_and_restart(overrides: list[str], kills: int, rng: random.Random) -> list[int]:
+def kill_and_restart(
+    overrides: list[str], kills: int, rng: random.Random, iteration_seconds: float = 0.05
+) -> list[int]:
     """Kill a run with -9 at `kills` random moments, then let it end; the iterations that it had done at each.
 
     A moment is as likely before the next checkpoint as after it; every fourth is one of the start of the program.
+    `iteration_seconds` is about how long an iteration takes.
     """
     every = configured(overrides).root.checkpoint.every_iterations
     killed_at = []
@@ -92,7 +95,7 @@ def kill_and_restart(overrides: list[str], kills: int, rng: random.Random) -> li
             folder = started_run(overrides, 0, rng.uniform(0, 3))
         else:
             count = _kept(folder_of(overrides)) + rng.randrange(1, 2 * every)
-            folder = started_run(overrides, count, rng.uniform(0, 0.05))
+            folder = started_run(overrides, count, rng.uniform(0, iteration_seconds))
         killed_at.append(rows(folder))
     run_to_end = finish(overrides)
     assert run_to_end.returncode == 0, run_to_end.stderr

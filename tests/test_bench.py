@@ -44,7 +44,14 @@ def test_every_program_is_measured_and_its_phases_add_up(tmp_path: Path, capfd: 
 
 
 def test_the_throughput_workload_has_more_environments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["framework=jax_xla", "backend=jax", "workload=throughput", "throughput_num_envs.jax=256", "rounds=1", "iterations=1"]
+    words = [
+        "framework=jax_xla",
+        "backend=jax",
+        "workload=throughput",
+        "throughput_num_envs.jax=256",
+        "rounds=1",
+        "iterations=1",
+    ]
     assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0
     path = Path(capfd.readouterr().out.splitlines()[-1])
     (program,) = json.loads(path.read_text())["programs"]
