@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ppo_bench.errors import ConfigError
+from ppo_bench.errors import ConfigError, nearest
 from ppo_bench.paths import CONF
 
 MANY_KEYS = 20  # more than one line is to list
+
+
+def snake_case(name: object) -> str:
+    """`MsPacman` as `ms_pacman`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name)).lower()
+
+
+OmegaConf.register_new_resolver("snake_case", snake_case, replace=True)
 
 
 def compose_root(root: str, overrides: Sequence[str]) -> DictConfig:
@@ -59,6 +66,11 @@ def explain(error: Exception, path: str = "", root: str = "config") -> str:
     if missing := re.search(r"Could not (?:find|load) '(\w+)/([^']*)'", text):
         folder = CONF / missing[1]
         choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+        close = nearest(missing[2], choices)
+        if len(choices) > MANY_KEYS and close:
+            return f"{missing[1]}={missing[2]}: there is no such choice; did you mean {', '.join(close)}?"
+        if len(choices) > MANY_KEYS:
+            return f"{missing[1]}={missing[2]}: there is no such choice; python -m ppo_bench --help lists them"
         return f"{missing[1]}={missing[2]}: there is no such choice; choose one of {', '.join(choices)}"
     if full_key is None:
         return one_line(text)
@@ -68,8 +80,15 @@ def explain(error: Exception, path: str = "", root: str = "config") -> str:
 
 def offered() -> list[tuple[str, str, str]]:
     """Every env, and the backends on which its file says that it exists, with its id there."""
-    files = {path.stem: OmegaConf.load(path) for path in sorted((CONF / "env").glob("*.yaml"))}
+    files = {path.stem: _env_file(path.stem) for path in sorted((CONF / "env").glob("*.yaml"))}
     return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
+
+
+def _env_file(name: str) -> Any:
+    """A file under conf/env on top of the one that it builds on, if there is one."""
+    file: Any = OmegaConf.load(CONF / "env" / f"{name}.yaml")
+    bases = [_env_file(base) for base in file.get("defaults", []) if isinstance(base, str) and base != "_self_"]
+    return OmegaConf.merge(*bases, file)
 
 
 def one_line(error: object) -> str:
@@ -88,8 +107,7 @@ def _group_without_name(overrides: Sequence[str]) -> str:
 
 def _no_key(key: str, root: str) -> str:
     known = _known_keys(root)
-    close = get_close_matches(key, known, n=1)
-    if close:
+    if close := nearest(key, known):
         return f"there is no key {key}; did you mean {close[0]}?"
     if len(known) < MANY_KEYS:
         return f"there is no key {key}; there are {', '.join(known)}"

@@ -64,6 +64,8 @@ class EnvSchema:
     ids: dict[str, str]
     id: str | None
     atari: Atari | None
+    game: str | None = None
+    mode: str | None = None
     kwargs: dict[str, Any] | None = None
     wrappers: list[Any] = field(default_factory=list)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class ConfigError(ValueError):
@@ -27,6 +28,12 @@ def require(module: str, extra: str, purpose: str) -> None:
         found = False
     if not found:
         raise ConfigError(f"{purpose} needs {module}, which is not installed: pip install 'ppo-bench[{extra}]'")
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """Up to three of the `known` words that `word` may have been meant for, the nearest first; case does not matter."""
+    by_lower = {name.lower(): name for name in known}
+    return [by_lower[name] for name in get_close_matches(word.lower(), list(by_lower), n=3)]
 
 
 def reason(code: int, lines: Sequence[str]) -> str:

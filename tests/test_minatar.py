@@ -24,7 +24,8 @@ from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.envs.jax.minatar import MinAtar
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.networks.spec import Auto, Conv, Linear, MinAtarCnn, Mlp
+from ppo_bench.networks.layers import Conv, Linear
+from ppo_bench.networks.spec import Auto, MinAtarCnn, Mlp
 
 SHAPES = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": (10, 6), "space_invaders": (6, 4)}
 

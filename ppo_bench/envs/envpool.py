@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ppo_bench.envs.base import Step, Task, supported_spaces
-from ppo_bench.errors import ConfigError, require
+from ppo_bench.errors import ConfigError, nearest, require
 
 
 @dataclass(frozen=True)
@@ -37,13 +36,10 @@ class EnvPoolEnv:
     """A `VectorEnv` over one EnvPool pool."""
 
     def __init__(self, task: Task, num_threads: int) -> None:
-        import envpool
         import gymnasium  # noqa: F401 (its import resets warning filters: before ours)
 
-        if task.id not in envpool.list_all_envs():
-            close = get_close_matches(task.id, envpool.list_all_envs(), n=3)
-            hint = f"; did you mean {', '.join(close)}?" if close else "; envpool.list_all_envs() lists them"
-            raise ConfigError(f"EnvPool has no environment {task.id!r}{hint}")
+        envpool = _envpool()
+        _registered(envpool, task)
         task.plain("envpool")
         self.num_envs = task.num_envs
         self._id = task.id
@@ -98,6 +94,38 @@ class EnvPoolEnv:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+
+def _envpool() -> Any:
+    """EnvPool, which reads the folder of its ROMs as it is imported. Raises `ConfigError` if that is missing."""
+    try:
+        import envpool
+    except (ImportError, OSError) as error:
+        said = " ".join(str(error).split())
+        raise ConfigError(
+            f"EnvPool and its ROMs cannot be loaded ({said}): pip install --force-reinstall envpool envpool-assets"
+        ) from error
+    return envpool
+
+
+def _registered(envpool: Any, task: Task) -> None:
+    """Raise `ConfigError` unless EnvPool has the environment and what it needs: a ROM, Qt."""
+    known = envpool.list_all_envs()
+    if task.id not in known:
+        missing = (
+            f"{task.id!r}, or no ROM of it (they come with the package envpool-assets)" if task.atari else repr(task.id)
+        )
+        close = nearest(task.id, known)
+        hint = f"did you mean {', '.join(close)}?" if close else "envpool.list_all_envs() lists them"
+        raise ConfigError(f"EnvPool has no environment {missing}; {hint}")
+    try:
+        envpool.make_spec(task.id)
+    except ImportError as error:
+        if "Qt" not in str(error):
+            raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
+        raise ConfigError(
+            f"{task.id} on EnvPool needs Qt 5 of the system (libqt5core5a and libqt5gui5 on Debian): make setup-procgen"
+        ) from error
 
 
 def _flat_space(space: Any) -> Any:

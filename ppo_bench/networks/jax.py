@@ -8,7 +8,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ppo_bench.networks.spec import Activation, Conv, Linear, NetworkSpec
+from ppo_bench.networks.layers import Activation, Conv, ImageLayer, Linear, MaxPool
+from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.ppo import Head
 
 Params = dict[str, jax.Array]
@@ -33,13 +34,22 @@ class Network(nn.Module):
         x = (obs.astype(self.dtype) / 255.0 if spec.uint8 else obs).astype(self.layers)
         params = {name: parameter.astype(self.layers) for name, parameter in params.items()}
         for layer in spec.convolutions:
-            sums = convolve(layer, x, params[f"{layer.name}.weight"], self.dtype)
-            x = nn.relu((sums + params[f"{layer.name}.bias"]).astype(self.layers))
+            x = self._image_layer(layer, params, x)
         x = x.reshape(x.shape[0], -1)
         x = self._chain(spec.trunk, params, x)
         output = self._chain(spec.actor, params, x).astype(self.dtype)
         values = self._chain(spec.critic, params, x).squeeze(-1).astype(self.dtype)
         return ((output,) if log_std is None else (output, log_std)), values, carry
+
+    def _image_layer(self, layer: ImageLayer, params: Params, x: jax.Array) -> jax.Array:
+        if isinstance(layer, MaxPool):
+            return max_pool(x)
+        if isinstance(layer, Conv):
+            sums = convolve(layer, x, params[f"{layer.name}.weight"], self.dtype)
+            y = (sums + params[f"{layer.name}.bias"]).astype(self.layers)
+        else:
+            y = x + self._image_layer(layer.second, params, self._image_layer(layer.first, params, nn.relu(x)))
+        return _ACTIVATIONS[layer.activation](y) if layer.activation else y
 
     def _chain(self, layers: tuple[Linear, ...], params: Params, x: jax.Array) -> jax.Array:
         for layer in layers:
@@ -60,17 +70,33 @@ def apply(
 
 
 def convolve(layer: Conv, x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """A convolution without padding of channels-last `x [B, H, W, C]` by `weight [out, k, k, C]`; sums of type `dtype`.
+    """A convolution of channels-last `x [B, H, W, C]` by `weight [out, k, k, C]`; sums of type `dtype`.
 
     XLA convolves with cuDNN on a GPU. On a CPU its gradients fall into a slow path, 10 times slower and worse in a loop
     (docs/performance.md), so there the same sum is written as matrix products.
     """
     device = jax.config.jax_default_device  # type: ignore[attr-defined]  # which runners set
     if (device.platform if device else jax.default_backend()) != "cpu":
-        strides = (layer.stride, layer.stride)
+        strides, padding = (layer.stride, layer.stride), [(layer.padding, layer.padding)] * 2
         layout = ("NHWC", "OHWI", "NHWC")
-        return jax.lax.conv_general_dilated(x, weight, strides, "VALID", dimension_numbers=layout).astype(dtype)
-    return _convolve_by_products(x, weight, layer.stride, dtype)
+        return jax.lax.conv_general_dilated(x, weight, strides, padding, dimension_numbers=layout).astype(dtype)
+    sides = (layer.padding, layer.padding)
+    return _convolve_by_products(jnp.pad(x, ((0, 0), sides, sides, (0, 0))), weight, layer.stride, dtype)
+
+
+def max_pool(x: jax.Array) -> jax.Array:
+    """`MaxPool` of channels-last `x [B, H, W, C]`: columns, then rows, where the first of equal pixels stays.
+
+    The gradient of `lax.reduce_window` takes 5 times as long on a CPU (docs/performance.md).
+    """
+    for axis in (2, 1):
+        padding = [(1, 1) if i == axis else (0, 0) for i in range(4)]
+        padded = jnp.pad(x, padding, constant_values=-jnp.inf)
+        last = 2 * ((x.shape[axis] + 1) // 2) - 1
+        x, *others = (jax.lax.slice_in_dim(padded, i, i + last, 2, axis) for i in range(3))
+        for other in others:
+            x = jnp.where(other > x, other, x)
+    return x
 
 
 def _convolve_by_products(x: jax.Array, weight: jax.Array, stride: int, dtype: jnp.dtype) -> jax.Array:

@@ -6,61 +6,25 @@ with `(params, obs, carry, start)`; these networks are feed-forward, so their ca
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ppo_bench import ppo
 from ppo_bench.errors import ConfigError
+from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, MaxPool, Residual
 from ppo_bench.weights import Parameter
 
 if TYPE_CHECKING:
     import gymnasium
 
-Activation = Literal["tanh", "relu"]
-
-HIDDEN_GAIN = math.sqrt(2.0)  # orthogonal gains: details, 2
-ACTOR_GAIN = 0.01
+ACTOR_GAIN = 0.01  # orthogonal gains: details, 2
 CRITIC_GAIN = 1.0
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A linear layer on a flat input."""
-
-    name: str
-    inputs: int
-    outputs: int
-    gain: float
-    activation: Activation | None = None
-
-    def parameters(self) -> tuple[Parameter, Parameter]:
-        """Weight and bias, in the neutral layout."""
-        weight = Parameter(f"{self.name}.weight", (self.outputs, self.inputs), self.gain)
-        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None)
-
-
-@dataclass(frozen=True)
-class Conv:
-    """A square convolution without padding on channels-last images; its rectified output keeps that layout."""
-
-    name: str
-    inputs: int
-    outputs: int
-    kernel: int
-    stride: int
-
-    def parameters(self) -> tuple[Parameter, Parameter]:
-        """Weight and bias, in the neutral layout."""
-        shape = (self.outputs, self.kernel, self.kernel, self.inputs)
-        weight = Parameter(f"{self.name}.weight", shape, HIDDEN_GAIN)
-        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None)
-
-    def output_size(self, size: int) -> int:
-        """Pixels along one side after the layer, from those before it."""
-        return (size - self.kernel) // self.stride + 1
+IMPALA_GAIN = 1.0 / math.sqrt(3.0)
+"""Of hidden layers of `impala_cnn`: the variance that PyTorch gives their entries, which CleanRL leaves as it is."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +46,7 @@ class Actions:
 class NetworkSpec:
     """Layers from observations to `(head, value)`; see the module's docstring."""
 
-    convolutions: tuple[Conv, ...]
+    convolutions: tuple[ImageLayer, ...]
     """Shared; empty where observations are not images."""
     trunk: tuple[Linear, ...]
     """Shared, after the convolutions; may be empty."""
@@ -114,7 +78,7 @@ class NetworkSpec:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Every array, in the order of the layers; a normal policy's `actor.log_std` comes last."""
-        layers: tuple[Conv | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
+        layers: tuple[ImageLayer | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
         arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
         return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.num_actions,), None))
 
@@ -176,7 +140,33 @@ class NatureCnn:
             Conv("trunk.1", 32, 64, kernel=4, stride=2),
             Conv("trunk.2", 64, 64, kernel=3, stride=1),
         )
-        return _shared_cnn("nature_cnn", convolutions, 512, observation_space, action_space)
+        return _shared_cnn("nature_cnn", convolutions, 64, 512, observation_space, action_space)
+
+
+@dataclass(frozen=True)
+class ImpalaCnn:
+    """`network=impala_cnn`: the deep network of Espeholt et al. 2018 without its LSTM, as Cobbe et al. 2020 use it."""
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
+        """The network for these spaces."""
+        channels = (_channels("impala_cnn", observation_space.shape), 16, 32, 32)
+        layers: list[Any] = [
+            layer for block in range(3) for layer in _impala_block(block, *channels[block : block + 2])
+        ]
+        # A rectifier precedes the linear layer as it does every convolution but the first.
+        layers[-1] = dataclasses.replace(layers[-1], activation="relu")
+        return _shared_cnn("impala_cnn", tuple(layers), 32, 256, observation_space, action_space, IMPALA_GAIN)
+
+
+def _impala_block(block: int, inputs: int, outputs: int) -> tuple[Conv, MaxPool, Residual, Residual]:
+    same = Conv(f"trunk.{5 * block}", outputs, outputs, 3, 1, padding=1, gain=IMPALA_GAIN, activation=None)
+    first = dataclasses.replace(same, inputs=inputs)
+
+    def residual(index: int) -> Residual:
+        one, two = (dataclasses.replace(same, name=f"trunk.{5 * block + i}") for i in (index, index + 1))
+        return Residual(dataclasses.replace(one, activation="relu"), two)
+
+    return first, MaxPool(), residual(1), residual(3)
 
 
 @dataclass(frozen=True)
@@ -186,7 +176,7 @@ class MinAtarCnn:
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         convolutions = (Conv("trunk.0", _channels("minatar_cnn", observation_space.shape), 16, kernel=3, stride=1),)
-        return _shared_cnn("minatar_cnn", convolutions, 128, observation_space, action_space)
+        return _shared_cnn("minatar_cnn", convolutions, 16, 128, observation_space, action_space)
 
 
 def _channels(network: str, shape: tuple[int, ...]) -> int:
@@ -197,12 +187,14 @@ def _channels(network: str, shape: tuple[int, ...]) -> int:
 
 def _shared_cnn(
     network: str,
-    convolutions: tuple[Conv, ...],
+    convolutions: tuple[ImageLayer, ...],
+    channels: int,
     units: int,
     observation_space: gymnasium.spaces.Box,
     action_space: gymnasium.Space,
+    gain: float = HIDDEN_GAIN,
 ) -> NetworkSpec:
-    """Convolutions and a linear layer of `units`, shared by an actor and a critic of one layer each."""
+    """Image layers up to `channels` and a linear one of `units`, shared by an actor and a critic of one layer each."""
     shape = observation_space.shape
     height, width = shape[1:] if _channels_first(shape) else shape[:2]
     for layer in convolutions:
@@ -210,10 +202,10 @@ def _shared_cnn(
     if min(height, width) < 1:
         raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network=mlp")
     actions = _actions(action_space)
-    inputs, hidden = height * width * convolutions[-1].outputs, f"trunk.{len(convolutions)}"
+    weights = sum(len(layer.parameters()) for layer in convolutions) // 2
     return NetworkSpec(
         convolutions=convolutions,
-        trunk=(Linear(hidden, inputs, units, HIDDEN_GAIN, "relu"),),
+        trunk=(Linear(f"trunk.{weights}", height * width * channels, units, gain, "relu"),),
         actor=(Linear("actor.0", units, actions.lanes, ACTOR_GAIN),),
         critic=(Linear("critic.0", units, 1, CRITIC_GAIN),),
         observation_shape=shape,
@@ -224,7 +216,7 @@ def _shared_cnn(
 
 @dataclass(frozen=True)
 class Auto:
-    """`network=auto`: `nature_cnn` for large images of bytes, `minatar_cnn` for images of bool, else `mlp`."""
+    """`network=auto`: by the observations; see conf/network/auto.yaml."""
 
     hidden_sizes: list[int]
     activation: str
@@ -232,8 +224,10 @@ class Auto:
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         shape = observation_space.shape
-        network: NatureCnn | MinAtarCnn | Mlp = Mlp(self.hidden_sizes, self.activation)
-        if len(shape) == 3 and observation_space.dtype == np.uint8 and sorted(shape)[1] >= 36:
+        network: NatureCnn | ImpalaCnn | MinAtarCnn | Mlp = Mlp(self.hidden_sizes, self.activation)
+        if sorted(shape) == [3, 64, 64] and observation_space.dtype == np.uint8:
+            network = ImpalaCnn()
+        elif len(shape) == 3 and observation_space.dtype == np.uint8 and sorted(shape)[1] >= 36:
             network = NatureCnn()
         elif len(shape) == 3 and observation_space.dtype == bool:
             network = MinAtarCnn()

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ppo_bench.networks.spec import Activation, Linear, NetworkSpec
+from ppo_bench.networks.layers import Activation, Conv, ImageLayer, Linear, MaxPool
+from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.ppo import Head
 
 Params = dict[str, Tensor]
@@ -43,13 +44,23 @@ def apply(
         # A channels-last tensor under a channels-first name: the layout in which CPU and GPU convolve fastest.
         x = x.permute(0, 3, 1, 2)
         for layer in spec.convolutions:
-            weight = params[f"{layer.name}.weight"].permute(0, 3, 1, 2)
-            x = F.relu(F.conv2d(x, weight, params[f"{layer.name}.bias"], layer.stride))
+            x = _image_layer(layer, params, x)
         x = x.permute(0, 2, 3, 1).flatten(1)
     x = _chain(spec.trunk, params, x)
     output = _chain(spec.actor, params, x).to(dtype)
     values = _chain(spec.critic, params, x).squeeze(-1).to(dtype)
     return ((output,) if log_std is None else (output, log_std)), values, carry
+
+
+def _image_layer(layer: ImageLayer, params: Params, x: Tensor) -> Tensor:
+    if isinstance(layer, MaxPool):
+        return F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
+    if isinstance(layer, Conv):
+        weight = params[f"{layer.name}.weight"].permute(0, 3, 1, 2)
+        y = F.conv2d(x, weight, params[f"{layer.name}.bias"], layer.stride, layer.padding)
+    else:
+        y = x + _image_layer(layer.second, params, _image_layer(layer.first, params, F.relu(x)))
+    return _ACTIVATIONS[layer.activation](y) if layer.activation else y
 
 
 def _chain(layers: tuple[Linear, ...], params: Params, x: Tensor) -> Tensor:
