@@ -1,10 +1,10 @@
-# make setup | run | test | test-slurm | soak; everything lives in .venv, which `setup` makes and the others need.
-# `test` opens a report in Chromium, which needs root once, to install it.
+# make setup | setup-procgen | run | test | test-slurm | soak; everything lives in .venv, which `setup` makes and the others need.
+# `test` opens a report in Chromium and plays Procgen, which needs root once, to install Chromium and Qt 5.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
 
-.PHONY: setup run test test-slurm soak lint
+.PHONY: setup setup-procgen run test test-slurm soak lint
 
 setup: .venv/.complete
 
@@ -14,6 +14,10 @@ setup: .venv/.complete
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
+# Qt 5 of the system, which EnvPool's Procgen needs; needs root once, to install it.
+setup-procgen: setup
+	launch/install_qt.sh
+
 run: setup
 	$(BIN)/python -m ppo_bench seed=$(SEED)
 
@@ -22,7 +26,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: setup lint
+test: setup-procgen lint
 	tests/browser/install.sh
 	$(BIN)/python -m pytest -q
 

@@ -54,7 +54,10 @@ class GymnasiumEnv:
         except Exception as error:  # whatever the environment's own constructor raises
             if "mujoco" in str(error).lower():
                 require("mujoco", "mujoco", f"{task.id} on backend=gymnasium")
-            raise ConfigError(f"gymnasium cannot make {task.id!r}: {' '.join(str(error).split())}") from error
+            said = " ".join(str(error).split())
+            if isinstance(error, OSError) and task.atari:
+                said = f"its ROM cannot be read ({said}): pip install --force-reinstall ale-py, which has it"
+            raise ConfigError(f"gymnasium cannot make {task.id!r}: {said}") from error
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space

@@ -1,0 +1,120 @@
+"""All 57 Atari games: each is found by its short name, starts, steps 1,000 times and ends with a valid result."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import ale_py
+import envpool
+import envpool_assets
+import gymnasium
+import pytest
+
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+from ppo_bench.compose import offered
+from ppo_bench.config import load_config
+from ppo_bench.paths import CONF
+from ppo_bench.report.published import scale_of
+
+ROOT = Path(__file__).parent.parent
+IDS = {(env, backend): env_id for env, backend, env_id in offered()}
+GAMES = sorted(path.stem for path in (CONF / "env").glob("*.yaml") if "# Atari: " in path.read_text())
+TWO_TIMES_500 = ["ppo.num_envs=2", "ppo.num_steps=500", "ppo.update_epochs=1", "total_timesteps=1000"]
+SMALL = ["network=mlp", "network.hidden_sizes=[16]", "framework.num_threads=1"]  # the games are what is tested
+
+
+def test_there_are_57_games_and_each_has_its_scale_between_random_and_human_play() -> None:
+    assert len(GAMES) == 57
+    for backend in ("gymnasium", "envpool"):
+        scales = [scale_of(IDS[game, backend]) for game in GAMES]
+        assert {scale and scale.high_is for scale in scales} == {"human"}
+        assert len({scale.env for scale in scales if scale}) == 57
+
+
+def test_every_backend_knows_every_game() -> None:
+    gymnasium.register_envs(ale_py)
+    for backend, known in {"gymnasium": gymnasium.registry, "envpool": envpool.list_all_envs()}.items():
+        assert [game for game in GAMES if IDS[game, backend] not in known] == []
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_game_starts_steps_1000_times_and_ends_with_a_valid_result(game: str, tmp_path: Path) -> None:
+    assert exit_code(main, [f"env={game}", *TWO_TIMES_500, *SMALL, f"outputs={tmp_path}"]) == 0
+    (folder,) = (path.parent for path in tmp_path.rglob("result.json"))
+    assert folder.parent.name.startswith(f"{game}-envpool-torch_eager-")
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["status"], result["env"], result["global_step"]) == ("complete", game, 1000)
+    assert result["steady_sps"] is None or result["steady_sps"] > 0
+    (row,) = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    learnt = [row[name] for name in ("policy_loss", "value_loss", "entropy", "gradient_norm")]
+    assert all(math.isfinite(value) for value in learnt)
+    assert 0 < row["entropy"] <= math.log(18) + 1e-6
+    episodes = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+    assert all(0 < episode["length"] <= 500 and math.isfinite(episode["return"]) for episode in episodes)
+    assert len(episodes) == result["episodes"]
+
+
+def test_a_game_by_its_id_is_the_run_of_its_short_name() -> None:
+    by_name, by_game = load_config(["env=ms_pacman"]), load_config(["env=atari", "env.game=MsPacman"])
+    assert by_name.run_folder == by_game.run_folder
+    assert by_name.task.id == "MsPacman-v5"
+    assert load_config(["env=breakout", "env.game=Pong"]).run_folder == load_config(["env=pong"]).run_folder
+
+
+@pytest.mark.parametrize(
+    ("override", "folder"),
+    [
+        ("env=breakout", "breakout-envpool-torch_eager-9716896d"),
+        ("env=pong", "pong-envpool-torch_eager-f7884cc6"),
+        ("env=beam_rider", "beam_rider-envpool-torch_eager-cb78bfff"),
+    ],
+)
+def test_runs_from_before_there_were_57_are_found(override: str, folder: str) -> None:
+    assert load_config([override]).run_folder.parent.name == folder
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("env=brekout", "env=brekout: there is no such choice; did you mean breakout, minatar_breakout?"),
+        ("env=atari env.game=Brekout", "EnvPool has no environment 'Brekout-v5'"),
+        ("env=atari env.game=Brekout", "did you mean Breakout-v5"),
+        ("env=atari env.game=QBERT", "did you mean Qbert-v5"),
+        ("env=atari env.game=Brekout backend=gymnasium", "Did you mean: `BreakoutNoFrameskip`?"),
+        ("env=atari env.game=null", "EnvPool has no environment 'None-v5'"),
+        ("env.game=Pong", "there is no key env.game"),
+    ],
+)
+def test_an_unknown_game_is_one_line_with_the_nearest_names(
+    words: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [*words.split(), f"outputs={tmp_path}"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert line in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("backend", ["envpool", "gymnasium"])
+def test_a_missing_rom_is_one_line(backend: str, tmp_path: Path) -> None:
+    """In a process of its own, to which the packages' own variables show a folder with every ROM but one."""
+    assets = envpool_assets.asset_path()
+    shutil.copytree(assets / "atari", tmp_path / "envpool" / "atari")
+    shutil.copytree(Path(ale_py.__file__).parent / "roms", tmp_path / "ale")
+    for rom in tmp_path.rglob("krull.bin"):
+        rom.unlink()
+    places = {"ENVPOOL_ASSETS_PATH": str(tmp_path / "envpool"), "ALE_ROMS_DIR": str(tmp_path / "ale")}
+    command = [sys.executable, "-m", "ppo_bench", "env=krull", f"backend={backend}", f"outputs={tmp_path}/outputs"]
+    environment = os.environ | places | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    said = run.stderr.strip()
+    assert run.returncode == 2, said
+    assert "ROM" in said
+    assert {"envpool": "envpool-assets", "gymnasium": "ale-py"}[backend] in said
+    assert "\n" not in said
