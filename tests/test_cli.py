@@ -24,11 +24,11 @@ SMALL = ["total_timesteps=1024"]  # what is wrongly accepted is over soon
 
 WRONG = {
     # choices
-    "env=nothing": "choose one of acrobot, ant, beam_rider, breakout, cartpole",
+    "env=cartpol": "env=cartpol: there is no such choice; did you mean cartpole",
     "framework=tensorflow": "choose one of jax_xla, torch_compile, torch_eager",
     "backend=gym": "choose one of envpool, envpool_xla, gymnasium, jax",
-    "network=resnet": "choose one of auto, minatar_cnn, mlp, nature_cnn",
-    "ppo=default": "choose one of atari, classic, continuous, minatar",
+    "network=resnet": "choose one of auto, impala_cnn, minatar_cnn, mlp, nature_cnn",
+    "ppo=default": "choose one of atari, classic, continuous, minatar, procgen",
     "experiment=cleanrl/dqn": "cleanrl/dqn",
     "ppo=3": "ppo=3",
     "env=null": "env=null",
@@ -130,13 +130,13 @@ WRONG = {
     "--no-such-flag": "--no-such-flag",
     "--cfg everything": "everything",
     "--cfg job ppo.gama=0.9": "ppo.gamma",
-    "--cfg job env=nothing": "choose one of acrobot, ant, beam_rider, breakout, cartpole",
+    "--cfg job env=cartpol": "env=cartpol: there is no such choice; did you mean cartpole",
 }
 
 # The exit code of a whole process; EnvPool aborts at the number of threads unless it is checked before.
 WRONG_IN_A_PROCESS = {
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
-    "env=nothing": "choose one of acrobot, ant, beam_rider, breakout, cartpole",
+    "env=cartpol": "env=cartpol: there is no such choice; did you mean cartpole",
     "backend=gymnasium env.id=Nothing-v0": "gymnasium cannot make 'Nothing-v0'",
     "backend=gymnasium device=cuda:64": "device=cuda:64: PyTorch sees ",
     "backend=envpool backend.num_threads=-1": "backend.num_threads=-1",

@@ -12,7 +12,7 @@ import pytest
 from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
-from ppo_bench.networks.spec import Mlp, NatureCnn
+from ppo_bench.networks.spec import ImpalaCnn, Mlp, NatureCnn
 from ppo_bench.paths import CONF
 
 PRESETS = sorted(
@@ -57,12 +57,27 @@ CLEANRL: dict[str, dict[str, Any]] = {
         "norm_obs": True,
         "norm_reward": True,
     },
+    "cleanrl/ppo_procgen": SAME_IN_ALL
+    | DISCRETE
+    | {
+        "num_envs": 64,
+        "num_steps": 256,
+        "learning_rate": 5e-4,
+        "anneal_lr": False,
+        "gamma": 0.999,
+        "update_epochs": 3,
+        "num_minibatches": 8,
+        "clip_coef": 0.2,
+        "mask_resets": True,
+        "norm_reward": True,
+    },
 }
 SETTINGS = {
     "cleanrl/ppo": (500_000, "gymnasium", "CartPole-v1", Mlp),
     "cleanrl/ppo_atari": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", NatureCnn),
     "cleanrl/ppo_atari_envpool": (10_000_000, "envpool", "Breakout-v5", NatureCnn),
     "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", Mlp),
+    "cleanrl/ppo_procgen": (25_000_000, "envpool", "StarpilotEasy-v0", ImpalaCnn),
 }
 
 

@@ -1,0 +1,216 @@
+"""Procgen on EnvPool, and the network that goes with it: IMPALA-CNN against an independent one of `torch.nn`."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from numpy.testing import assert_allclose, assert_array_equal
+from torch import nn
+
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+from ppo_bench.compose import offered
+from ppo_bench.config import load_config
+from ppo_bench.networks import jax as jax_networks
+from ppo_bench.networks import torch as torch_networks
+from ppo_bench.networks.spec import Auto, ImpalaCnn, NetworkSpec
+from ppo_bench.weights import initial_weights
+from tests.runners import FRAMEWORKS
+
+ROOT = Path(__file__).parent.parent
+GAMES = sorted({env for env, backend, env_id in offered() if env_id.endswith("Easy-v0")} - {"procgen"})
+FRAMES = spaces.Box(0, 255, (3, 64, 64), np.uint8)
+
+
+class Block(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.a = nn.Conv2d(channels, channels, 3, padding="same")
+        self.b = nn.Conv2d(channels, channels, 3, padding="same")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.b(torch.relu(self.a(torch.relu(x))))
+
+
+class Flat(nn.Module):
+    """Height, width, channel."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x).permute(0, 2, 3, 1).flatten(1)
+
+
+def transcription(weights: dict[str, np.ndarray]) -> nn.Sequential:
+    """Actor and critic of one network in float64, as Espeholt et al. 2018 draw it (figure 3, right)."""
+    body: list[nn.Module] = []
+    for inputs, outputs in ((3, 16), (16, 32), (32, 32)):
+        body += [
+            nn.Conv2d(inputs, outputs, 3, padding=1),
+            nn.MaxPool2d(3, 2, padding=1),
+            Block(outputs),
+            Block(outputs),
+        ]
+    heads = nn.Linear(256, 15 + 1)  # the logits, and the value
+    model = nn.Sequential(*body, Flat(), nn.Linear(2048, 256), nn.ReLU(), heads).double()
+    arrays = dict(weights)
+    actor, critic = (
+        {kind: arrays.pop(f"{part}.0.{kind}") for kind in ("weight", "bias")} for part in ("actor", "critic")
+    )
+    arrays |= {f"heads.{kind}": np.concatenate([actor[kind], critic[kind]]) for kind in ("weight", "bias")}
+    for parameter, array in zip(model.parameters(), arrays.values(), strict=True):
+        value = torch.from_numpy(array).double()
+        parameter.data = value.permute(0, 3, 1, 2).contiguous() if value.ndim == 4 else value
+    return model
+
+
+def spec_and_weights() -> tuple[NetworkSpec, dict[str, np.ndarray]]:
+    """Weights with biases that are not 0, and an actor of the critic's size."""
+    spec = ImpalaCnn().build(FRAMES, spaces.Discrete(15))
+    weights = initial_weights(spec.parameters, seed=1)
+    rng = np.random.default_rng(0)
+    noisy = {n: w + 0.02 * rng.normal(size=w.shape).astype(np.float32) for n, w in weights.items()}
+    return spec, noisy
+
+
+def frames(count: int) -> np.ndarray:
+    """Half of noise, half of large areas of one colour, in which many pixels tie for the largest."""
+    rng = np.random.default_rng(1)
+    blocks = rng.integers(0, 256, (count - count // 2, 3, 4, 4), np.uint8).repeat(16, 2).repeat(16, 3)
+    return np.concatenate([rng.integers(0, 256, (count // 2, 3, 64, 64), np.uint8), blocks])
+
+
+def gradients_of(model: nn.Sequential) -> np.ndarray:
+    """Of every parameter in the order of the spec, each in the neutral layout, one after the other."""
+    parts = []
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        grad = parameter.grad.permute(0, 2, 3, 1) if parameter.ndim == 4 else parameter.grad
+        parts.append(grad)
+    weight, bias = parts[-2:]
+    return np.concatenate(
+        [part.numpy().ravel() for part in (*parts[:-2], weight[:15], bias[:15], weight[15:], bias[15:])]
+    )
+
+
+def test_outputs_and_gradients_are_those_of_an_independent_network() -> None:
+    spec, weights = spec_and_weights()
+    observations = frames(6)
+    scale = np.random.default_rng(2).normal(size=(6, 16))
+    model = transcription(weights)
+    expected = model(torch.from_numpy(observations).double() / 255)
+    (expected * torch.from_numpy(scale)).sum().backward()
+    assert expected.std() > 1e-3
+
+    flat = torch.from_numpy(np.concatenate([w.ravel() for w in weights.values()])).double().requires_grad_()
+    arranged = torch.from_numpy(np.ascontiguousarray(spec.arrange(observations)))
+    (logits,), values, _ = torch_networks.apply(
+        spec, torch_networks.named_views(flat, spec), arranged, (), None, torch.float64
+    )
+    found = torch.cat([logits, values[:, None]], 1)
+    (found * torch.from_numpy(scale)).sum().backward()
+    assert flat.grad is not None
+    assert_allclose(found.detach(), expected.detach(), rtol=1e-9, atol=1e-12)
+    assert_allclose(flat.grad, gradients_of(model), rtol=1e-7, atol=1e-9)
+
+    with jax.enable_x64(True):
+
+        def outputs(params: dict[str, jax.Array]) -> jax.Array:
+            (logits,), values, _ = jax_networks.apply(spec, params, jnp.asarray(arranged), (), None, jnp.float64)
+            return jnp.concatenate([logits, values[:, None]], 1)
+
+        params = {name: jnp.asarray(array, jnp.float64) for name, array in weights.items()}
+        assert_allclose(jax.jit(outputs)(params), expected.detach(), rtol=1e-9, atol=1e-12)
+        gradients = jax.jit(jax.grad(lambda params: (outputs(params) * scale).sum()))(params)
+        in_order = np.concatenate([np.asarray(gradients[parameter.name]).ravel() for parameter in spec.parameters])
+        assert_allclose(in_order, gradients_of(model), rtol=1e-7, atol=1e-9)
+
+
+def test_the_first_of_equal_pixels_takes_the_gradient_in_both_frameworks() -> None:
+    images = np.array([[1, 1, 0, 2], [1, 1, 0, 2], [0, 0, 3, 3]], np.float32)[None, :, :, None]
+    pooled = [[1, 2], [1, 3]]  # of the rows 0 to 1 and 1 to 2, the columns 0 to 1 and 1 to 3
+    taken = [[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0]]
+    assert_array_equal(jax_networks.max_pool(jnp.array(images))[0, :, :, 0], pooled)
+    assert_array_equal(jax.grad(lambda x: jax_networks.max_pool(x).sum())(jnp.array(images))[0, :, :, 0], taken)
+    x = torch.from_numpy(images).permute(0, 3, 1, 2).requires_grad_()
+    y = torch.nn.functional.max_pool2d(x, 3, 2, 1)
+    y.sum().backward()
+    assert x.grad is not None
+    assert_array_equal(y.detach()[0, 0], pooled)
+    assert_array_equal(x.grad[0, 0], taken)
+
+
+def test_hidden_weights_have_the_variance_of_pytorch_and_heads_their_gains() -> None:
+    spec = ImpalaCnn().build(FRAMES, spaces.Discrete(15))
+    weights = initial_weights(spec.parameters, seed=1)
+    for name, array in weights.items():
+        inputs = math.prod(array.shape[1:])
+        if name.endswith("bias"):
+            assert not array.any()
+        elif name.startswith("trunk"):
+            torch.manual_seed(0)
+            assert array.std() == pytest.approx(float(nn.Linear(inputs, 4096).weight.detach().std()), rel=0.1)
+    assert np.linalg.norm(weights["actor.0.weight"], axis=1) == pytest.approx(0.01)
+    assert np.linalg.norm(weights["critic.0.weight"]) == pytest.approx(1.0)
+    assert sum(array.size for array in weights.values()) == 626_256  # CleanRL's agent of 15 actions
+
+
+@pytest.mark.parametrize("shape", [(3, 64, 64), (64, 64, 3)])
+def test_auto_takes_it_for_frames_of_64_x_64_in_colour_alone(shape: tuple[int, ...]) -> None:
+    auto = Auto([64, 64], "tanh")
+    assert auto.build(spaces.Box(0, 255, shape, np.uint8), spaces.Discrete(15)).convolutions == (
+        ImpalaCnn().build(FRAMES, spaces.Discrete(15)).convolutions
+    )
+    other = auto.build(spaces.Box(0, 255, (3, 96, 96), np.uint8), spaces.Discrete(15))
+    assert len(other.convolutions) == 3
+
+
+def played(arguments: Sequence[str], tmp_path: Path) -> Path:
+    assert exit_code(main, [*arguments, f"outputs={tmp_path}"]) == 0
+    (result,) = tmp_path.rglob("result.json")
+    return result.parent
+
+
+def test_there_are_16_games_easy_and_hard() -> None:
+    import envpool
+
+    assert len(GAMES) == 16
+    for game in GAMES:
+        easy, hard = load_config([f"env={game}"]).task, load_config([f"env={game}", "env.mode=Hard"]).task
+        assert {easy.id, hard.id} <= set(envpool.list_all_envs())
+        assert (easy.name, easy.id, hard.id) == (game, f"{game.capitalize()}Easy-v0", f"{game.capitalize()}Hard-v0")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_starpilot_trains(framework: str, tmp_path: Path) -> None:
+    small = ["ppo.num_envs=2", "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.update_epochs=1", "total_timesteps=32"]
+    folder = played(["env=starpilot", f"framework={framework}", *small], tmp_path)
+    assert folder.parent.name.startswith(f"starpilot-envpool-{framework}-")
+
+
+def test_an_unknown_game_is_one_line_with_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, ["env=procgen", "env.game=Starpilt"]) == 2
+    said = capsys.readouterr().err
+    assert "no environment 'StarpiltEasy-v0'; did you mean StarpilotEasy-v0" in said
+    assert said.count("\n") == 1
+
+
+def test_a_missing_qt_is_one_line_that_names_its_packages(tmp_path: Path) -> None:
+    """In a process of its own, to which a folder shows a library without content in place of Qt's."""
+    (tmp_path / "libQt5Core.so.5").touch()
+    command = [sys.executable, "-m", "ppo_bench", "env=starpilot", f"outputs={tmp_path}/outputs"]
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert run.returncode == 2, run.stderr
+    assert run.stderr.count("\n") == 1
+    for word in ("StarpilotEasy-v0", "libqt5core5a", "libqt5gui5", "make setup-procgen"):
+        assert word in run.stderr
