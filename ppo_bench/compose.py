@@ -17,8 +17,8 @@ MANY_KEYS = 20  # more than one line is to list
 
 
 def snake_case(name: object) -> str:
-    """`MsPacman` as `ms_pacman`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name)).lower()
+    """`MsPacman` as `ms_pacman`, `UpNDown` as `up_n_down`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", str(name)).lower()
 
 
 OmegaConf.register_new_resolver("snake_case", snake_case, replace=True)

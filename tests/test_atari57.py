@@ -15,10 +15,11 @@ import envpool
 import envpool_assets
 import gymnasium
 import pytest
+from omegaconf import OmegaConf
 
 from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
-from ppo_bench.compose import offered
+from ppo_bench.compose import offered, snake_case
 from ppo_bench.config import load_config
 from ppo_bench.paths import CONF
 from ppo_bench.report.published import scale_of
@@ -59,6 +60,10 @@ def test_a_game_starts_steps_1000_times_and_ends_with_a_valid_result(game: str, 
     episodes = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
     assert all(0 < episode["length"] <= 500 and math.isfinite(episode["return"]) for episode in episodes)
     assert len(episodes) == result["episodes"]
+
+
+def test_every_game_is_called_by_its_file_s_name() -> None:
+    assert [snake_case(OmegaConf.load(CONF / f"env/{game}.yaml").env.game) for game in GAMES] == GAMES
 
 
 def test_a_game_by_its_id_is_the_run_of_its_short_name() -> None:
