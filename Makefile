@@ -28,7 +28,7 @@ lint: setup
 
 test: setup-procgen lint
 	tests/browser/install.sh
-	$(BIN)/python -m pytest -q
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile  # threads that wait leave the CPU to others
 
 # The tests of tests/slurm, which start a SLURM of their own; needs root once, to install it.
 test-slurm: setup

@@ -147,7 +147,7 @@ def _register(task: Task) -> None:
         import shimmy
 
         gymnasium.register_envs(shimmy)
-    elif task.id not in gymnasium.registry and importlib.util.find_spec("ale_py"):
+    elif importlib.util.find_spec("ale_py") and (task.atari or task.id not in gymnasium.registry):
         import ale_py
 
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for every environment
