@@ -278,7 +278,7 @@ def test_cfg_prints_the_configuration_as_yaml_and_runs_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert exit_code(main, ["--cfg", "job", "env=pong", "ppo.gamma=0.5"]) == 0
+    assert exit_code(main, ["--cfg", "job", "--resolve", "env=pong", "ppo.gamma=0.5"]) == 0
     printed = OmegaConf.to_container(OmegaConf.create(capsys.readouterr().out))
     resolved = load_config(["env=pong", "ppo.gamma=0.5"]).resolved
     assert printed == resolved

@@ -245,6 +245,6 @@ def test_a_second_interruption_does_not_wait_for_trackers(tmp_path: Path) -> Non
         run.send_signal(signal.SIGINT)
         time.sleep(0.5)
         run.send_signal(signal.SIGINT)
-        _, error = run.communicate(timeout=10)
+        _, error = run.communicate(timeout=15)  # and not the 20 seconds for which the end of a run would wait
     assert run.returncode == 130, error
     assert mirrors_of(folder) == []
