@@ -44,7 +44,8 @@ def main(arguments: list[str]) -> int:
     config.require()
     from ppo_bench.train import train
 
-    print(train(config, _STARTED_AT))
+    for folder in train(config, _STARTED_AT):
+        print(folder)
     return 0
 
 

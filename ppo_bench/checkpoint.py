@@ -38,11 +38,8 @@ class _OtherVersion(Damaged):
     """A checkpoint of another schema version."""
 
 
-def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int, best: int | None = None) -> Path:
-    """Write a checkpoint under `folder` and remove all but the newest `keep` and that of iteration `best`.
-
-    The link `best` leads to the latter.
-    """
+def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None = None) -> Path:
+    """Write a checkpoint under `folder`. The link `best` leads to that of iteration `best`."""
     final = _folder_of(folder, iteration)
     aside = folder / f".{final.name}.tmp"
     shutil.rmtree(aside, ignore_errors=True)
@@ -63,10 +60,14 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, keep: int, best: 
     sync_folder(folder)
     if best is not None:
         _link(folder / "best", _folder_of(folder, best))
+    return final
+
+
+def prune(folder: Path, keep: int, best: int | None = None) -> None:
+    """Remove all checkpoints under `folder` but the newest `keep` and that of iteration `best`."""
     for old in _newest_first(folder)[keep:]:
         if best is None or old != _folder_of(folder, best):
             shutil.rmtree(old)
-    return final
 
 
 def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
@@ -95,6 +96,11 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
         reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items())
         raise ConfigError(f"no checkpoint in {folder} is whole ({reasons}); rerun=true starts the run afresh beside it")
     return None
+
+
+def load_iteration(folder: Path, iteration: int) -> Checkpoint:
+    """The checkpoint of an iteration under `folder`. Raises `ConfigError` if it is not there and whole."""
+    return load_named(_folder_of(folder, iteration))
 
 
 def load(path: Path) -> Checkpoint:

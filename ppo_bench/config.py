@@ -11,7 +11,7 @@ import importlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -24,6 +24,7 @@ from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.ranges import check_values
+from ppo_bench.results import choose_folder
 from ppo_bench.runners.base import Framework, Hyperparameters
 from ppo_bench.source import check_source
 from ppo_bench.trackers.mirror import Tracker
@@ -31,7 +32,7 @@ from ppo_bench.trackers.mirror import Tracker
 _BUILDS = {"framework": "runner", "backend": "make", "network": "build", "tracker": "open"}
 """The method by which a group's choice is put to use."""
 
-NOT_IDENTITY = ("seed", "name", "outputs", "rerun", "tracker")
+NOT_IDENTITY = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker")
 """Root keys that do not make another experiment: they are not hashed into the name of a run's folder."""
 
 
@@ -40,6 +41,8 @@ class Backend(Protocol):
 
     in_graph: ClassVar[bool]
     """Its environments are `GraphEnv`s, part of a JAX program; false where they live on the host."""
+    vmappable: ClassVar[bool]
+    """Several sets of its environments can be stepped by `jax.vmap`, which several seeds at once take."""
     name: str
 
     def require(self) -> None:
@@ -85,6 +88,7 @@ class RootSchema:
 
     name: str
     seed: int
+    num_seeds: int
     total_timesteps: int
     precision: str
     device: str
@@ -119,6 +123,12 @@ class Config:
                 f"framework={self.framework.name} cannot step backend={self.backend.name}, whose environments are part "
                 f"of a JAX program; pairs that work: framework=jax_xla backend={self.backend.name}, "
                 f"framework={self.framework.name} backend=gymnasium, framework={self.framework.name} backend=envpool"
+            )
+        if self.root.num_seeds > 1 and not (self.framework.takes_graph_envs and self.backend.vmappable):
+            seeds = ",".join(str(config.root.seed) for config in self.of_each_seed())
+            raise ConfigError(
+                f"num_seeds={self.root.num_seeds} is for framework=jax_xla backend=jax, where one program can train "
+                f"several seeds; elsewhere use a sweep: -m seed={seeds}"
             )
         self.framework.require()
         self.backend.require()
@@ -158,6 +168,21 @@ class Config:
         """What `checkpoint.load` names: where a new run starts. Raises `ConfigError` if it is not there and whole."""
         load = self.root.checkpoint.load
         return None if load is None else checkpoint.load_named(Path(load))
+
+    def of_each_seed(self) -> list[Config]:
+        """The configuration of each of the `num_seeds` runs."""
+        if self.root.num_seeds == 1:
+            return [self]
+        seeds = range(self.root.seed, self.root.seed + self.root.num_seeds)
+        return [
+            replace(self, root=replace(self.root, seed=seed), resolved=self.resolved | {"seed": seed}) for seed in seeds
+        ]
+
+    @property
+    def job_folder(self) -> Path:
+        """By which a command is known: the folder of its first run that is not complete, else of its first."""
+        folders = [choose_folder(config.run_folder, self.root.rerun) for config in self.of_each_seed()]
+        return next((folder for folder in folders if not (folder / "result.json").exists()), folders[0])
 
     @property
     def run_folder(self) -> Path:

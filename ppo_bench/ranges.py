@@ -20,6 +20,13 @@ def check_values(config: Config) -> None:
     unit, positive, natural = "must lie between 0 and 1", "must be above 0", "must be at least 1"
     checks: list[tuple[str, Any, bool, str]] = [
         ("seed", root.seed, 0 <= root.seed < 2**31, f"must lie between 0 and {2**31 - 1}"),
+        ("num_seeds", root.num_seeds, root.num_seeds >= 1, natural),
+        (
+            "seed + num_seeds",
+            root.seed + root.num_seeds,
+            root.seed + root.num_seeds <= 2**31,
+            f"must be at most {2**31}",
+        ),
         ("precision", root.precision, root.precision in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}"),
         (
             "device",

@@ -33,7 +33,6 @@ from ppo_bench.journal import STATES, Journal, Outcome, failures_reported, finis
 from ppo_bench.launchers import launch, search, with_defaults
 from ppo_bench.paths import CONF
 from ppo_bench.progress import say
-from ppo_bench.results import choose_folder
 from ppo_bench.slurm.sbatch import refusal, require_slurm
 from ppo_bench.sweep_job import Job
 
@@ -49,7 +48,7 @@ def sweep(overrides: Sequence[str]) -> int:
     folders: dict[Path, list[str]] = {}
     for config, job in configs:
         config.require()
-        folders.setdefault(choose_folder(config.run_folder, config.root.rerun), job)
+        folders.setdefault(config.job_folder, job)
     if len(folders) < len(configs):
         say(f"warning: {len(configs)} jobs are only {len(folders)} runs; what tells the others apart changes no run")
     outputs = Path(configs[0][0].root.outputs)

@@ -29,7 +29,7 @@ from ppo_bench.errors import ConfigError, reason
 from ppo_bench.journal import POLL_SECONDS, Journal, Outcome, finished
 from ppo_bench.progress import say
 from ppo_bench.provenance import JOBS_AT_ONCE
-from ppo_bench.results import choose_folder, in_use
+from ppo_bench.results import in_use
 from ppo_bench.slurm.job import requeue
 
 
@@ -64,7 +64,7 @@ class Job:
             config.require()
         except ConfigError as error:  # of values that a sweeper has chosen
             return Outcome("failed", words, "", str(error)), None
-        folder = choose_folder(config.run_folder, config.root.rerun)
+        folder = config.job_folder
         if (folder / "result.json").exists():
             return finished("skipped", words, folder)
         while True:

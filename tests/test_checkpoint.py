@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.checkpoint import Checkpoint, load, load_named, load_newest, save
+from ppo_bench.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
 from ppo_bench.errors import ConfigError
 
 ARRAYS = {
@@ -43,7 +43,8 @@ def numbered(iteration: int) -> Checkpoint:
 
 def saved(folder: Path, *iterations: int, keep: int = 9) -> Path:
     for iteration in iterations:
-        save(folder, iteration, numbered(iteration), keep)
+        save(folder, iteration, numbered(iteration))
+        prune(folder, keep)
     return folder
 
 
@@ -110,7 +111,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 def test_arrays_and_counters_come_back_as_they_were(tmp_path: Path) -> None:
     loop = {"iteration": 3, "wall_seconds": 0.1 + 0.2, "recent_returns": [1.0, 2.5], "nothing": None}
-    checkpoint = load(save(tmp_path, 3, Checkpoint(ARRAYS, loop), keep=1))
+    checkpoint = load(save(tmp_path, 3, Checkpoint(ARRAYS, loop)))
     assert checkpoint.loop == loop
     assert set(checkpoint.arrays) == set(ARRAYS)
     for name, array in ARRAYS.items():
@@ -134,7 +135,8 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 def test_the_best_is_kept_beside_the_newest_and_a_link_leads_to_it(tmp_path: Path) -> None:
     names = []
     for iteration, best in ((2, None), (4, 4), (6, 4), (8, 4), (10, 10), (12, 10)):
-        save(tmp_path, iteration, numbered(iteration), keep=2, best=best)
+        save(tmp_path, iteration, numbered(iteration), best)
+        prune(tmp_path, keep=2, best=best)
         names.append([int(path.name.removeprefix("iteration_")) for path in sorted(tmp_path.glob("iteration_*"))])
         assert (tmp_path / "best").exists() == (best is not None)
         if best is not None:
@@ -144,9 +146,9 @@ def test_the_best_is_kept_beside_the_newest_and_a_link_leads_to_it(tmp_path: Pat
 
 
 def test_a_link_to_the_best_that_was_copied_as_a_folder_is_a_link_again(tmp_path: Path) -> None:
-    save(tmp_path, 2, numbered(2), keep=2, best=2)
+    save(tmp_path, 2, numbered(2), best=2)
     shutil.copytree(tmp_path, tmp_path / "copy")
-    save(tmp_path / "copy", 4, numbered(4), keep=2, best=4)
+    save(tmp_path / "copy", 4, numbered(4), best=4)
     assert load_named(tmp_path / "copy" / "best").loop == {"iteration": 4}
 
 

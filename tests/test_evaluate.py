@@ -262,7 +262,7 @@ def test_a_continuous_run_is_evaluated_with_its_statistics_frozen(tmp_path: Path
     assert (path / "arrays.safetensors").read_bytes() == before
     saved = load(path)
     shifted = saved.arrays | {"normalize.obs.mean": saved.arrays["normalize.obs.mean"] + 1.0}
-    save(path.parent, 1, Checkpoint(shifted, saved.loop), keep=1)
+    save(path.parent, 1, Checkpoint(shifted, saved.loop))
     assert evaluated(folder, "episodes=1", "precision=float64")["returns"] != one["returns"]
 
 

@@ -107,7 +107,7 @@ def test_the_content_of_the_checkpoint_is_the_runs_identity_and_its_place_is_not
     assert folder(here / CHECKPOINT) == folder(copy) == folder(tmp_path)
     changed = load(copy)
     arrays = changed.arrays | {"params.actor.0.bias": changed.arrays["params.actor.0.bias"] + 1}
-    save(tmp_path / "changed", LOADED, Checkpoint(arrays, changed.loop), keep=1)
+    save(tmp_path / "changed", LOADED, Checkpoint(arrays, changed.loop))
     names = [folder(path) for path in (None, copy, other / CHECKPOINT, tmp_path / "changed")]
     assert len(set(names)) == 4
 

@@ -18,6 +18,7 @@ class EnvPoolBackend:
     """`backend=envpool`; see conf/backend/envpool.yaml for what the options mean."""
 
     in_graph: ClassVar[bool] = False
+    vmappable: ClassVar[bool] = False
     name: str
     num_threads: int
 

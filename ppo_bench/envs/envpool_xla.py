@@ -16,6 +16,7 @@ class EnvPoolXlaBackend:
     """`backend=envpool_xla`; see conf/backend/envpool_xla.yaml for what the options mean."""
 
     in_graph: ClassVar[bool] = True
+    vmappable: ClassVar[bool] = False
     name: str
     num_threads: int
 

@@ -26,6 +26,7 @@ class GymnasiumBackend:
     """`backend=gymnasium`; see conf/backend/gymnasium.yaml for what the options mean."""
 
     in_graph: ClassVar[bool] = False
+    vmappable: ClassVar[bool] = False
     name: str
     vectorization: str
 

@@ -17,7 +17,7 @@ from ppo_bench.results import SCHEMA_VERSION
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """A folder with any of them is a run's."""
 NO_SETTING = frozenset(
-    ("seed", "name", "outputs", "rerun", "tracker", "trackers", "framework", "backend", "precision", "device")
+    ("framework backend precision device seed num_seeds name outputs rerun tracker trackers").split()
 )
 """Keys of a configuration that do not change what is learned: where it goes, and how it is executed."""
 
@@ -137,6 +137,8 @@ def _run(path: Path, about: Mapping[str, Any]) -> Run:
     setting["checkpoint"] = checkpoint
     execution = {key: config[key] for key in ("framework", "backend", "precision", "device") if key in config}
     execution["framework"] = {k: v for k, v in execution["framework"].items() if k != "compile_cache"}
+    if config.get("num_seeds", 1) > 1:  # each is as fast as they are together, divided among them
+        execution["num_seeds"] = config["num_seeds"]
     recorded = {key: about.get(key) or {} for key in ("hardware", "versions", "execution")}
     facts = flat({**recorded, "git_commit": about.get("git_commit")})
     if isinstance(device := facts.get("execution.device"), str):

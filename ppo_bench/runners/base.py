@@ -176,6 +176,9 @@ class Framework(Protocol):
     def runner(self, problem: Problem) -> Runner[Any]:
         """The runner for `problem`."""
 
+    def seeds_runner(self, problem: Problem) -> Any:
+        """The `SeedsRunner` for `problem`; see ppo_bench/runners/seeds.py. Raises `ConfigError` if there is none."""
+
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
         """The policy whose parameters are in `arrays`, as a runner exports them; for `precision` and `device` see
         `Problem`. Raises `ConfigError` if they are not those of `network`.

@@ -6,7 +6,7 @@ import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.errors import ConfigError, require
@@ -16,6 +16,7 @@ from ppo_bench.runners.base import Arrays, Policy, Problem
 if TYPE_CHECKING:
     from ppo_bench.runners.jax import JaxRunner
     from ppo_bench.runners.jax_graph import JaxGraphRunner
+    from ppo_bench.runners.jax_seeds import JaxSeedsRunner
     from ppo_bench.runners.torch import Compiler, TorchRunner
 
 
@@ -40,6 +41,10 @@ class Torch:
         from ppo_bench.runners.torch import TorchRunner
 
         return TorchRunner(problem, self.num_threads)
+
+    def seeds_runner(self, problem: Problem) -> NoReturn:
+        """There is none: see `Config.require`."""
+        raise ConfigError(f"framework={self.name} trains one seed at a time: use num_seeds=1")
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
         """The policy whose parameters are in `arrays`."""
@@ -111,19 +116,31 @@ class Jax:
 
     def runner(self, problem: Problem) -> JaxRunner | JaxGraphRunner:
         """The runner for `problem`: one program for whole iterations if its environments can be part of that."""
-        _share_gpu_memory()
-        import jax
-
+        self._prepare(problem)
         from ppo_bench.runners.jax import JaxRunner
         from ppo_bench.runners.jax_graph import JaxGraphRunner
+
+        if isinstance(problem.env, GraphEnv):
+            return JaxGraphRunner(problem, problem.env, self.iterations_per_call)
+        return JaxRunner(problem)
+
+    def seeds_runner(self, problem: Problem) -> JaxSeedsRunner:
+        """The runner of several seeds at once, whose environments are `vmappable`."""
+        self._prepare(problem)
+        from ppo_bench.runners.jax_seeds import JaxSeedsRunner
+
+        assert isinstance(problem.env, GraphEnv)
+        return JaxSeedsRunner(problem, problem.env, self.iterations_per_call)
+
+    def _prepare(self, problem: Problem) -> None:
+        """Set up JAX before its first use."""
+        _share_gpu_memory()
+        import jax
 
         lasting = not isinstance(problem.env, GraphEnv) or problem.env.programs_last
         if lasting and (folder := _cache_folder(self.compile_cache, "jax")):
             jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-        if isinstance(problem.env, GraphEnv):
-            return JaxGraphRunner(problem, problem.env, self.iterations_per_call)
-        return JaxRunner(problem)
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
         """The policy whose parameters are in `arrays`."""

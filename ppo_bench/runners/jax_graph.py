@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -69,20 +69,20 @@ class GraphState:
     iterate: Iterate
     """The compiled iterations of these environments; others may need another."""
     ahead: list[tuple[Metrics, list[Episode]]] = field(default_factory=list)
-    """What iterations gave that the program has run and `step` has not returned yet; learner and environments stand
-    after them."""
+    """What iterations gave that the program has run and `step` has not returned yet; learner, environments and totals
+    stand after them."""
 
 
 class JaxGraphRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
     def __init__(self, problem: Problem, env: GraphEnv, iterations_per_call: int) -> None:
-        self._learning = Learning(problem)
+        self.learning = Learning(problem)
         self._env = env
         self._ppo = problem.ppo
         self._num_iterations = problem.num_iterations
         self._iterations_per_call = iterations_per_call
-        self.execution = self._learning.execution
+        self.execution = self.learning.execution
         self._compiled: dict[EnvStep, Iterate] = {}
 
     def step(self, state: GraphState) -> tuple[GraphState, Metrics, list[Episode]]:
@@ -95,29 +95,24 @@ class JaxGraphRunner:
 
     def _call(self, state: GraphState) -> None:
         """Run the next `iterations_per_call` iterations, or those that are left."""
-        count = max(1, min(self._iterations_per_call, self._num_iterations - state.iteration))
-        iterations = range(state.iteration + 1, state.iteration + count + 1)
-        rates = [self._learning.learning_rate(iteration) for iteration in iterations]
+        iterations, rates = self.next_call(state.iteration)
         counters = np.int32(state.seed), np.array(iterations, np.int32)
-        with jax.default_device(self._learning.device):
+        with jax.default_device(self.learning.device):
             state.learner, state.envs, *on_device = state.iterate(
-                state.learner, state.envs, *counters, np.array(rates, self._learning.dtype)
+                state.learner, state.envs, *counters, np.array(rates, self.learning.dtype)
             )
         outcomes, measured = jax.device_get(on_device)
-        for k, learning_rate in enumerate(rates):
-            outcome = Outcome(*(array[k] for array in outcomes))
-            played = (np.asarray(x) for x in (outcome.raw_rewards, outcome.episode_over, outcome.real))
-            state.totals, episodes = fold_episodes(state.totals, *played)
-            metrics = Metrics(
-                learning_rate=learning_rate,
-                masked_fraction=1.0 - float(np.mean(outcome.real)),
-                **{name: float(values[k]) for name, values in measured.items()},
-            )
-            state.ahead.append((metrics, episodes))
+        state.totals, state.ahead = reported(outcomes, measured, rates, state.totals)
+
+    def next_call(self, iteration: int) -> tuple[range, list[float]]:
+        """Numbers and learning rates of the iterations that the call after `iteration` runs."""
+        count = max(1, min(self._iterations_per_call, self._num_iterations - iteration))
+        iterations = range(iteration + 1, iteration + count + 1)
+        return iterations, [self.learning.learning_rate(number) for number in iterations]
 
     def init(self, seed: int) -> GraphState:
         """See `Runner.init`."""
-        return self._fresh(seed, 0, self._learning.init(seed), initial_statistics(self._obs_shape))
+        return self._fresh(seed, 0, self.learning.init(seed), initial_statistics(self._obs_shape))
 
     def export(self, state: GraphState) -> Arrays:
         """See `Runner.export`. Between two calls of the program only."""
@@ -129,7 +124,7 @@ class JaxGraphRunner:
         """See `Runner.restore`."""
         if carried:
             raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
-        return self._fresh(*self._learning.restore(arrays), restore_statistics(arrays, self._obs_shape))
+        return self._fresh(*self.learning.restore(arrays), restore_statistics(arrays, self._obs_shape))
 
     def restart(self, state: GraphState, iteration: int) -> GraphState:
         """See `Runner.restart`."""
@@ -148,27 +143,45 @@ class JaxGraphRunner:
     def _fresh(self, seed: int, iteration: int, learner: Learner, statistics: Statistics) -> GraphState:
         """Fresh environments, whose statistics have seen their first observations."""
         num_envs = self._ppo.num_envs
-        with jax.default_device(self._learning.device), jax.enable_x64(True):
+        with jax.default_device(self.learning.device), jax.enable_x64(True):
             start = self._env.reset(noise.env_seeds(seed, iteration, num_envs))
             obs_stats, return_stats = jax.tree.map(jnp.array, statistics)  # copies: a program may reuse their memory
-            obs_stats, obs = _observe(self._learning.network, self._ppo, obs_stats, start.obs, jnp.ones(num_envs))
+            obs_stats, obs = _observe(self.learning.network, self._ppo, obs_stats, start.obs, jnp.ones(num_envs))
             done, returns = jnp.zeros(num_envs, bool), jnp.zeros(num_envs)
             envs = GraphEnvs(start.state, obs, done, returns, obs_stats, return_stats)
-            envs = jax.device_put(envs, self._learning.device)  # tied to it, as what the program returns
+            envs = jax.device_put(envs, self.learning.device)  # tied to it, as what the program returns
         return GraphState(seed, iteration, learner, envs, no_totals(num_envs), self._iterate(start.step))
 
     def _iterate(self, env_step: EnvStep) -> Iterate:
         """The compiled iteration of environments that step by `env_step`; compiled anew only if that is another."""
         if env_step not in self._compiled:
             space = self._env.action_space
-            bounds = None if self._learning.network.discrete else (space.low, space.high)
-            program = jax.jit(functools.partial(iterate, env_step, bounds, self._learning), donate_argnums=(0, 1))
+            bounds = None if self.learning.network.discrete else (space.low, space.high)
+            program = jax.jit(functools.partial(iterate, env_step, bounds, self.learning), donate_argnums=(0, 1))
             self._compiled[env_step] = program
         return self._compiled[env_step]
 
 
 def _statistics(envs: GraphEnvs) -> Statistics:
     return envs.obs_stats, envs.return_stats
+
+
+def reported(
+    outcomes: Outcome, measured: Mapping[str, np.ndarray], learning_rates: Sequence[float], totals: Totals
+) -> tuple[Totals, list[tuple[Metrics, list[Episode]]]]:
+    """What the K iterations of a call gave, from what `iterate` returned; `totals` are carried through them."""
+    reports = []
+    for k, learning_rate in enumerate(learning_rates):
+        outcome = Outcome(*(array[k] for array in outcomes))
+        played = (np.asarray(x) for x in (outcome.raw_rewards, outcome.episode_over, outcome.real))
+        totals, episodes = fold_episodes(totals, *played)
+        metrics = Metrics(
+            learning_rate=learning_rate,
+            masked_fraction=1.0 - float(np.mean(outcome.real)),
+            **{name: float(values[k]) for name, values in measured.items()},
+        )
+        reports.append((metrics, episodes))
+    return totals, reports
 
 
 # --- The compiled program ---------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from ppo_bench.cli import Parser
 from ppo_bench.config import load_config
 from ppo_bench.errors import ConfigError
 from ppo_bench.progress import say
-from ppo_bench.results import choose_folder
 from ppo_bench.slurm import ledger
 from ppo_bench.slurm.job import Run, TrainInTurn
 from ppo_bench.slurm.sbatch import refusal, require_slurm
@@ -54,7 +53,7 @@ def _runs(overrides: Sequence[str]) -> tuple[Path, list[Run]]:
     runs: dict[str, Run] = {}
     for config, job in configs:
         config.require()
-        folder = choose_folder(config.run_folder, config.root.rerun)
+        folder = config.job_folder
         # A rerun into a folder of its own is an ordinary run: queued again, it is to go on there.
         words = [*job, "rerun=false"] if folder == config.run_folder and config.root.rerun else job
         runs.setdefault(str(folder), Run(str(folder), words))

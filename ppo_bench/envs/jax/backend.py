@@ -30,6 +30,7 @@ class JaxBackend:
     """`backend=jax`; see conf/backend/jax.yaml."""
 
     in_graph: ClassVar[bool] = True
+    vmappable: ClassVar[bool] = True
     name: str
 
     def require(self) -> None:

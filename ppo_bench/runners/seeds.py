@@ -1,0 +1,71 @@
+"""Several seeds side by side: what trains them looks to the outer loop like one runner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from ppo_bench.runners.base import Arrays, Episode, Metrics, Runner
+
+State = TypeVar("State")
+Measured = list[tuple[Metrics, list[Episode]]]
+"""What an iteration gave, of every seed in order; see `Runner.step`."""
+
+
+class SeedsRunner(Protocol[State]):
+    """A `Runner` of several trainings, each as it would be alone; lists are in the order of the seeds."""
+
+    execution: Mapping[str, object]
+
+    def init(self, seeds: Sequence[int]) -> State:
+        """See `Runner.init`."""
+
+    def step(self, state: State) -> tuple[State, Measured]:
+        """One iteration of every seed."""
+
+    def export(self, state: State) -> list[Arrays]:
+        """See `Runner.export`."""
+
+    def restore(self, arrays: Sequence[Arrays]) -> State:
+        """See `Runner.restore`; all after the same iteration."""
+
+    def restart(self, state: State, iteration: int) -> State:
+        """See `Runner.restart`."""
+
+    def close(self) -> None:
+        """See `Runner.close`."""
+
+
+class OneSeed:
+    """A `SeedsRunner` of one seed."""
+
+    def __init__(self, runner: Runner[Any]) -> None:
+        self._runner = runner
+        self.execution = runner.execution
+
+    def init(self, seeds: Sequence[int]) -> Any:
+        """See `SeedsRunner.init`."""
+        (seed,) = seeds
+        return self._runner.init(seed)
+
+    def step(self, state: Any) -> tuple[Any, Measured]:
+        """See `SeedsRunner.step`."""
+        state, metrics, episodes = self._runner.step(state)
+        return state, [(metrics, episodes)]
+
+    def export(self, state: Any) -> list[Arrays]:
+        """See `SeedsRunner.export`."""
+        return [self._runner.export(state)]
+
+    def restore(self, arrays: Sequence[Arrays]) -> Any:
+        """See `SeedsRunner.restore`."""
+        (own,) = arrays
+        return self._runner.restore(own)
+
+    def restart(self, state: Any, iteration: int) -> Any:
+        """See `SeedsRunner.restart`."""
+        return self._runner.restart(state, iteration)
+
+    def close(self) -> None:
+        """See `SeedsRunner.close`."""
+        self._runner.close()

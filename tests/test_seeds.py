@@ -1,0 +1,187 @@
+"""Several seeds in one program: each is trained as it would be alone, and leaves what it would leave alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+from ppo_bench.config import Config, load_config
+from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.jax.cartpole import CartPole
+from ppo_bench.runners.jax_graph import JaxGraphRunner
+from ppo_bench.runners.jax_seeds import JaxSeedsRunner
+from tests.runners import problem_for
+from tests.test_cli import assert_one_line
+
+NORMALIZED = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
+RUN = ["framework=jax_xla", "backend=jax", "total_timesteps=4096"]
+ITERATIONS = 8
+SEEDS = (5, 6, 7)
+TOGETHER = [*RUN, "seed=5", "num_seeds=3", "checkpoint.every_iterations=3", "checkpoint.keep=9"]
+
+
+def train(outputs: Path) -> int:
+    return exit_code(main, [*TOGETHER, f"outputs={outputs}"])
+
+
+def configs(outputs: Path) -> list[Config]:
+    """Of each seed."""
+    return load_config([*TOGETHER, f"outputs={outputs}"]).of_each_seed()
+
+
+def learnt(folder: Path) -> list[dict[str, float]]:
+    """The rows of metrics but for what a clock has measured."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key not in ("wall_seconds", "sps")} for row in rows]
+
+
+@pytest.mark.parametrize("iterations_per_call", [1, 2])
+def test_each_seed_learns_what_it_learns_alone(iterations_per_call: int) -> None:
+    problem = problem_for(JaxEnv(CartPole(), 4), 4, NORMALIZED)
+    together = JaxSeedsRunner(problem, JaxEnv(CartPole(), 4), iterations_per_call)
+    alone = JaxGraphRunner(problem, JaxEnv(CartPole(), 4), 1)
+    state = together.init(SEEDS)
+    rows = []
+    for i in range(4):
+        state, measured = together.step(state)
+        rows.append(measured)
+        if i == 1:
+            state = together.restart(state, 2)
+    for k, (seed, arrays) in enumerate(zip(SEEDS, together.export(state), strict=True)):
+        own = alone.init(seed)
+        for i in range(4):
+            own, metrics, episodes = alone.step(own)
+            np.testing.assert_allclose(rows[i][k][0], metrics, rtol=1e-7, atol=1e-10)
+            assert rows[i][k][1] == episodes
+            if i == 1:
+                own = alone.restart(own, 2)
+        expected = alone.export(own)
+        assert arrays.keys() == expected.keys()
+        assert arrays["seed"] == seed
+        for name, array in expected.items():
+            assert arrays[name].dtype == array.dtype, name
+            np.testing.assert_allclose(arrays[name], array, rtol=1e-7, atol=1e-10, err_msg=name)
+
+
+def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
+    runner = JaxSeedsRunner(problem_for(JaxEnv(CartPole(), 4), 9, NORMALIZED), JaxEnv(CartPole(), 4), 1)
+    state, _ = runner.step(runner.init(SEEDS))
+    restored = runner.restore(runner.export(state))
+    state = runner.restart(state, 1)
+    for a, b in zip(*(runner.export(runner.step(x)[0]) for x in (state, restored)), strict=True):
+        assert all(np.array_equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs of three seeds at once that nothing interrupted."""
+    outputs = tmp_path_factory.mktemp("together")
+    assert train(outputs) == 0
+    return outputs
+
+
+def test_every_seed_has_the_run_folder_that_it_would_have_alone(
+    finished: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own = [*RUN, "checkpoint.every_iterations=3", f"outputs={finished}"]
+    folders = [load_config([*own, f"seed={seed}"]).run_folder for seed in SEEDS]
+    assert train(finished) == 0  # which only reports them
+    assert capfd.readouterr().out.split() == [str(folder) for folder in folders]
+    for seed, folder in zip(SEEDS, folders, strict=True):
+        result = json.loads((folder / "result.json").read_text())
+        assert (result["seed"], result["num_seeds"], result["iterations"]) == (seed, 3, ITERATIONS)
+        assert json.loads((folder / "run.json").read_text())["config"]["seed"] == seed
+        rows = learnt(folder)
+        assert [row["iteration"] for row in rows] == list(range(1, ITERATIONS + 1))
+        assert result["episodes"] == sum(row["episodes"] for row in rows) > 10
+
+
+@pytest.mark.parametrize("lost", [(), (6,), (5, 7)])
+def test_seeds_of_which_some_have_no_newest_checkpoint_go_on_together(
+    lost: tuple[int, ...], finished: Path, tmp_path: Path
+) -> None:
+    """As after a kill while iteration 6 was being saved: bit for bit what it was without."""
+    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        for iteration in (6, 8) if new.root.seed in lost else (8,):
+            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+    assert train(tmp_path) == 0
+    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
+        assert learnt(old.run_folder) == learnt(new.run_folder)
+
+
+def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
+    words = [*TOGETHER, "total_timesteps=51_200"]
+    command = [sys.executable, "-m", "ppo_bench", *words, f"outputs={tmp_path / 'killed'}"]
+    runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_seed()
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        while not any((runs[1].run_folder / "checkpoints").glob("iteration_*")):
+            assert process.poll() is None, "it was over before it could be killed"
+            time.sleep(0.01)
+        process.kill()
+    assert not any((run.run_folder / "result.json").exists() for run in runs)
+    for name in ("killed", "whole"):
+        assert exit_code(main, [*words, f"outputs={tmp_path / name}"]) == 0
+    for run, whole in zip(runs, load_config([*words, f"outputs={tmp_path / 'whole'}"]).of_each_seed(), strict=True):
+        assert learnt(run.run_folder) == learnt(whole.run_folder)
+
+
+def test_a_seed_that_is_complete_is_not_trained_again(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(configs(finished)[1].run_folder, configs(tmp_path)[1].run_folder, symlinks=True)
+    before = (configs(tmp_path)[1].run_folder / "metrics.jsonl").stat()
+    assert train(tmp_path) == 0
+    assert "seeds 5, 7  step" in capfd.readouterr().err
+    assert (configs(tmp_path)[1].run_folder / "metrics.jsonl").stat() == before
+    assert all((config.run_folder / "result.json").exists() for config in configs(tmp_path))
+
+
+def test_a_sweep_of_them_knows_what_is_done(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["-m", *RUN, "num_seeds=2", f"outputs={tmp_path}"]
+    assert exit_code(main, [*words, "seed=1"]) == 0
+    assert exit_code(main, [*words, "seed=1,3"]) == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 1 done, 0 failed, 1 skipped"
+    assert sorted(path.parent.name for path in tmp_path.rglob("result.json")) == [f"seed{k}" for k in (1, 2, 3, 4)]
+
+
+def test_seeds_that_stand_far_apart_are_not_set_back(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = configs(tmp_path)[0].run_folder
+    shutil.copytree(configs(finished)[0].run_folder, folder, symlinks=True)
+    (folder / "result.json").unlink()
+    shutil.rmtree(folder / "checkpoints" / "iteration_00000008")
+    assert train(tmp_path) == 2
+    assert_one_line(capfd.readouterr().err, "trained up to different iterations (5: 6, 6: 0, 7: 0)")
+    assert (folder / "metrics.jsonl").read_bytes() == (configs(finished)[0].run_folder / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["num_seeds=0"], "num_seeds=0: must be at least 1"),
+        ([f"seed={2**31 - 1}", "num_seeds=2"], f"seed + num_seeds={2**31 + 1}: must be at most {2**31}"),
+        (["framework=torch_eager", "num_seeds=2"], "elsewhere use a sweep: -m seed=1,2"),
+        (
+            ["framework=jax_xla", "backend=envpool_xla", "num_seeds=2"],
+            "num_seeds=2 is for framework=jax_xla backend=jax",
+        ),
+    ],
+)
+def test_wrong_input_is_one_line(
+    words: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
+    assert_one_line(capfd.readouterr().err, fragment)
+    assert list(tmp_path.iterdir()) == []
