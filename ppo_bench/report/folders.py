@@ -16,9 +16,8 @@ from ppo_bench.results import SCHEMA_VERSION
 
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """A folder with any of them is a run's."""
-NO_SETTING = frozenset(
-    ("framework backend precision device seed num_seeds name outputs rerun tracker trackers").split()
-)
+EXECUTION = ("framework", "backend", "precision", "device")
+NO_SETTING = frozenset(("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", *EXECUTION))
 """Keys of a configuration that do not change what is learned: where it goes, and how it is executed."""
 
 
@@ -135,7 +134,7 @@ def _run(path: Path, about: Mapping[str, Any]) -> Run:
     checkpoint.pop("keep", None)
     checkpoint["load"] = (about.get("loaded") or {}).get("arrays_sha256", checkpoint.get("load"))
     setting["checkpoint"] = checkpoint
-    execution = {key: config[key] for key in ("framework", "backend", "precision", "device") if key in config}
+    execution = {key: config[key] for key in EXECUTION if key in config}
     execution["framework"] = {k: v for k, v in execution["framework"].items() if k != "compile_cache"}
     if config.get("num_seeds", 1) > 1:  # each is as fast as they are together, divided among them
         execution["num_seeds"] = config["num_seeds"]
