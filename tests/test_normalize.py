@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from gymnasium.wrappers.utils import RunningMeanStd
@@ -9,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench import normalize
 from ppo_bench.normalize import RunningStats
+from ppo_bench.runners import plain_numpy
 from tests.namespaces import Namespace
 
 WILD = 1e6  # what masked entries hold
@@ -126,3 +129,21 @@ def test_float32_stays_float32(ns: Namespace) -> None:
     normalized = ns.run(normalize.normalize_observations, after, batch, 10.0)
     returns = ns.run(normalize.discounted_returns, mask, mask, mask, 0.99)
     assert {x.dtype for x in (*after, normalized, returns)} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("num_envs", [1, 8, 200])
+def test_numpy_without_its_wrappers_gives_the_same_bits(num_envs: int) -> None:
+    rng = np.random.default_rng(2)
+    start = (initial((11,)), initial(()), np.zeros(num_envs))
+    before: dict[Any, tuple[Any, ...]] = dict.fromkeys((np, plain_numpy), start)
+    for _ in range(20):
+        obs, rewards = 9.0 * rng.standard_cauchy((num_envs, 11)), rng.normal(size=num_envs).astype(np.float32)
+        mask = (rng.random(num_envs) < 0.8).astype(np.float64)
+        seen = []
+        for xp, (obs_stats, return_stats, returns) in list(before.items()):
+            learnt, observed = normalize.observe(xp, obs_stats, obs, mask, 10.0)
+            *carried, rewarded = normalize.reward(xp, return_stats, returns, rewards, mask, 0.99, 10.0)
+            before[xp] = (learnt, *carried)
+            seen.append((*learnt, *carried[0], carried[1], observed, rewarded))
+        for expected, found in zip(*seen, strict=True):
+            assert_array_equal(expected, found, strict=True)

@@ -12,6 +12,7 @@ from ppo_bench import noise, normalize
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.errors import ConfigError, Failed
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners import plain_numpy
 from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, fitting
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
 
@@ -151,7 +152,7 @@ class HostEnvs:
         for t in range(self._ppo.num_steps):
             actions = act(t, state.obs)
             if self._action_bounds:
-                actions = np.clip(actions, *self._action_bounds)
+                actions = plain_numpy.clip(actions, *self._action_bounds)
             step = self._env.step(actions)
             real[t] = ~state.done
             terminated[t], truncated[t], episode_over[t] = step.terminated, step.truncated, step.episode_over
@@ -171,7 +172,7 @@ class HostEnvs:
         if self._ppo.norm_obs:
             mask = (~state.done).astype(np.float64)
             raw = raw.astype(np.float64)
-            state.obs_stats, raw = normalize.observe(np, state.obs_stats, raw, mask, self._ppo.obs_clip)
+            state.obs_stats, raw = normalize.observe(plain_numpy, state.obs_stats, raw, mask, self._ppo.obs_clip)
         return self._network.arrange(raw)
 
     def _normalized_rewards(self, state: RolloutState, rewards: np.ndarray, real: np.ndarray) -> np.ndarray:
@@ -179,7 +180,13 @@ class HostEnvs:
             return rewards
         mask = real.astype(np.float64)
         state.return_stats, state.discounted_returns, normalized = normalize.reward(
-            np, state.return_stats, state.discounted_returns, rewards, mask, self._ppo.gamma, self._ppo.reward_clip
+            plain_numpy,
+            state.return_stats,
+            state.discounted_returns,
+            rewards,
+            mask,
+            self._ppo.gamma,
+            self._ppo.reward_clip,
         )
         return normalized
 
