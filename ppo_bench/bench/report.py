@@ -6,9 +6,12 @@ import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ppo_bench.bench.laps import Start
 from ppo_bench.bench.limits import Arithmetic
-from ppo_bench.bench.worker import Start, Turn
+from ppo_bench.bench.phases import Turn
+from ppo_bench.bench.programs import schema
 from ppo_bench.config import Config, file_name
+from ppo_bench.errors import ConfigError
 from ppo_bench.provenance import provenance
 from ppo_bench.results import SCHEMA_VERSION, write_json
 
@@ -20,22 +23,38 @@ class Measured(NamedTuple):
     """One program's figures."""
 
     start: Start
-    turns: list[Turn]
+    turns: list[Any]
+    """`Turn`s where phases were measured, else seconds of iterations."""
 
 
 def report(configs: list[Config], measured: list[Measured], arithmetics: list[Arithmetic]) -> None:
     """Print the table, and write `<outputs>/bench/<env>-<workload>.json`, `.svg` and `.png`; their path comes last."""
     rows = [_row(*row) for row in zip(configs, measured, arithmetics, strict=True)]
-    root: Any = configs[0].root
-    print(f"{configs[0].task.name}, {root.workload}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
+    title = f"{configs[0].task.name}, {schema(configs[0]).workload}"
+    print(f"{title}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
     _print_table(rows)
-    folder = Path(root.outputs) / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{file_name(configs[0].task.name)}-{root.workload}.json"
-    about = {"schema_version": SCHEMA_VERSION, "env": configs[0].task.name, "workload": root.workload}
-    write_json(path, about | {"programs": rows} | provenance())
-    _draw(f"{configs[0].task.name}, {root.workload}", rows, path)
+    path = bench_file(configs[0], "", ".json")
+    write_json(path, about(configs[0]) | {"programs": rows})
+    _draw(title, rows, path)
     print(path)
+
+
+def bench_file(config: Config, what: str, suffix: str) -> Path:
+    """`<outputs>/bench/<env>-<workload>[-<what>]<suffix>`, in a folder that is there, or else raises `ConfigError`."""
+    root = schema(config)
+    folder = Path(root.outputs) / "bench"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
+    names = (file_name(config.task.name), root.workload, *([what] if what else []))
+    return folder / ("-".join(names) + suffix)
+
+
+def about(config: Config) -> dict[str, Any]:
+    """What every file of a bench says of itself: what was measured, and on what."""
+    root = schema(config)
+    return {"schema_version": SCHEMA_VERSION, "env": config.task.name, "workload": root.workload} | provenance()
 
 
 def _row(config: Config, measured: Measured, needed: Arithmetic) -> dict[str, Any]:

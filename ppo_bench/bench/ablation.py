@@ -1,0 +1,172 @@
+"""Which optimisation brings which share: a ladder from plain execution to the fastest, one step at a time."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppo_bench.bench.handicaps import HANDICAPS
+from ppo_bench.bench.laps import Laps
+from ppo_bench.config import Config
+from ppo_bench.networks.spec import NetworkSpec
+
+BOOTSTRAP_DRAWS = 2_000
+
+
+class Rung(NamedTuple):
+    """A way of executing, and what it adds to the one below."""
+
+    title: str
+    words: tuple[str, ...]
+    """Overrides that are this rung's and those' above it, until one of theirs has the same key."""
+    cures: str | None = None
+    """The handicap of all rungs below this one."""
+    needs: str | None = None
+    """What the rung is there for, of `circumstances`; None is everywhere."""
+
+
+TORCH = (
+    Rung("PyTorch, operation by operation", ("framework=torch_eager",)),
+    Rung("freed memory is kept", (), "give_memory_back", "cpu"),
+    Rung("frames stay bytes", (), "store_floats", "frames"),
+    Rung("convolutions channels last", (), "convolve_channels_first", "convolutions"),
+    Rung("minibatches drawn on the device", (), "shuffle_on_host"),
+    Rung("Adam in one kernel", (), "adam_by_operations"),
+    Rung("torch.compile", ("framework=torch_compile", "framework.cudagraphs=false")),
+    Rung("CUDA graphs", ("framework.cudagraphs=true",), None, "gpu"),
+    Rung("TF32", ("precision=tf32",), None, "gpu"),
+    Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
+)
+JAX = (
+    Rung("JAX, environments on the host", ("framework=jax_xla",)),
+    Rung("buffers are donated", (), "copy_buffers"),
+    Rung("convolutions as matrix products", (), "convolve_by_library", "cpu convolutions"),
+    Rung("the update is a loop", (), "unroll_update"),
+    Rung("environments in the program", ("backend=GRAPH",), None, "graph"),
+    Rung("ten iterations a call", ("framework.iterations_per_call=10",), None, "graph"),
+    Rung("TF32", ("precision=tf32",), None, "gpu"),
+    Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
+)
+LADDERS = {"PyTorch": TORCH, "JAX": JAX}
+
+
+def circumstances(network: NetworkSpec, on_gpu: bool, graph_backend: str | None) -> set[str]:
+    """What `Rung.needs` may name."""
+    found = {"gpu" if on_gpu else "cpu"}
+    if network.uint8:
+        found.add("frames")
+    if network.convolutions:
+        found |= {"convolutions"} | (set() if on_gpu else {"cpu convolutions"})
+    if graph_backend:
+        found.add("graph")
+    return found
+
+
+class Step(NamedTuple):
+    """A rung as it is run."""
+
+    title: str
+    words: list[str]
+    handicaps: tuple[str, ...]
+
+
+def steps(ladder: Sequence[Rung], there: set[str], graph_backend: str | None) -> list[Step]:
+    """Those rungs of a ladder that there are, from the lowest; each has the words and no handicap of those below."""
+    rungs = [rung for rung in ladder if rung.needs is None or rung.needs in there]
+    climbed: list[Step] = []
+    words: dict[str, str] = {}
+    for k, rung in enumerate(rungs):
+        words |= {word.partition("=")[0]: word.replace("GRAPH", str(graph_backend)) for word in rung.words}
+        handicaps = tuple(above.cures for above in rungs[k + 1 :] if above.cures)
+        climbed.append(Step(rung.title, list(words.values()), handicaps))
+    return climbed
+
+
+class Handicapped(Laps):
+    """`Laps` of a program whose optimisations are undone by the names of `HANDICAPS`."""
+
+    def __init__(self, handicaps: Sequence[str], config: Config) -> None:
+        for name in handicaps:
+            HANDICAPS[name]()
+        super().__init__(config)
+
+
+def maker(step: Step) -> Any:
+    """What `Program` calls in the process of a step."""
+    return functools.partial(Handicapped, step.handicaps)
+
+
+def shares(seconds: np.ndarray) -> list[dict[str, Any]]:
+    """Of each step its part in the whole, from the seconds of its iterations `[steps, rounds]`.
+
+    `times_previous` is the median over rounds of how many times as fast as the step below it is, with its 95% interval
+    by bootstrap over rounds; `share` is its logarithm's part in that of the whole.
+    """
+    rng = np.random.default_rng(0)
+    rounds = seconds.shape[1]
+    draws = rng.integers(rounds, size=(BOOTSTRAP_DRAWS, rounds))
+    whole = np.log(np.median(seconds[0] / seconds[-1]))
+    rows: list[dict[str, Any]] = [
+        {"times_previous": None, "low": None, "high": None, "times_first": 1.0, "share": None}
+    ]
+    for below, own in itertools.pairwise(seconds):
+        ratios = below / own
+        low, high = np.quantile(np.median(ratios[draws], 1), (0.025, 0.975))
+        times = float(np.median(ratios))
+        rows.append(
+            {
+                "times_previous": times,
+                "low": float(low),
+                "high": float(high),
+                "times_first": float(np.median(seconds[0] / own)),
+                "share": float(np.log(times) / whole) if whole else None,
+            }
+        )
+    return rows
+
+
+def print_ladder(title: str, rows: Sequence[dict[str, Any]]) -> None:
+    """A line for each step."""
+    print(f"{title}: each step has all those above it; times the step before, with a 95% interval over rounds")
+    width = max(len(row["title"]) for row in rows) + 2
+    print(f"{'':<{width}}{'SPS':>9}{'times':>8}{'interval':>15}{'in all':>8}{'share':>7}")
+    for row in rows:
+        line = f"{row['title']:<{width}}{row['sps']:>9,.0f}"
+        if row["times_previous"] is not None:
+            line += f"{row['times_previous']:>8.2f}{row['low']:>8.2f} -{row['high']:>5.2f}{row['times_first']:>8.2f}"
+            line += "" if row["share"] is None else f"{row['share']:>7.0%}"
+        print(line)
+
+
+def draw_ladders(title: str, ladders: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """A picture of all ladders beside the JSON file at `path`."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    heights = [len(rows) for rows in ladders.values()]
+    figure, axes = plt.subplots(
+        len(ladders), figsize=(9, 1.6 + 0.42 * sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
+    )
+    for ax, (name, rows) in zip(axes[:, 0], ladders.items(), strict=True):
+        titles = [("" if k == 0 else "+ ") + row["title"] for k, row in enumerate(rows)]
+        ax.barh(titles, [row["sps"] for row in rows], color="#0072B2")
+        for k, row in enumerate(rows):
+            times = row["times_previous"]
+            note = "" if times is None else f"  x {times:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+            ax.annotate(f" {row['sps']:,.0f} SPS{note}", (row["sps"], k), va="center", fontsize=9)
+        ax.invert_yaxis()
+        ax.margins(x=0.35)
+        ax.set_title(name, loc="left", fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[-1, 0].set_xlabel("environment steps per second")
+    figure.suptitle(f"{title}: what each optimisation brings")
+    for suffix in (".svg", ".png"):
+        figure.savefig(path.with_suffix(suffix), dpi=150)
+    plt.close(figure)
