@@ -107,6 +107,8 @@ def _group_without_name(overrides: Sequence[str]) -> str:
 
 def _no_key(key: str, root: str) -> str:
     known = _known_keys(root)
+    if key in known:  # of a dictionary that was given as a whole
+        return f"{key} has no such key; it has {', '.join(name for name in known if name.startswith(f'{key}.'))}"
     if close := nearest(key, known):
         return f"there is no key {key}; did you mean {close[0]}?"
     if len(known) < MANY_KEYS:

@@ -1,0 +1,189 @@
+"""The ladder: its optimisations undone change no result, its steps are what they say, its shares add up."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from ppo_bench.bench.ablation import JAX, TORCH, circumstances, shares, steps
+from ppo_bench.bench.command import main
+from ppo_bench.bench.handicaps import HANDICAPS
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.networks.spec import Auto, NetworkSpec
+from ppo_bench.runners.base import Arrays
+from ppo_bench.train import build_runner
+from tests.test_cli import assert_one_line
+
+REPLACED = {
+    "give_memory_back": ("torch_eager", "runners.torch", "keep_freed_memory"),
+    "store_floats": ("torch_eager", "runners.torch", "allocate"),
+    "convolve_channels_first": ("torch_eager", "networks.torch", "F"),
+    "shuffle_on_host": ("torch_eager", "runners.torch", "noise"),
+    "adam_by_operations": ("torch_eager", "runners.torch", "torch"),
+    "copy_buffers": ("jax_xla", "runners.jax", "jax"),
+    "convolve_by_library": ("jax_xla", "networks.jax", "convolve"),
+    "unroll_update": ("jax_xla", "runners.jax_learning", "jax"),
+}
+"""The framework that each handicap is for, and what it replaces in which module."""
+PONG = ["env=pong", "backend=envpool", "device=cpu", "precision=float64", "ppo.num_envs=2", "ppo.num_steps=8"]
+
+
+def trained(framework: str) -> Arrays:
+    """What two iterations of Pong, each of 2 epochs of 2 minibatches, make of the parameters."""
+    words = [*PONG, f"framework={framework}", "ppo.update_epochs=2", "ppo.num_minibatches=2", "total_timesteps=32"]
+    runner = build_runner(load_config(words))
+    state = runner.init(1)
+    for _ in range(2):
+        state, _, _ = runner.step(state)
+    arrays = runner.export(state)
+    runner.close()
+    return {name: array for name, array in arrays.items() if name.startswith(("params.", "adam."))}
+
+
+@pytest.fixture(scope="module")
+def unhandicapped() -> dict[str, Arrays]:
+    return {framework: trained(framework) for framework in ("torch_eager", "jax_xla")}
+
+
+@pytest.mark.parametrize("handicap", HANDICAPS)
+def test_a_handicap_changes_no_result(
+    handicap: str, unhandicapped: dict[str, Arrays], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    framework, place, name = REPLACED[handicap]
+    module = import_module(f"ppo_bench.{place}")
+    before = getattr(module, name)
+    monkeypatch.setattr(module, name, before)  # which is put back at the end
+    HANDICAPS[handicap]()
+    assert getattr(module, name) is not before
+    found, expected = trained(framework), unhandicapped[framework]
+    assert found.keys() == expected.keys()
+    for key, array in expected.items():
+        np.testing.assert_allclose(found[key], array, rtol=1e-7, atol=1e-9, err_msg=key)
+
+
+def network(observations: spaces.Box) -> NetworkSpec:
+    return Auto([64, 64], "tanh").build(observations, spaces.Discrete(3))
+
+
+VECTORS = network(spaces.Box(-1, 1, (4,), np.float32))
+FRAMES = network(spaces.Box(0, 255, (4, 84, 84), np.uint8))
+
+
+def test_each_step_lacks_what_comes_above_it() -> None:
+    climbed = steps(TORCH, circumstances(FRAMES, on_gpu=False, graph_backend=None), None)
+    assert [step.title for step in climbed] == [
+        "PyTorch, operation by operation",
+        "freed memory is kept",
+        "frames stay bytes",
+        "convolutions channels last",
+        "minibatches drawn on the device",
+        "Adam in one kernel",
+        "torch.compile",
+    ]
+    cures = ["give_memory_back", "store_floats", "convolve_channels_first", "shuffle_on_host", "adam_by_operations"]
+    assert [step.handicaps for step in climbed] == [*(tuple(cures[k:]) for k in range(6)), ()]
+    assert climbed[0].words == ["framework=torch_eager"]
+    assert climbed[-1].words == ["framework=torch_compile", "framework.cudagraphs=false"]
+
+
+def test_what_does_not_apply_is_left_out() -> None:
+    on_cpu = steps(JAX, circumstances(VECTORS, on_gpu=False, graph_backend="jax"), "jax")
+    assert [step.handicaps for step in on_cpu] == [
+        ("copy_buffers", "unroll_update"),
+        ("unroll_update",),
+        (),
+        (),
+        (),
+    ]
+    assert on_cpu[-1].words == ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=10"]
+    on_gpu = steps(TORCH, circumstances(VECTORS, on_gpu=True, graph_backend=None), None)
+    assert [step.title for step in on_gpu][-4:] == ["torch.compile", "CUDA graphs", "TF32", "bfloat16"]
+    assert on_gpu[-1].words == ["framework=torch_compile", "framework.cudagraphs=true", "precision=bfloat16"]
+
+
+def test_shares_are_parts_of_the_logarithm_of_the_whole() -> None:
+    """2 times and then 4 times as fast: a third and two thirds; a round that is slow as a whole changes nothing."""
+    rows = shares(np.array([[8.0, 80.0, 8.0], [4.0, 40.0, 4.0], [1.0, 10.0, 1.0]]))
+    assert [row["times_previous"] for row in rows] == [None, 2.0, 4.0]
+    assert [row["times_first"] for row in rows] == [1.0, 2.0, 8.0]
+    assert rows[1]["share"] == pytest.approx(1 / 3)
+    assert rows[2]["share"] == pytest.approx(2 / 3)
+    assert (rows[1]["low"], rows[1]["high"]) == (2.0, 2.0)
+
+
+def test_the_interval_covers_what_the_rounds_show() -> None:
+    rows = shares(np.array([[2.0, 3.0, 2.5, 2.2, 2.8], [1.0, 1.0, 1.0, 1.0, 1.0]]))
+    assert rows[1]["times_previous"] == 2.5
+    assert 2.0 <= rows[1]["low"] < 2.5 < rows[1]["high"] <= 3.0
+
+
+def test_the_ladder_of_cartpole_is_measured(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["ablation=true", "framework=jax_xla", "rounds=2", "iterations=1", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 0
+    path = Path(capfd.readouterr().out.splitlines()[-1])
+    assert path == tmp_path / "bench" / "cartpole-canonical-ablation.json"
+    ladders = json.loads(path.read_text())["ladders"]
+    assert list(ladders) == ["JAX"]
+    titles = [row["title"] for row in ladders["JAX"]]
+    assert titles[0] == "JAX, environments on the host"
+    assert titles[-2:] == ["environments in the program", "ten iterations a call"]
+    assert ladders["JAX"][0]["without"] == ["copy_buffers", "unroll_update"]
+    for row in ladders["JAX"]:
+        assert len(row["iteration_seconds"]) == 2
+        assert row["sps"] == pytest.approx(512 / np.median(row["iteration_seconds"]))
+    assert math.prod(row["times_previous"] for row in ladders["JAX"][1:]) > 1.5  # a program against its host
+    for suffix in (".svg", ".png"):
+        assert path.with_suffix(suffix).stat().st_size > 1_000
+
+
+def test_cost_is_measured_along_every_scale(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    scales = "{num_envs:[4,64],num_steps:[32],hidden_size:[8],num_seeds:[1,2]}"
+    words = ["scaling=true", "framework=jax_xla", "backend=jax", f"scales={scales}", "iterations=2"]
+    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0
+    path = Path(capfd.readouterr().out.splitlines()[-1])
+    points = json.loads(path.read_text())["points"]
+    found = [(point["axis"], point["value"]) for point in points]
+    assert found == [("num_envs", 4), ("num_envs", 64), ("num_steps", 32), ("hidden_size", 8), *[("num_seeds", k) for k in (1, 2)]]  # fmt: skip  # noqa: E501
+    batches = [4 * 128, 64 * 128, 4 * 32, 4 * 128, 4 * 128, 2 * 4 * 128]
+    for point, batch in zip(points, batches, strict=True):
+        assert point["sps"] == pytest.approx(batch / np.median(point["iteration_seconds"]))
+        assert 1e8 < point["peak_memory_bytes"] < 1e10
+    for suffix in (".svg", ".png"):
+        assert path.with_suffix(suffix).stat().st_size > 1_000
+
+
+@pytest.mark.parametrize(("framework", "known"), [("torch_eager", "aten::addmm"), ("jax_xla", "PjitFunction")])
+def test_a_trace_holds_what_an_iteration_did(
+    framework: str, known: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["trace=true", f"framework={framework}", "backend=gymnasium", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 0
+    path = Path(capfd.readouterr().out.splitlines()[-1])
+    assert path.name == f"cartpole-canonical-gymnasium-{framework}.trace.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    assert sum(known in event.get("name", "") for event in events) >= 128
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["ablation=true", "scaling=true"], "ablation=true scaling=true: one at a time"),
+        (["ablation=true", "backend=jax"], "a ladder begins with environments on the host"),
+        (["scaling=true", "scales={num_env:[1]}"], "scales has no such key; it has scales.num_envs, "),
+        (["scaling=true", "scales={num_envs:[0]}", "framework=torch_eager", "backend=gymnasium"], "ppo.num_envs=0"),
+        (["num_seeds=2"], "num_seeds=2: of the bench, scaling=true alone"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    words: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
+    assert_one_line(capfd.readouterr().err, fragment)
