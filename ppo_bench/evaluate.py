@@ -33,7 +33,7 @@ from ppo_bench.runners.base import Episode
 from ppo_bench.runners.rollout import restore_statistics
 
 if TYPE_CHECKING:
-    from ppo_bench.video import FilmedEnv
+    from ppo_bench.video.filmed import FilmedEnv
 
 STEPPED_ALONE = {"envpool_xla": "envpool"}
 """Where the environments of a backend come from when no program that learns steps them."""
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     config = load_run(run_folder, request)
     file = _file(path, run_folder, config, request)
     if request.video:
-        from ppo_bench.video import draw_off_screen
+        from ppo_bench.video.filmed import draw_off_screen
 
         draw_off_screen()
     env = on_host(config.backend.make(replace(config.task, num_envs=request.num_envs)))
@@ -78,7 +78,9 @@ def main(arguments: list[str]) -> int:
     try:
         agent = make_agent(config, saved, env, request)
         if request.video:
-            filmed = _filmed(config, file.with_suffix(".mp4"))
+            from ppo_bench.video.filmed import film
+
+            filmed = film(config, file.with_suffix(".mp4"), "video=true")
         _make_folder(file.parent)
         episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
         about = _summary(path, saved, config, request, episodes)
@@ -144,15 +146,6 @@ def make_agent(config: Config, saved: checkpoint.Checkpoint, env: VectorEnv, req
     policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
     obs_stats = restore_statistics(saved.arrays, env.observation_space.shape)[0] if config.ppo.norm_obs else None
     return Agent(network, policy, obs_stats, config.ppo.obs_clip, request.greedy, request.seed)
-
-
-def _filmed(config: Config, path: Path) -> FilmedEnv:
-    from ppo_bench.video import FilmedEnv
-
-    env_id = config.root.env.id or config.root.env.ids.get("gymnasium")
-    if env_id is None:
-        raise ConfigError(f"video=true: env={config.root.env.name} is not offered by gymnasium, which alone draws")
-    return FilmedEnv(replace(config.task, id=env_id), path)
 
 
 def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Path:

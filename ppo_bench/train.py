@@ -1,4 +1,4 @@
-"""The only outer loop: it drives any runner, and alone knows of progress, results, checkpoints and trackers."""
+"""The only outer loop: it drives any runner, and alone knows of progress, results, checkpoints, films and trackers."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from ppo_bench.results import (
 )
 from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
 from ppo_bench.trackers.mirrors import Mirrors
+from ppo_bench.video.filmer import Filmer
 
 RECENT_EPISODES = 100
 
@@ -100,12 +101,14 @@ def train(config: Config, started_at: float) -> Path:
         with Mirrors(folder, config.trackers) as mirrors:
             mirrors.start()
         return folder
+    filmer = Filmer(config)
+    started_at += filmer.require()
     runner = build_runner(config)
     try:
         # Before anything is on disk, since a checkpoint of another network ends here.
         start = None if any((folder / "checkpoints").glob("iteration_*")) else _start(config, runner)
         with own_folder(folder), Mirrors(folder, config.trackers) as mirrors:
-            _train(config, runner, folder, start, started_at, mirrors)
+            _train(config, runner, folder, start, started_at, mirrors, filmer)
     finally:
         runner.close()
     return folder
@@ -128,6 +131,7 @@ def _train(
     start: tuple[LoopState, Any] | None,
     started_at: float,
     mirrors: Mirrors,
+    filmer: Filmer,
 ) -> None:
     saved = checkpoint.load_newest(folder / "checkpoints", say)
     if saved:
@@ -170,9 +174,11 @@ def _train(
                 loop.metrics_mark, loop.episodes_mark = metrics_rows.mark(), episode_rows.mark()
                 loop.note_best()
                 saved = checkpoint.Checkpoint(runner.export(state), asdict(loop))
-                checkpoint.save(
+                newest = checkpoint.save(
                     folder / "checkpoints", loop.iteration, saved, config.root.checkpoint.keep, loop.best_iteration
                 )
+                # Seconds that are not training's, and in none of its times.
+                loop_started += filmer.film(folder, newest, loop.episodes, stop)
                 if loop.iteration < config.num_iterations:
                     state = runner.restart(state, loop.iteration)
             if stop and loop.iteration < config.num_iterations:

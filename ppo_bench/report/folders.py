@@ -17,7 +17,7 @@ from ppo_bench.results import SCHEMA_VERSION
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """A folder with any of them is a run's."""
 NO_SETTING = frozenset(
-    ("seed", "name", "outputs", "rerun", "tracker", "trackers", "framework", "backend", "precision", "device")
+    ("seed", "name", "outputs", "rerun", "tracker", "trackers", "video", "framework", "backend", "precision", "device")
 )
 """Keys of a configuration that do not change what is learned: where it goes, and how it is executed."""
 
