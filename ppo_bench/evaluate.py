@@ -22,15 +22,13 @@ from ppo_bench import checkpoint
 from ppo_bench.cli import Parser, exit_code
 from ppo_bench.compose import compose_root, typed
 from ppo_bench.config import Config, file_name, recorded_config
-from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.errors import ConfigError
-from ppo_bench.play import Agent, play
+from ppo_bench.play import load_agent, play
 from ppo_bench.progress import PLAIN_INTERVAL_SECONDS, say
 from ppo_bench.provenance import provenance
 from ppo_bench.results import SCHEMA_VERSION, read_json, write_json
 from ppo_bench.runners.base import Episode
-from ppo_bench.runners.rollout import restore_statistics
 
 if TYPE_CHECKING:
     from ppo_bench.video.filmed import FilmedEnv
@@ -76,7 +74,7 @@ def main(arguments: list[str]) -> int:
     env = on_host(config.backend.make(replace(config.task, num_envs=request.num_envs)))
     filmed: FilmedEnv | None = None
     try:
-        agent = make_agent(config, saved, env, request)
+        agent = load_agent(config, saved, env, request.greedy, request.seed)
         if request.video:
             from ppo_bench.video.filmed import film
 
@@ -138,14 +136,6 @@ def load_run(run_folder: Path, request: Request) -> Config:
     config.framework.require()
     config.backend.require()
     return config
-
-
-def make_agent(config: Config, saved: checkpoint.Checkpoint, env: VectorEnv, request: Request) -> Agent:
-    """The policy of a checkpoint. Raises `ConfigError` if that is of another network."""
-    network = config.network.build(env.observation_space, env.action_space)
-    policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
-    obs_stats = restore_statistics(saved.arrays, env.observation_space.shape)[0] if config.ppo.norm_obs else None
-    return Agent(network, policy, obs_stats, config.ppo.obs_clip, request.greedy, request.seed)
 
 
 def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Path:

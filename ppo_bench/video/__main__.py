@@ -16,19 +16,19 @@ from pathlib import Path
 from ppo_bench.checkpoint import load_named
 from ppo_bench.cli import exit_code
 from ppo_bench.config import Config, recorded_config
-from ppo_bench.play import Agent, play
+from ppo_bench.play import load_agent, play
 from ppo_bench.results import SCHEMA_VERSION, write_json
-from ppo_bench.runners.rollout import restore_statistics
 from ppo_bench.video.filmed import FilmedEnv, draw_off_screen, film
 
 
 def main(arguments: list[str]) -> int:
     """Film the episode, or try whether that can be done."""
-    # On the CPU, where every precision's parameters are float32's: the training may need all of a GPU.
+    # On the CPU, since the training may need all of a GPU; in float32, which every CPU can do.
     config = recorded_config(json.loads(sys.stdin.readline()), {"device": "cpu", "precision": "float32"})
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     draw_off_screen()
-    env = film(config, Path(arguments[1] if arguments else os.devnull), asked(config))
+    asked = f"video.every_episodes={config.root.video.every_episodes}"
+    env = film(config, Path(arguments[1] if arguments else os.devnull), asked)
     try:
         if arguments:
             _film(config, Path(arguments[0]), Path(arguments[1]), env)
@@ -37,18 +37,10 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def asked(config: Config) -> str:
-    """The words by which films were asked for."""
-    return f"video.every_episodes={config.root.video.every_episodes}"
-
-
 def _film(config: Config, checkpoint: Path, file: Path, env: FilmedEnv) -> None:
     """Actions are sampled as in training; every film of a run begins with the same seed."""
     saved, seed = load_named(checkpoint), config.root.seed
-    network = config.network.build(env.observation_space, env.action_space)
-    policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
-    stats = restore_statistics(saved.arrays, env.observation_space.shape)[0] if config.ppo.norm_obs else None
-    agent = Agent(network, policy, stats, config.ppo.obs_clip, greedy=False, seed=seed)
+    agent = load_agent(config, saved, env, greedy=False, seed=seed)
     (episode,) = play(env, agent, 1, seed)
     env.mp4.finish()
     about = {
