@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from ppo_bench.envs.host import on_host
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.video.mp4 import Mp4
 
+MUJOCO_NEEDS = "MuJoCo needs apt install libegl1 libgl1-mesa-dri"
 ATARI_FPS = 60
 FPS = 15
 """Of what names none of its own: that of Procgen, and of Atari with its skipped frames."""
@@ -88,7 +90,9 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
     try:
         make = _maker(config)
     except ConfigError as error:
-        raise ConfigError(f"{asked}: {error}") from error
+        # MuJoCo loads what draws with itself, and can then not even be made without.
+        hint = f"; {MUJOCO_NEEDS}" if re.search(r"GL|gl[A-Z]", str(error)) else ""
+        raise ConfigError(f"{asked}: {error}{hint}") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -97,7 +101,7 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
     except Exception as error:  # whatever the environment's renderer and the libraries below it raise
         raise ConfigError(
             f"{asked}: {config.task.id} cannot be drawn ({' '.join(str(error).split())}); classic control needs "
-            "pip install 'ppo-bench[video]', MuJoCo needs apt install libegl1 libgl1-mesa-dri"
+            f"pip install 'ppo-bench[video]', {MUJOCO_NEEDS}"
         ) from error
     return FilmedEnv(scene, path)
 
