@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -53,8 +54,9 @@ class Filmer:
             return 0.0
         videos = folder / "videos"
         if self._last is None:  # by the files that are there, of a run that is resumed
-            self._last = max((int(path.stem.partition("_")[2]) for path in videos.glob("episode_*.json")), default=0)
-        if episodes - self._last < self._every:
+            found = (re.fullmatch(r"episode_(\d+)\.json", path.name) for path in videos.glob("*"))
+            self._last = max((int(match[1]) for match in found if match), default=0)
+        if episodes - self._last < self._every or stop:
             return 0.0
         self._last, started = episodes, time.perf_counter()
         file = videos / f"episode_{episodes:08d}.mp4"
