@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from ppo_bench import checkpoint
 from ppo_bench.compose import compose_root, one_line, typed
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
-from ppo_bench.errors import ConfigError
+from ppo_bench.errors import ConfigError, require
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.ranges import check_values
 from ppo_bench.results import choose_folder
@@ -32,7 +32,7 @@ from ppo_bench.trackers.mirror import Tracker
 _BUILDS = {"framework": "runner", "backend": "make", "network": "build", "tracker": "open"}
 """The method by which a group's choice is put to use."""
 
-NOT_IDENTITY = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker")
+NOT_IDENTITY = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "video")
 """Root keys that do not make another experiment: they are not hashed into the name of a run's folder."""
 
 
@@ -83,6 +83,13 @@ class CheckpointSchema:
 
 
 @dataclass
+class VideoSchema:
+    """`video`; see conf/config.yaml."""
+
+    every_episodes: int
+
+
+@dataclass
 class RootSchema:
     """The keys of conf/config.yaml; the free nodes are typed by classes of their own."""
 
@@ -95,6 +102,7 @@ class RootSchema:
     rerun: bool
     outputs: str
     checkpoint: CheckpointSchema
+    video: VideoSchema
     env: EnvSchema
     ppo: Any
     framework: Any
@@ -134,6 +142,8 @@ class Config:
         self.backend.require()
         for tracker in self.trackers.values():
             tracker.require()
+        if every_episodes := self.root.video.every_episodes:
+            require("av", "video", f"video.every_episodes={every_episodes}")
         at_once, every = self.framework.iterations_per_call, self.root.checkpoint.every_iterations
         if at_once > 1 and not self.backend.in_graph:
             raise ConfigError(

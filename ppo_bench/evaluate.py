@@ -22,18 +22,16 @@ from ppo_bench import checkpoint
 from ppo_bench.cli import Parser, exit_code
 from ppo_bench.compose import compose_root, typed
 from ppo_bench.config import Config, file_name, recorded_config
-from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.errors import ConfigError
-from ppo_bench.play import Agent, play
+from ppo_bench.play import load_agent, play
 from ppo_bench.progress import PLAIN_INTERVAL_SECONDS, say
 from ppo_bench.provenance import provenance
 from ppo_bench.results import SCHEMA_VERSION, read_json, write_json
 from ppo_bench.runners.base import Episode
-from ppo_bench.runners.rollout import restore_statistics
 
 if TYPE_CHECKING:
-    from ppo_bench.video import FilmedEnv
+    from ppo_bench.video.filmed import FilmedEnv
 
 STEPPED_ALONE = {"envpool_xla": "envpool"}
 """Where the environments of a backend come from when no program that learns steps them."""
@@ -70,15 +68,17 @@ def main(arguments: list[str]) -> int:
     config = load_run(run_folder, request)
     file = _file(path, run_folder, config, request)
     if request.video:
-        from ppo_bench.video import draw_off_screen
+        from ppo_bench.video.filmed import draw_off_screen
 
         draw_off_screen()
     env = on_host(config.backend.make(replace(config.task, num_envs=request.num_envs)))
     filmed: FilmedEnv | None = None
     try:
-        agent = make_agent(config, saved, env, request)
+        agent = load_agent(config, saved, env, request.greedy, request.seed)
         if request.video:
-            filmed = _filmed(config, file.with_suffix(".mp4"))
+            from ppo_bench.video.filmed import film
+
+            filmed = film(config, file.with_suffix(".mp4"), "video=true")
         _make_folder(file.parent)
         episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
         about = _summary(path, saved, config, request, episodes)
@@ -136,23 +136,6 @@ def load_run(run_folder: Path, request: Request) -> Config:
     config.framework.require()
     config.backend.require()
     return config
-
-
-def make_agent(config: Config, saved: checkpoint.Checkpoint, env: VectorEnv, request: Request) -> Agent:
-    """The policy of a checkpoint. Raises `ConfigError` if that is of another network."""
-    network = config.network.build(env.observation_space, env.action_space)
-    policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
-    obs_stats = restore_statistics(saved.arrays, env.observation_space.shape)[0] if config.ppo.norm_obs else None
-    return Agent(network, policy, obs_stats, config.ppo.obs_clip, request.greedy, request.seed)
-
-
-def _filmed(config: Config, path: Path) -> FilmedEnv:
-    from ppo_bench.video import FilmedEnv
-
-    env_id = config.root.env.id or config.root.env.ids.get("gymnasium")
-    if env_id is None:
-        raise ConfigError(f"video=true: env={config.root.env.name} is not offered by gymnasium, which alone draws")
-    return FilmedEnv(replace(config.task, id=env_id), path)
 
 
 def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Path:

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppo_bench import noise, normalize
+from ppo_bench.checkpoint import Checkpoint
+from ppo_bench.config import Config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Episode, Policy
 from ppo_bench.runners.episodes import fold_episodes, no_totals
+from ppo_bench.runners.rollout import restore_statistics
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,14 @@ class Agent:
         words = noise.action_words(np, one * self.seed, one * 0, one * t, envs, lanes, stream)
         variates: np.ndarray = (noise.gumbel if self.network.discrete else noise.normal)(np, words, np.float64)[0]
         return variates
+
+
+def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, seed: int) -> Agent:
+    """The policy of a checkpoint of a run, for `env`. Raises `ConfigError` if it is of another network."""
+    network = config.network.build(env.observation_space, env.action_space)
+    policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
+    obs_stats = restore_statistics(saved.arrays, env.observation_space.shape)[0] if config.ppo.norm_obs else None
+    return Agent(network, policy, obs_stats, config.ppo.obs_clip, greedy, seed)
 
 
 def quotas(episodes: int, num_envs: int) -> np.ndarray:

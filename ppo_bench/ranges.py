@@ -45,6 +45,7 @@ def check_values(config: Config) -> None:
             natural,
         ),
         ("checkpoint.keep", root.checkpoint.keep, root.checkpoint.keep >= 1, natural),
+        ("video.every_episodes", root.video.every_episodes, root.video.every_episodes >= 0, "must not be negative"),
         ("ppo.num_envs", ppo.num_envs, ppo.num_envs >= 1, natural),
         ("ppo.num_steps", ppo.num_steps, ppo.num_steps >= 1, natural),
         ("ppo.update_epochs", ppo.update_epochs, ppo.update_epochs >= 1, natural),

@@ -113,13 +113,13 @@ class Record:
         self._metrics.append([_metrics_row(loop, metrics, episodes, sps)])
         self._episodes.append([_episode_row(first_step, e) for e in episodes[:EPISODE_ROWS_PER_ITERATION]])
 
-    def save(self, arrays: Arrays) -> None:
+    def save(self, arrays: Arrays) -> Path:
         """Write a checkpoint; those that it replaces stay until `prune`."""
         loop = self.loop
         loop.metrics_mark, loop.episodes_mark = self._metrics.mark(), self._episodes.mark()
         loop.note_best()
         saved = checkpoint.Checkpoint(arrays, asdict(loop))
-        checkpoint.save(self.folder / "checkpoints", loop.iteration, saved, loop.best_iteration)
+        return checkpoint.save(self.folder / "checkpoints", loop.iteration, saved, loop.best_iteration)
 
     def prune(self) -> None:
         """Remove the checkpoints that are no longer kept."""

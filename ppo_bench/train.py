@@ -1,4 +1,4 @@
-"""The only outer loop: it drives any runner, and alone knows of progress, results, checkpoints and trackers."""
+"""The only outer loop: it drives any runner, and alone knows of progress, results, checkpoints, films and trackers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ppo_bench.results import choose_folder, own_folder
 from ppo_bench.runners.base import Metrics, Problem, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.trackers.mirrors import Mirrors
+from ppo_bench.video.filmer import Filmer
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """Terminals and systems send the first two; clusters warn of a time limit or a preemption by the others."""
@@ -69,6 +70,8 @@ def train(config: Config, started_at: float) -> list[Path]:
 
 
 def _train_runs(config: Config, runs: Sequence[Run], started_at: float) -> None:
+    filmers = [Filmer(run.config) for run in runs]
+    started_at += filmers[0].require()
     one = config.root.num_seeds == 1
     runner: SeedsRunner[Any] = OneSeed(build_runner(config)) if one else _build(config, config.framework.seeds_runner)
     try:
@@ -87,7 +90,7 @@ def _train_runs(config: Config, runs: Sequence[Run], started_at: float) -> None:
             ]
             for mirror in mirrors:
                 mirror.start()
-            _loop(config, runner, state, records, setup_seconds=time.perf_counter() - started_at)
+            _loop(config, runner, state, records, filmers, setup_seconds=time.perf_counter() - started_at)
     finally:
         runner.close()
 
@@ -130,7 +133,12 @@ def _resume(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopSta
 
 
 def _loop(
-    config: Config, runner: SeedsRunner[Any], state: Any, records: Sequence[Record], setup_seconds: float
+    config: Config,
+    runner: SeedsRunner[Any],
+    state: Any,
+    records: Sequence[Record],
+    filmers: Sequence[Filmer],
+    setup_seconds: float,
 ) -> None:
     """Iterate to the end, all records alike."""
     first, at_once, every = records[0], config.framework.iterations_per_call, config.root.checkpoint.every_iterations
@@ -149,10 +157,12 @@ def _loop(
                 record.add(metrics, episodes, now - loop_started, sps)
             display.update(loop.global_step, loop.recent_mean, sps * len(records))
             if loop.iteration % every == 0 or loop.iteration == last:
-                for record, arrays in zip(records, runner.export(state), strict=True):
-                    record.save(arrays)
-                for record in records:  # once all have what they may have to go back to together
-                    record.prune()
+                pairs = zip(records, runner.export(state), strict=True)
+                saved = [record.save(arrays) for record, arrays in pairs]
+                for record, newest, filmer in zip(records, saved, filmers, strict=True):
+                    record.prune()  # once all have what they may have to go back to together
+                    # Seconds that are not training's, and in none of its times.
+                    loop_started += filmer.film(record.folder, newest, record.loop.episodes, stop)
                 if loop.iteration < last:
                     state = runner.restart(state, loop.iteration)
             if stop and loop.iteration < last:

@@ -90,7 +90,9 @@ def test_two_seeds_share_the_folder_of_their_experiment() -> None:
     assert one.parent == two.parent
 
 
-@pytest.mark.parametrize("override", ["seed=2", "outputs=elsewhere", "name=other", "rerun=true"])
+@pytest.mark.parametrize(
+    "override", ["seed=2", "outputs=elsewhere", "name=other", "rerun=true", "video.every_episodes=9"]
+)
 def test_what_does_not_make_another_experiment_is_not_hashed(override: str) -> None:
     assert experiment_folder(override).name == experiment_folder().name
 

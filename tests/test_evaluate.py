@@ -364,15 +364,21 @@ def test_mujoco_is_drawn_or_the_library_that_is_missing_is_named(
     assert len({frame.tobytes() for frame in frames}) > len(frames) // 2
 
 
-def test_what_gymnasium_does_not_offer_is_evaluated_and_not_drawn(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_gymnasium_does_not_offer_is_drawn_by_envpool(run: Path) -> None:
     elsewhere = load_config(["backend=envpool", "~env.ids.gymnasium"]).resolved
     config_with(run, env=elsewhere["env"], backend=elsewhere["backend"])
-    assert evaluated(run, "episodes=1")["backend"] == "envpool"
+    found = evaluated(run, "episodes=1", "video=true")
+    assert found["backend"] == "envpool"
+    assert frames_of(found, run).shape == (found["lengths"][0] + 1, 400, 600, 3)
+
+
+def test_what_nothing_can_draw_is_evaluated_and_not_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = load_config(["backend=jax", "framework=jax_xla", "~env.ids.gymnasium", "~env.ids.envpool"]).resolved
+    config_with(run, env=elsewhere["env"], backend=elsewhere["backend"])
+    assert evaluated(run, "episodes=1")["backend"] == "jax"
     capsys.readouterr()
     assert exit_code(main, [str(run), ON_CPU, "episodes=1", "seed=5", "video=true"]) == 2
-    assert "env=cartpole is not offered by gymnasium, which alone draws" in capsys.readouterr().err
+    assert "video=true: CartPole-v1 cannot be drawn: neither gymnasium nor EnvPool" in capsys.readouterr().err
     assert len(list(run.glob("evaluations/*"))) == 1
 
 

@@ -36,7 +36,7 @@ class EnvPoolBackend:
 class EnvPoolEnv:
     """A `VectorEnv` over one EnvPool pool."""
 
-    def __init__(self, task: Task, num_threads: int) -> None:
+    def __init__(self, task: Task, num_threads: int, render_mode: str | None = None) -> None:
         import gymnasium  # noqa: F401 (its import resets warning filters: before ours)
 
         envpool = _envpool()
@@ -64,6 +64,7 @@ class EnvPoolEnv:
             self.observation_space = _flat_space(spec.gymnasium_observation_space)
             self.action_space = spec.gymnasium_action_space
         supported_spaces(task, self.observation_space, self.action_space)
+        self._drawn = {"render_mode": render_mode} if render_mode else {}
         self._pool: Any = None
 
     @property
@@ -79,7 +80,7 @@ class EnvPoolEnv:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             # `seed=k` would give env i the seed k + i, so that neighbouring seeds share all but one stream.
-            self._pool = envpool.make_gymnasium(self._id, env_seed=list(seeds), **self._options)
+            self._pool = envpool.make_gymnasium(self._id, env_seed=list(seeds), **self._options, **self._drawn)
             obs, _ = self._pool.reset()
         self._resets = np.zeros(self.num_envs, np.bool_)
         return _flat(obs)
@@ -89,6 +90,11 @@ class EnvPoolEnv:
         step = as_step(self._resets, *self._pool.step(actions))
         self._resets = step.terminated | step.truncated
         return step
+
+    def render(self) -> np.ndarray:
+        """What the first environment looks like, `[H, W, 3]` uint8; only with `render_mode="rgb_array"`."""
+        frame: np.ndarray = self._pool.render()[0]
+        return frame
 
     def close(self) -> None:
         """Stop the pool's threads."""

@@ -17,7 +17,7 @@ from ppo_bench.results import SCHEMA_VERSION
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """A folder with any of them is a run's."""
 EXECUTION = ("framework", "backend", "precision", "device")
-NO_SETTING = frozenset(("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", *EXECUTION))
+NO_SETTING = frozenset(("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", "video", *EXECUTION))
 """Keys of a configuration that do not change what is learned: where it goes, and how it is executed."""
 
 

@@ -52,8 +52,8 @@ def tagged(row: dict[str, Any]) -> dict[str, float]:
 
 
 def videos(folder: Path) -> list[tuple[Path, int]]:
-    """The mp4 files of a run's evaluations, each with the `global_step` of its checkpoint."""
-    paths = sorted((folder / "evaluations").glob("*.mp4"))
+    """The mp4 files of a run's training and evaluations, each with the `global_step` of its checkpoint."""
+    paths = [path for kind in ("videos", "evaluations") for path in sorted((folder / kind).glob("*.mp4"))]
     files = [(path, path.with_suffix(".json")) for path in paths]
     return [(path, int(read_json(about)["global_step"])) for path, about in files if about.exists()]
 

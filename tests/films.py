@@ -1,0 +1,31 @@
+"""Wrappers of environments that meet with trouble while they are filmed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import gymnasium
+
+FRAMES = 5
+"""That are drawn before the trouble."""
+
+
+class Troubled(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Raises, hangs, or is killed when it is drawn once more than `FRAMES` times."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], trouble: str) -> None:
+        super().__init__(env)
+        self._trouble, self._drawn = trouble, 0
+
+    def render(self) -> Any:
+        self._drawn += 1
+        if self._drawn > FRAMES:
+            if self._trouble == "raise":
+                raise RuntimeError("out of paint")
+            if self._trouble == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(600)
+        return super().render()
