@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.config import Config
-from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.host import on_host
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
 from ppo_bench.equivalence.differences import Outcome
 from ppo_bench.errors import ConfigError
@@ -104,10 +105,8 @@ def _network(config: Config, env: VectorEnv) -> NetworkSpec:
 
 
 def _host(config: Config) -> VectorEnv:
-    made = config.backend.make(config.task)
-    if isinstance(made, GraphEnv):
-        raise TypeError("environments that are part of a program cannot be recorded")
-    return made
+    """The environments of `config`; those of a JAX program are stepped by a program of their own."""
+    return on_host(config.backend.make(config.task))
 
 
 def _work(connection: Connection, config: Config, follows: bool) -> None:
