@@ -1,13 +1,13 @@
-"""Robots in Brax (Freeman et al. 2021), whose tasks are those of gymnasium's MuJoCo in rigid-body physics written in JAX.
+"""Brax's robots: tasks after gymnasium's of MuJoCo, their physics written in JAX (Freeman et al. 2021).
 
 Brax's `reset` and `step` are taken beneath its wrappers: limits, resets and seeds are those of every environment
-written in JAX. Its physics computes in float32, as it is written.
+written in JAX. They compute in float32, as they are written.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
+import io
 import warnings
 from typing import Any
 
@@ -16,14 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-with (
-    open(os.devnull, "w") as nowhere,
-    contextlib.redirect_stdout(nowhere),
-):  # of what else MuJoCo could have computed by
+with contextlib.redirect_stdout(io.StringIO()):  # MJX prints which of its other ways to compute are not installed
     from brax import envs
 
 PIPELINE = "mjx"
-"""Which of Brax's four physics; returns under one cannot be compared with those under another."""
+"""Of Brax's four physics MuJoCo's, which alone is still worked on. Returns under another would be others."""
 
 
 class Brax:
@@ -35,7 +32,7 @@ class Brax:
 
     def __init__(self, env_id: str) -> None:
         with warnings.catch_warnings(), jax.enable_x64(False):
-            warnings.simplefilter("ignore", UserWarning)  # that its tasks are kept, and no longer grow
+            warnings.simplefilter("ignore", UserWarning)  # that its own physics are no longer worked on
             self._env = envs.get_environment(env_id.removeprefix("brax-"), backend=PIPELINE)
             obs = jax.eval_shape(self._env.reset, jax.random.key(0)).obs
         self.observation_space: spaces.Box[Any] = spaces.Box(-np.inf, np.inf, obs.shape, np.float32)
