@@ -198,11 +198,7 @@ def test_a_wrong_command_line_ends_a_process_with_exit_code_2(text: str, fragmen
         ("torch", [], "framework=torch_eager needs torch, which is not installed: pip install 'ppo-bench[torch]'"),
         ("torch", ["-m", "seed=1,2"], "framework=torch_eager needs torch, which is not installed"),
         ("ale_py", ["env=pong", *GYM], "PongNoFrameskip-v4 on backend=gymnasium needs ale_py, which is not installed"),
-        (
-            "brax",
-            ["env=brax_ant"],
-            "brax-ant on backend=jax needs brax, which is not installed: pip install 'ppo-bench",
-        ),
+        ("brax", ["env=brax_ant", "ppo.num_envs=4"], "brax-ant on backend=jax needs brax, which is not installed"),
     ],
     ids=["envpool", "torch", "torch in a sweep", "ale_py", "brax"],
 )
