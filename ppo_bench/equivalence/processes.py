@@ -21,6 +21,7 @@ from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Problem, Runner
 from ppo_bench.runners.rollout import HostEnvs
 
+SECONDS_TO_END = 10.0
 ENDED = "a framework's process ended; its own error stands above"
 
 
@@ -57,7 +58,9 @@ class Follower:
         return self.outcome()
 
     def stop(self) -> None:
-        """End the process."""
+        """End the process: of itself when there is no one left to ask it, or else by force."""
+        self._connection.close()
+        self._process.join(SECONDS_TO_END)
         self._process.terminate()
         self._process.join()
 
@@ -115,7 +118,7 @@ def _work(connection: Connection, config: Config, follows: bool) -> None:
         _serve(connection, config, follows)
     except ConfigError as error:
         connection.send(error)
-    except EOFError:  # the one who asks is gone
+    except (EOFError, BrokenPipeError):  # the one who asks is gone
         pass
 
 
