@@ -25,7 +25,7 @@ DYNAMICS = {
 MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders"))
 """The ids of the games that the package pgx writes."""
 
-BRAX = tuple(f"brax-{task}" for task in ("ant", "humanoid", "halfcheetah", "hopper", "reacher", "pusher"))
+BRAX = tuple(f"brax-{task}" for task in ("ant", "humanoid", "halfcheetah", "hopper", "walker2d", "reacher"))
 """The ids of the robots that the package brax writes."""
 
 
