@@ -29,7 +29,7 @@ WRONG = {
     "framework=tensorflow": "choose one of jax_xla, torch_compile, torch_eager",
     "backend=gym": "choose one of envpool, envpool_xla, gymnasium, jax",
     "network=resnet": "choose one of auto, impala_cnn, minatar_cnn, mlp, nature_cnn",
-    "ppo=default": "choose one of atari, classic, continuous, minatar, procgen",
+    "ppo=default": "choose one of atari, classic, continuous, minatar, physics, procgen",
     "experiment=cleanrl/dqn": "cleanrl/dqn",
     "ppo=3": "ppo=3",
     "env=null": "env=null",
@@ -201,8 +201,9 @@ def test_a_wrong_command_line_ends_a_process_with_exit_code_2(text: str, fragmen
         ("torch", [], "framework=torch_eager needs torch, which is not installed: pip install 'ppo-bench[torch]'"),
         ("torch", ["-m", "seed=1,2"], "framework=torch_eager needs torch, which is not installed"),
         ("ale_py", ["env=pong", *GYM], "PongNoFrameskip-v4 on backend=gymnasium needs ale_py, which is not installed"),
+        ("brax", ["env=brax_ant", "ppo.num_envs=4"], "brax-ant on backend=jax needs brax, which is not installed"),
     ],
-    ids=["envpool", "torch", "torch in a sweep", "ale_py"],
+    ids=["envpool", "torch", "torch in a sweep", "ale_py", "brax"],
 )
 def test_a_missing_package_is_named(
     hidden: str,

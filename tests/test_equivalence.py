@@ -62,9 +62,11 @@ def test_continuous_actions_count_once_a_vector_and_only_beyond_the_tolerance() 
     assert compare(leader, other, 1e-4)[:2] == (1, 1)
 
 
-@pytest.mark.parametrize("mode", ["lockstep", "free"])
-def test_every_framework_takes_the_same_actions(mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*SMALL, "precision=float64", f"mode={mode}", f"outputs={tmp_path}"]
+@pytest.mark.parametrize(("mode", "backend"), [("lockstep", "gymnasium"), ("free", "gymnasium"), ("lockstep", "jax")])
+def test_every_framework_takes_the_same_actions(
+    mode: str, backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*SMALL, f"backend={backend}", "precision=float64", f"mode={mode}", f"outputs={tmp_path}"]
     assert exit_code(main, arguments) == 0
     (report,) = tmp_path.glob("equivalence/*/seed1/equivalence.json")
     found = json.loads(report.read_text())
@@ -182,7 +184,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
         ("frameworks=[torch_eager]", "at least two"),
         ("frameworks=[torch_eager,tensorflow]", "framework=tensorflow: there is no such choice"),
         ("framework=jax_xla", "here choose several by frameworks="),
-        ("backend=jax", "environments that are part of a program cannot be replayed"),
+        ("backend=envpool_xla", "cannot be stepped outside of their program and recorded; use backend=envpool"),
         ("checkpoint.load=somewhere", "checkpoint.load"),
         ("network=nature_cnn", "network=nature_cnn takes images"),
         ("precision=tf32 device=cpu", "precision=tf32 needs a GPU"),

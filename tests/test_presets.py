@@ -19,6 +19,7 @@ PRESETS = sorted(
     path.relative_to(CONF / "experiment").with_suffix("").as_posix() for path in CONF.rglob("experiment/**/*.yaml")
 )
 
+QUICK = {"cleanrl/ppo_continuous_action_isaacgym": ["env=brax_reacher"]}  # of all robots the soonest compiled
 ONE_ITERATION = ["ppo.num_envs=2", "ppo.num_steps=8", "ppo.num_minibatches=2", "total_timesteps=16"]
 
 # The defaults of `Args` in CleanRL's scripts; time limits end episodes there as terminal states do.
@@ -57,6 +58,23 @@ CLEANRL: dict[str, dict[str, Any]] = {
         "norm_obs": True,
         "norm_reward": True,
     },
+    "cleanrl/ppo_continuous_action_isaacgym": SAME_IN_ALL
+    | {
+        "num_envs": 4096,
+        "num_steps": 16,
+        "learning_rate": 0.0026,
+        "anneal_lr": False,
+        "update_epochs": 4,
+        "num_minibatches": 2,
+        "clip_coef": 0.2,
+        "clip_vloss": False,
+        "ent_coef": 0.0,
+        "vf_coef": 2.0,
+        "max_grad_norm": 1.0,
+        "mask_resets": False,
+        "norm_obs": False,
+        "norm_reward": False,
+    },
     "cleanrl/ppo_procgen": SAME_IN_ALL
     | DISCRETE
     | {
@@ -77,6 +95,7 @@ SETTINGS = {
     "cleanrl/ppo_atari": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", NatureCnn),
     "cleanrl/ppo_atari_envpool": (10_000_000, "envpool", "Breakout-v5", NatureCnn),
     "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", Mlp),
+    "cleanrl/ppo_continuous_action_isaacgym": (30_000_000, "jax", "brax-ant", Mlp),
     "cleanrl/ppo_procgen": (25_000_000, "envpool", "StarpilotEasy-v0", ImpalaCnn),
 }
 
@@ -87,7 +106,7 @@ def test_there_are_presets() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_trains(preset: str, tmp_path: Path) -> None:
-    arguments = [f"experiment={preset}", *ONE_ITERATION, f"outputs={tmp_path}"]
+    arguments = [f"experiment={preset}", *QUICK.get(preset, []), *ONE_ITERATION, f"outputs={tmp_path}"]
     assert exit_code(main, arguments) == 0
     folder = load_config(arguments).run_folder
     assert folder.is_relative_to(tmp_path / preset)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ppo_bench.cli import Parser
 from ppo_bench.config import Config, RootSchema, load_config
+from ppo_bench.envs.base import GraphEnv
 from ppo_bench.equivalence.differences import Difference, compare
 from ppo_bench.equivalence.explain import Sensitivity, Tie, sensitivity, ties
 from ppo_bench.equivalence.processes import Workers, played
@@ -53,11 +54,6 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"mode={mode}: choose lockstep or free")
     if any(override.startswith("framework=") for override in overrides):
         raise ConfigError("framework= chooses one for a run; here choose several by frameworks=[torch_eager,jax_xla]")
-    if config.backend.in_graph:
-        raise ConfigError(
-            f"backend={config.backend.name}: environments that are part of a program cannot be replayed; "
-            "use backend=gymnasium or backend=envpool"
-        )
     if config.root.checkpoint.load is not None:
         raise ConfigError("checkpoint.load has no meaning here: every comparison begins at the seed's initial weights")
     config.backend.require()
@@ -66,9 +62,20 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"frameworks=[{','.join(frameworks)}]: at least two are to be compared")
     configs = {name: load([*overrides, f"framework={name}"]) for name in frameworks}
     for each in configs.values():
-        each.require()
-    config.backend.make(config.task).close()  # whether it can be made, said in one line
+        _require(each)
+    made = config.backend.make(config.task)  # whether it can be, said in one line
+    made.close()
+    if isinstance(made, GraphEnv) and not made.programs_last:
+        raise ConfigError(
+            f"backend={config.backend.name}: its environments cannot be stepped outside of their program and recorded; "
+            "use backend=envpool"
+        )
     return report(config, _compare(configs, mode), mode)
+
+
+def _require(config: Config) -> None:
+    """As for a run, but environments of a program are stepped beside it here, so that any framework takes them."""
+    (config.framework if config.backend.in_graph else config).require()
 
 
 def _installed(overrides: list[str]) -> list[str]:
@@ -76,7 +83,7 @@ def _installed(overrides: list[str]) -> list[str]:
     names = []
     for name in sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), key=lambda n: (n != LEADER, n)):
         try:
-            load([*overrides, f"framework={name}"]).require()
+            _require(load([*overrides, f"framework={name}"]))
             names.append(name)
         except ConfigError as reason:
             say(f"left out: {reason}")

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.config import Config
-from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.host import on_host
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
 from ppo_bench.equivalence.differences import Outcome
 from ppo_bench.errors import ConfigError
@@ -20,6 +21,7 @@ from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Problem, Runner
 from ppo_bench.runners.rollout import HostEnvs
 
+SECONDS_TO_END = 10.0
 ENDED = "a framework's process ended; its own error stands above"
 
 
@@ -56,7 +58,9 @@ class Follower:
         return self.outcome()
 
     def stop(self) -> None:
-        """End the process."""
+        """End the process: of itself when there is no one left to ask it, or else by force."""
+        self._connection.close()
+        self._process.join(SECONDS_TO_END)
         self._process.terminate()
         self._process.join()
 
@@ -104,10 +108,8 @@ def _network(config: Config, env: VectorEnv) -> NetworkSpec:
 
 
 def _host(config: Config) -> VectorEnv:
-    made = config.backend.make(config.task)
-    if isinstance(made, GraphEnv):
-        raise TypeError("environments that are part of a program cannot be recorded")
-    return made
+    """The environments of `config`; those of a JAX program are stepped by a program of their own."""
+    return on_host(config.backend.make(config.task))
 
 
 def _work(connection: Connection, config: Config, follows: bool) -> None:
@@ -116,7 +118,7 @@ def _work(connection: Connection, config: Config, follows: bool) -> None:
         _serve(connection, config, follows)
     except ConfigError as error:
         connection.send(error)
-    except EOFError:  # the one who asks is gone
+    except (EOFError, BrokenPipeError):  # the one who asks is gone
         pass
 
 

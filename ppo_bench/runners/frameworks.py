@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.errors import ConfigError, require
+from ppo_bench.gpu_memory import share_gpu_memory
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Policy, Problem
 
@@ -134,7 +135,7 @@ class Jax:
 
     def _prepare(self, problem: Problem) -> None:
         """Set up JAX before its first use."""
-        _share_gpu_memory()
+        share_gpu_memory()
         import jax
 
         lasting = not isinstance(problem.env, GraphEnv) or problem.env.programs_last
@@ -144,15 +145,10 @@ class Jax:
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
         """The policy whose parameters are in `arrays`."""
-        _share_gpu_memory()
+        share_gpu_memory()
         from ppo_bench.runners.jax_policy import policy
 
         return policy(network, arrays, precision, device)
-
-
-def _share_gpu_memory() -> None:
-    """Have JAX take a GPU's memory as it needs it, not most of it at once: other processes may be there too."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def _cache_folder(root: str | None, framework: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ppo_bench.envs.base import Task
 from ppo_bench.errors import ConfigError, require
+from ppo_bench.gpu_memory import share_gpu_memory
 
 if TYPE_CHECKING:
     from ppo_bench.envs.jax.base import Dynamics, JaxEnv
@@ -24,6 +25,9 @@ DYNAMICS = {
 MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders"))
 """The ids of the games that the package pgx writes."""
 
+BRAX = tuple(f"brax-{task}" for task in ("ant", "humanoid", "halfcheetah", "hopper", "walker2d", "reacher"))
+"""The ids of the robots that the package brax writes."""
+
 
 @dataclass(frozen=True)
 class JaxBackend:
@@ -38,10 +42,12 @@ class JaxBackend:
         require("jax", "jax", "backend=jax")
 
     def make(self, task: Task) -> JaxEnv:
-        """The environments of `task`. Raises `ConfigError` if its id is not one of `DYNAMICS` or `MINATAR`."""
+        """The environments of `task`. Raises `ConfigError` if its id is not one of `DYNAMICS`, `MINATAR` or `BRAX`."""
         task.plain("jax", kwargs_too=True)
-        if task.id not in (*DYNAMICS, *MINATAR):
-            raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join((*DYNAMICS, *MINATAR))}")
+        known = (*DYNAMICS, *MINATAR, *BRAX)
+        if task.id not in known:
+            raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(known)}")
+        share_gpu_memory()  # dynamics may compute as they are made
         from ppo_bench.envs.jax.base import JaxEnv
 
         return JaxEnv(_dynamics(task.id), task.num_envs)
@@ -53,5 +59,10 @@ def _dynamics(env_id: str) -> Dynamics:
         from ppo_bench.envs.jax.minatar import MinAtar
 
         return MinAtar(env_id)
+    if env_id in BRAX:
+        require("brax", "brax", f"{env_id} on backend=jax")
+        from ppo_bench.envs.jax.brax import Brax
+
+        return Brax(env_id)
     module, _, name = DYNAMICS[env_id].rpartition(".")
     return getattr(importlib.import_module(module), name)()

@@ -1,0 +1,83 @@
+"""Brax's robots on backend=jax: its own physics and rewards, under the contract of every environment."""
+
+from __future__ import annotations
+
+import re
+
+import brax.envs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from ppo_bench.config import load_config
+from ppo_bench.envs.base import Task
+from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.jax.backend import BRAX, JaxBackend
+from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.jax.brax import PIPELINE, Brax
+from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.random_play import random_actions
+
+
+def test_the_reacher_keeps_the_contract_and_is_cut_after_1000_steps() -> None:
+    """One robot: all that differs between them is Brax's; `python -m ppo_bench.check --all` checks the others."""
+    env = JaxBackend("jax").make(Task("any", "brax-reacher", 3))
+    findings = {finding.rule: finding for finding in check_contract(lambda: env, 1_200)}
+    assert {finding.rule: finding.evidence for finding in findings.values() if not finding.kept} == {}
+    (limit,) = (finding for rule, finding in findings.items() if "time limit" in rule)
+    assert re.match(r"3 after 1000 steps, the longest episode takes 1000; 3 of 3 times", limit.evidence)
+    assert env.observation_space.shape == (11,)
+    assert env.action_space.shape == (2,)
+
+
+@pytest.fixture(scope="module")
+def pendulum() -> HostView:
+    """Brax's smallest task, which ends when the pole falls."""
+    return HostView(JaxEnv(Brax("brax-inverted_pendulum"), 4))
+
+
+def test_steps_are_those_of_brax_with_the_same_keys_until_each_pole_falls(pendulum: HostView) -> None:
+    obs = pendulum.reset([5, 6, 7, 8])
+    theirs = brax.envs.get_environment("inverted_pendulum", backend=PIPELINE)
+    step = jax.jit(jax.vmap(theirs.step))
+    state = pendulum._state.dynamics
+    assert_array_equal(obs, state.obs)
+    rng, alive, ended = np.random.default_rng(3), np.ones(4, bool), 0
+    while alive.any():
+        actions = random_actions(pendulum, rng)
+        mine, state = pendulum.step(actions), step(state, jnp.asarray(actions, jnp.float32))
+        assert_array_equal(mine.obs[alive], state.obs[alive])  # the final one too, of those that end
+        assert_array_equal(mine.reward[alive], state.reward[alive])
+        assert_array_equal(mine.terminated[alive], state.done[alive] == 1.0)
+        assert not mine.truncated.any()
+        ended += int(mine.terminated[alive].sum())
+        alive &= ~mine.terminated
+    assert ended == 4
+
+
+def test_a_time_limit_is_a_truncation_that_shows_the_last_observation(pendulum: HostView) -> None:
+    pendulum.reset([1, 2, 3, 4])
+    still = np.zeros((4, 1), np.float32)
+    expected = pendulum.step(still)
+    pendulum.reset([1, 2, 3, 4])
+    with jax.enable_x64(True):
+        pendulum._state = pendulum._state._replace(steps=jnp.full(4, 999, jnp.int32))
+    last = pendulum.step(still)
+    assert_array_equal(last.obs, expected.obs)
+    assert_array_equal(last.reward, expected.reward)
+    assert (last.truncated & last.episode_over & ~last.terminated).all()
+    first = pendulum.step(still)
+    assert_array_equal(first.reward, 0.0)
+    assert not (first.truncated | first.terminated).any()
+    assert (np.abs(first.obs) <= 0.01).all()  # where Brax starts its pendulum
+    assert (first.obs != last.obs).all()
+
+
+@pytest.mark.parametrize("env_id", BRAX)
+def test_every_robot_has_a_file(env_id: str) -> None:
+    name = env_id.replace("-", "_").replace("halfcheetah", "half_cheetah")
+    config = load_config([f"env={name}"])
+    assert (config.task.id, config.backend.name, config.framework.name) == (env_id, "jax", "jax_xla")
+    assert config.num_iterations >= 2 * config.root.checkpoint.every_iterations
