@@ -31,6 +31,7 @@ EXAMPLES = """\
 Common overrides (conf/ explains every key)
   total_timesteps=100_000   environment steps in all
   seed=1                    determines everything random
+  num_seeds=16              as many seeds in one program, a run each (framework=jax_xla backend=jax)
   precision=float64         arithmetic: float32, tf32, bfloat16 or float64
   device=cuda:0             auto, cpu, cuda, cuda:<i>
   ppo.num_envs=16           any key of the chosen ppo: learning_rate, num_steps, clip_coef, ...
