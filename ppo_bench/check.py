@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import multiprocessing
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 
 from ppo_bench.cli import Parser, exit_code
 from ppo_bench.compose import offered
@@ -26,11 +29,14 @@ def main(arguments: list[str]) -> int:
     parser = Parser("python -m ppo_bench.check", description=__doc__)
     parser.add_argument("overrides", nargs="*", help="env=..., backend=..., env.id=..., as for a run")
     parser.add_argument("--all", action="store_true", help="every env on every backend that offers it, a line each")
+    parser.add_argument("--jobs", type=int, default=1, help="of --all: how many at a time (default 1)")
     parser.add_argument("--distribution", action="store_true", help="also compare random play with gymnasium's")
     parser.add_argument("--num-envs", type=int, default=4, help="parallel environments (default 4)")
     parser.add_argument("--num-steps", type=int, help="steps in each (default 1200; 4800 if no episode ends in those)")
     parser.add_argument("--num-episodes", type=int, default=1000, help="of --distribution (default 1000)")
     options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error("--jobs must be at least 1")
     if options.num_envs < 2 or (options.num_steps or 2) < 2:
         parser.error("--num-envs and --num-steps must be at least 2")
     if options.num_episodes < 100:
@@ -84,23 +90,30 @@ def _check_all(options: argparse.Namespace) -> int:
     """A line for each env and backend as soon as it is known; what is not installed is left out and said to be."""
     row = "{:<24} {:<12} {:<24} {:>5}  {}"
     print(row.format("env", "backend", "id", "s", "verdict"))
-    broken = skipped = 0
-    for env, backend, env_id in offered():
-        started = time.perf_counter()
-        try:
-            findings, _ = _check([f"env={env}", f"backend={backend}"], options)
-            bad = [f"{finding.rule} ({finding.evidence})" for finding in findings if not finding.kept]
-            verdict = f"FAIL: {'; '.join(bad)}" if bad else f"ok, {len(findings)} rules"
-        except ConfigError as error:
-            bad, verdict = [], f"skipped: {error}"
-            skipped += 1
-        except Exception as error:  # one that fails is a line of the table, not its end
-            bad, verdict = [str(error)], f"FAIL: {type(error).__name__}: {error}"
-        broken += bool(bad)
-        print(row.format(env, backend, env_id, round(time.perf_counter() - started), verdict), flush=True)
+    states = []
+    pairs = list(offered())
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+        for pair, (state, said, seconds) in zip(pairs, pool.map(_judge, pairs, repeat(options)), strict=True):
+            states.append(state)
+            print(row.format(*pair, round(seconds), f"{state}{said}"), flush=True)
+    broken, skipped = (states.count(state) for state in ("FAIL", "skipped"))
     left_out = f"; {skipped} were skipped" if skipped else ""
     print((f"{broken} broken" if broken else "every environment that was checked keeps the contract") + left_out)
     return 1 if broken else 0
+
+
+def _judge(pair: tuple[str, str, str], options: argparse.Namespace) -> tuple[str, str, float]:
+    """ok, FAIL or skipped; what there is to say of it; and the seconds that it took."""
+    started = time.perf_counter()
+    try:
+        findings, _ = _check([f"env={pair[0]}", f"backend={pair[1]}"], options)
+        bad = [f"{finding.rule} ({finding.evidence})" for finding in findings if not finding.kept]
+        state, said = ("FAIL", f": {'; '.join(bad)}") if bad else ("ok", f", {len(findings)} rules")
+    except ConfigError as error:
+        state, said = "skipped", f": {error}"
+    except Exception as error:  # one that fails is a line of the table, not its end
+        state, said = "FAIL", f": {type(error).__name__}: {error}"
+    return state, said, time.perf_counter() - started
 
 
 if __name__ == "__main__":

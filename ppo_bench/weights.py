@@ -18,7 +18,6 @@ import numpy as np
 
 from ppo_bench import noise
 
-
 WORDS_AT_ONCE = 16_384
 """Drawn together, so that intermediate results stay in the cache and the system is not asked for memory each time."""
 

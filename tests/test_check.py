@@ -14,6 +14,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from ppo_bench import check
 from ppo_bench.config import load_config
 from ppo_bench.envs.base import Step, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
@@ -306,6 +307,21 @@ def test_the_command_fails_if_a_rule_is_broken() -> None:
     assert done.returncode == 1
     assert f"FAIL  {ENDS}" in done.stdout
     assert done.stdout.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 16 rules"
+
+
+def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [("acrobot", "gymnasium", "Acrobot-v1"), ("cartpole", "envpool", "CartPole-v1"), ("no_such", "jax", "None")]
+    monkeypatch.setattr(check, "offered", lambda: pairs)
+    assert check.main(["--all", "--jobs", "2", "--num-steps", "300"]) == 1
+    header, *rows, verdict = capsys.readouterr().out.splitlines()
+    assert header.split() == ["env", "backend", "id", "s", "verdict"]
+    assert [tuple(row.split()[:3]) for row in rows] == pairs
+    assert f"FAIL: {ENDS}" in rows[0]  # no episode of Acrobot is over after 300 steps at random
+    assert rows[1].endswith("ok, 16 rules")
+    assert "skipped: env=no_such: there is no such choice" in rows[2]
+    assert verdict == "1 broken; 1 were skipped"
 
 
 def test_the_command_refuses_an_unknown_environment_with_one_line() -> None:
