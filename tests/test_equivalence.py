@@ -186,6 +186,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
         ("framework=jax_xla", "here choose several by frameworks="),
         ("backend=envpool_xla", "cannot be stepped outside of their program and recorded; use backend=envpool"),
         ("checkpoint.load=somewhere", "checkpoint.load"),
+        ("backend=jax num_seeds=2", "num_seeds=2 has no meaning here"),
         ("network=nature_cnn", "network=nature_cnn takes images"),
         ("precision=tf32 device=cpu", "precision=tf32 needs a GPU"),
         ("device=cuda:63", "device=cuda:63: "),

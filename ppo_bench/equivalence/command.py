@@ -56,6 +56,8 @@ def main(arguments: list[str]) -> int:
         raise ConfigError("framework= chooses one for a run; here choose several by frameworks=[torch_eager,jax_xla]")
     if config.root.checkpoint.load is not None:
         raise ConfigError("checkpoint.load has no meaning here: every comparison begins at the seed's initial weights")
+    if config.root.num_seeds > 1:
+        raise ConfigError(f"num_seeds={config.root.num_seeds} has no meaning here: compare one seed after the other")
     config.backend.require()
     frameworks = config.root.frameworks or _installed(overrides)
     if len(frameworks) < 2:
