@@ -242,10 +242,11 @@ def test_a_second_interruption_does_not_wait_for_trackers(tmp_path: Path) -> Non
     with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as run:
         while run.poll() is None and not rows(folder):
             time.sleep(0.05)
-        asked = time.monotonic()
-        while run.poll() is None and time.monotonic() < asked + 15:  # and not the 20 seconds that the end would wait
-            run.send_signal(signal.SIGINT)  # more often than twice, since two at once are one to a busy process
-            time.sleep(0.5)
-        _, error = run.communicate(timeout=1)
+        run.send_signal(signal.SIGINT)
+        log = folder / "troubled" / "mirror.log"
+        while run.poll() is None and "chatter" not in log.read_text():  # until the tracker hangs in its end
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        _, error = run.communicate(timeout=15)  # and not the 20 seconds for which the end of a run would wait
     assert run.returncode == 130, error
     assert mirrors_of(folder) == []
