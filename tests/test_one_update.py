@@ -39,7 +39,8 @@ def problem_of(precision: str, pixels: bool, continuous: bool, design: str) -> P
 def start(precision: str, pixels: bool, continuous: bool, design: str) -> Arrays:
     """The state from which every framework makes its update."""
     runner = runner_for("torch_eager", problem_of(precision, pixels, continuous, design))
-    state = runner.init(3)
+    # From seed 3 a rectifier is at its kink: moved by an ulp, torch_eager itself ends 1e-4 away.
+    state = runner.init(4)
     for _ in range(5 if precision == "float32" else 0):
         state, _, _ = runner.step(state)
     return runner.export(state)
@@ -75,8 +76,6 @@ def test_losses_gradients_and_parameters_agree(
     framework: str, precision: str, tolerance: float, pixels: bool, continuous: bool, design: str
 ) -> None:
     case = (precision, pixels, continuous, design)
-    if pixels and precision == "float32":
-        tolerance = 1e-3  # a rectifier at its kink is on one side or the other, by the CPU's order of sums: 1e-4 seen
     before = start(*case)
     expected, expected_metrics = update("torch_eager", *case)
     found, metrics = update(framework, *case)
