@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
 import torch
 
+from tests.evaluations import CARTPOLE, RUNS, trained
 from tests.namespaces import NAMESPACES, Namespace
+from tests.runners import FRAMEWORKS
 
 
 @pytest.fixture(params=NAMESPACES)
@@ -27,3 +31,16 @@ def frameworks_as_they_were() -> Iterator[None]:
     jax.config.update("jax_enable_x64", before)
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> RUNS:
+    """A short run on CartPole by each framework."""
+    outputs = tmp_path_factory.mktemp("runs")
+    return {framework: trained(outputs, *CARTPOLE, f"framework={framework}") for framework in FRAMEWORKS}
+
+
+@pytest.fixture
+def run(runs: RUNS, tmp_path: Path) -> Path:
+    """A copy of a run, to be changed."""
+    return shutil.copytree(runs["torch_eager"], tmp_path / "seed1", ignore=shutil.ignore_patterns("evaluations"))

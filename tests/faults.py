@@ -12,12 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ppo_bench.checkpoint import find, load
 from ppo_bench.config import Config, load_config
+from tests.exploit import Exploit
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -128,16 +128,6 @@ def _kept(folder: Path) -> int:
 
 
 # --- Damage -----------------------------------------------------------------------------------------------------------
-
-
-class Exploit:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
-        return os.mkdir, (str(self._folder),)
 
 
 def damage(folder: Path, rng: random.Random, trap: Path) -> str:

@@ -15,6 +15,7 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
 from ppo_bench.errors import ConfigError
+from tests.exploit import Exploit
 
 ARRAYS = {
     "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -25,16 +26,6 @@ ARRAYS = {
     "empty": np.zeros((0, 3), np.float32),
     "flags": np.array([True, False]),
 }
-
-
-class Exploit:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
-        return Path.mkdir, (self._folder,)  # type: ignore[return-value]
 
 
 def numbered(iteration: int) -> Checkpoint:

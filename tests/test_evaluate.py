@@ -1,9 +1,8 @@
-"""Evaluation of real runs: the same in every framework, whole episodes, frozen statistics, and a video of one."""
+"""Evaluation of real runs: the same in every framework, whole episodes, frozen statistics."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from gymnasium import spaces
 
 from ppo_bench import normalize
-from ppo_bench.__main__ import main as train
 from ppo_bench.checkpoint import Checkpoint, load, save
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
@@ -25,53 +23,8 @@ from ppo_bench.noise import Stream, env_seeds
 from ppo_bench.play import Agent, play, quotas
 from ppo_bench.ppo import Head
 from ppo_bench.runners.base import Policy
+from tests.evaluations import CARTPOLE, INSIDE, ON_CPU, RUNS, config_with, evaluated, played, snapshot, trained
 from tests.runners import FRAMEWORKS
-
-CARTPOLE = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=2048", "checkpoint.every_iterations=2"]
-SMALL = ["ppo.num_steps=16", "ppo.num_envs=2", "ppo.num_minibatches=1", "ppo.update_epochs=1", "total_timesteps=32"]
-INSIDE = ["framework=jax_xla", "backend=envpool_xla"]
-ON_CPU = "device=cpu"
-
-RUNS = dict[str, Path]
-
-
-def trained(outputs: Path, *overrides: str) -> Path:
-    arguments = [*overrides, ON_CPU, f"outputs={outputs}"]
-    assert exit_code(train, arguments) == 0
-    return load_config(arguments).run_folder
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> RUNS:
-    """A short run on CartPole by each framework."""
-    outputs = tmp_path_factory.mktemp("runs")
-    return {framework: trained(outputs, *CARTPOLE, f"framework={framework}") for framework in FRAMEWORKS}
-
-
-@pytest.fixture
-def run(runs: RUNS, tmp_path: Path) -> Path:
-    """A copy of a run, to be changed."""
-    return shutil.copytree(runs["torch_eager"], tmp_path / "seed1", ignore=shutil.ignore_patterns("evaluations"))
-
-
-def evaluated(folder: Path, *overrides: str) -> dict[str, Any]:
-    """What an evaluation wrote."""
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("evaluations/*.json")}
-    assert exit_code(main, [str(folder), ON_CPU, *overrides]) == 0
-    (written,) = (p for p in folder.glob("evaluations/*.json") if p.stat().st_mtime_ns != before.get(p))
-    found: dict[str, Any] = json.loads(written.read_text())
-    return found
-
-
-def played(evaluation: dict[str, Any]) -> tuple[list[float], list[int]]:
-    return evaluation["returns"], evaluation["lengths"]
-
-
-def config_with(run: Path, **changes: Any) -> None:
-    about = json.loads((run / "run.json").read_text())
-    about["config"] |= changes
-    (run / "run.json").write_text(json.dumps(about))
-
 
 # --- In every framework, on every backend -----------------------------------------------------------------------------
 
@@ -269,11 +222,6 @@ def test_a_continuous_run_is_evaluated_with_its_statistics_frozen(tmp_path: Path
 # --- What is written --------------------------------------------------------------------------------------------------
 
 
-def snapshot(folder: Path) -> dict[Path, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and "evaluations" not in path.parts)
-    return {path: path.read_bytes() for path in files}
-
-
 def test_nothing_of_the_training_is_touched_and_the_same_command_writes_the_same(run: Path) -> None:
     before = snapshot(run)
     first = evaluated(run, "episodes=2")
@@ -301,184 +249,3 @@ def test_a_run_that_is_older_than_a_key_is_evaluated(run: Path) -> None:
     del about["config"]["checkpoint"]["load"], about["config"]["rerun"]
     (run / "run.json").write_text(json.dumps(about))
     assert evaluated(run, "episodes=1")["episodes"] == 1
-
-
-# --- Video ------------------------------------------------------------------------------------------------------------
-
-
-def frames_of(evaluation: dict[str, Any], folder: Path) -> np.ndarray:
-    """Every frame of the only video in a folder, `[T, H, W, 3]`."""
-    import av
-
-    (path,) = folder.glob("evaluations/*.mp4")
-    with av.open(str(path)) as container:
-        assert float(container.streams.video[0].average_rate or 0) == evaluation["video"]["fps"]
-        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
-
-
-@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
-def test_the_video_shows_the_first_episode_frame_by_frame(
-    run: Path, framework: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = evaluated(run, f"framework={framework}", "episodes=2", "video=true")
-    video = found["video"]
-    assert (video["return"], video["length"]) == (found["returns"][0], found["lengths"][0])
-    frames = frames_of(found, run)
-    assert len(frames) == video["frames"] == video["length"] + 1
-    assert frames.shape[1:] == (400, 600, 3)
-    assert frames[0].std() > 5  # a cart and a pole on white
-    assert np.abs(frames[-1].astype(int) - frames[0]).max() > 100  # which have moved
-    assert sorted(path.suffix for path in run.glob("evaluations/*")) == [".json", ".mp4"]
-    mp4, report = capsys.readouterr().out.splitlines()[-2:]
-    assert (Path(mp4).suffix, Path(mp4).with_suffix(".json")) == (".mp4", Path(report))
-
-
-def test_a_video_of_breakout_shows_one_game_of_five_lives(tmp_path: Path) -> None:
-    folder = trained(tmp_path, "env=breakout", "backend=envpool", *SMALL)
-    found = evaluated(folder, "backend=gymnasium", "episodes=1", "video=true")
-    frames = frames_of(found, folder)
-    assert found["lengths"][0] > 5 * 15
-    # After each of four lost lives a step that no policy takes starts the next life.
-    assert len(frames) == found["lengths"][0] + 1 + 4
-    assert frames.shape[1:] == (210, 160, 3)
-
-
-def test_mujoco_is_drawn_or_the_library_that_is_missing_is_named(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    small = ["ppo.num_steps=64", "total_timesteps=64", "ppo.num_minibatches=1", "ppo.update_epochs=1"]
-    folder = trained(tmp_path, "env=hopper", "backend=envpool", *small)
-    capfd.readouterr()
-    code = exit_code(main, [str(folder), ON_CPU, "episodes=1", "greedy=false", "video=true"])
-    error = capfd.readouterr().err
-    if code:  # without the system's EGL
-        assert code == 2
-        assert "apt install libegl1" in error
-        assert error.count("\n") == 1
-        assert not (folder / "evaluations").exists()
-        return
-    (report,) = folder.glob("evaluations/*.json")
-    found = json.loads(report.read_text())
-    frames = frames_of(found, folder)
-    assert len(frames) == found["video"]["length"] + 1
-    assert len({frame.tobytes() for frame in frames}) > len(frames) // 2
-
-
-def test_what_gymnasium_does_not_offer_is_drawn_by_envpool(run: Path) -> None:
-    elsewhere = load_config(["backend=envpool", "~env.ids.gymnasium"]).resolved
-    config_with(run, env=elsewhere["env"], backend=elsewhere["backend"])
-    found = evaluated(run, "episodes=1", "video=true")
-    assert found["backend"] == "envpool"
-    assert frames_of(found, run).shape == (found["lengths"][0] + 1, 400, 600, 3)
-
-
-def test_what_nothing_can_draw_is_evaluated_and_not_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    elsewhere = load_config(["backend=jax", "framework=jax_xla", "~env.ids.gymnasium", "~env.ids.envpool"]).resolved
-    config_with(run, env=elsewhere["env"], backend=elsewhere["backend"])
-    assert evaluated(run, "episodes=1")["backend"] == "jax"
-    capsys.readouterr()
-    assert exit_code(main, [str(run), ON_CPU, "episodes=1", "seed=5", "video=true"]) == 2
-    assert "video=true: CartPole-v1 cannot be drawn: neither gymnasium nor EnvPool" in capsys.readouterr().err
-    assert len(list(run.glob("evaluations/*"))) == 1
-
-
-# --- Wrong input ------------------------------------------------------------------------------------------------------
-
-WRONG = {
-    "episode=3": "there is no key episode; did you mean episodes?",
-    "ppo.gamma=0.5": "there is no key ppo.gamma; there are framework, backend, episodes",
-    "episodes=many": "episodes: Value 'many'",
-    "episodes=1.5": "episodes: Value '1.5'",
-    "episodes=0": "episodes=0: must be at least 1",
-    "num_envs=0": "num_envs=0: must be at least 1",
-    "greedy=perhaps": "greedy: Value 'perhaps'",
-    "seed=-1": "seed=-1: must lie between 0 and 2147483647",
-    "seed=null": "seed: ",
-    "precision=float16": "precision=float16: choose one of float32, ",
-    "device=tpu": "device=tpu: choose auto, cpu, cuda or cuda:<i>",
-    "device=cuda:64": "device=cuda:64: PyTorch sees ",
-    "framework=tensorflow": "framework=tensorflow: there is no such choice; choose one of jax_xla",
-    "framework=torch_eager framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",
-    "backend=gym": "backend=gym: there is no such choice; choose one of envpool",
-    "outputs=''": "outputs=: must name a folder",
-    "outputs=/proc/nowhere": "cannot write to /proc/nowhere",
-    "episodes": "episodes",
-    "--frames": "unrecognized arguments: --frames",
-}
-
-
-def refusal(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
-    """The one line of a command that ends with exit code 2."""
-    capfd.readouterr()
-    assert exit_code(main, arguments) == 2
-    printed = capfd.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1
-    return printed.err
-
-
-@pytest.mark.parametrize(("text", "fragment"), WRONG.items(), ids=list(WRONG))
-def test_a_wrong_word_is_one_line_and_nothing_is_written(
-    text: str, fragment: str, run: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert fragment in refusal([str(run), *text.split(" ")], capfd)
-    assert not (run / "evaluations").exists()
-
-
-def without_checkpoints(run: Path) -> None:
-    shutil.rmtree(run / "checkpoints")
-
-
-def damaged_checkpoint(run: Path) -> None:
-    (run / "checkpoints/iteration_00000004/arrays.safetensors").write_bytes(b"\0" * 64)
-
-
-def of_another_version(run: Path) -> None:
-    path = run / "checkpoints/iteration_00000004/state.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 99}))
-
-
-def another_network(run: Path) -> None:
-    config_with(run, network=load_config(["network=mlp", "network.hidden_sizes=[32,32]"]).resolved["network"])
-
-
-def another_environment(run: Path) -> None:
-    acrobot = load_config(["env=acrobot", "backend=gymnasium"]).resolved
-    config_with(run, env=acrobot["env"])
-
-
-DAMAGES = {
-    "no checkpoints": (without_checkpoints, "has no checkpoint: name a run folder or one of its checkpoints/iteration"),
-    "no such folder": (shutil.rmtree, "has no checkpoint: name a run folder"),
-    "damaged checkpoint": (damaged_checkpoint, "is damaged (the checksum of arrays.safetensors does not match)"),
-    "another version": (of_another_version, "was written by schema version 99, this is 1"),
-    "another network": (another_network, "use the network that it was trained with"),
-    "another environment": (another_environment, "use the network that it was trained with"),
-    "no run.json": (lambda run: (run / "run.json").unlink(), "has no run.json"),
-    "run.json cut off": (lambda run: (run / "run.json").write_text('{"schema'), "run.json is damaged ("),
-    "run.json of bytes": (lambda run: (run / "run.json").write_bytes(b"\xff\xfe"), "run.json is damaged ("),
-    "run.json of a list": (lambda run: (run / "run.json").write_text("[]"), "run.json is damaged (not an object)"),
-    "run.json of nothing": (lambda run: (run / "run.json").write_text("{}"), "is no record of a run by this ppo_bench"),
-    "wrong value": (lambda run: config_with(run, total_timesteps="many"), "run.json: total_timesteps: Value 'many'"),
-    "no environment": (lambda run: config_with(run, env=None), "run.json: "),
-    "unknown key": (lambda run: config_with(run, surprise=1), "run.json: there is no key surprise"),
-    "unknown class": (lambda run: config_with(run, framework={"_target_": "os.path"}), "is not a choice of the group"),
-}
-
-
-@pytest.mark.parametrize(("damage", "fragment"), DAMAGES.values(), ids=list(DAMAGES))
-def test_a_run_that_cannot_be_evaluated_is_one_line_and_is_left_as_it_is(
-    damage: Any, fragment: str, run: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    damage(run)
-    before = snapshot(run)
-    line = refusal([str(run)], capfd)
-    assert fragment in line
-    assert "rerun=true" not in line
-    assert snapshot(run) == before
-    assert not (run / "evaluations").exists()
-
-
-def test_without_a_run_folder_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
-    assert "RUN_DIR" in refusal([], capfd)
-    assert "has no checkpoint: name a run folder" in refusal(["episodes=3"], capfd)

@@ -1,0 +1,49 @@
+"""Short runs, and what evaluations of them write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ppo_bench.__main__ import main as train
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.evaluate import main
+
+CARTPOLE = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=2048", "checkpoint.every_iterations=2"]
+SMALL = ["ppo.num_steps=16", "ppo.num_envs=2", "ppo.num_minibatches=1", "ppo.update_epochs=1", "total_timesteps=32"]
+INSIDE = ["framework=jax_xla", "backend=envpool_xla"]
+ON_CPU = "device=cpu"
+
+RUNS = dict[str, Path]
+
+
+def trained(outputs: Path, *overrides: str) -> Path:
+    arguments = [*overrides, ON_CPU, f"outputs={outputs}"]
+    assert exit_code(train, arguments) == 0
+    return load_config(arguments).run_folder
+
+
+def evaluated(folder: Path, *overrides: str) -> dict[str, Any]:
+    """What an evaluation wrote."""
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("evaluations/*.json")}
+    assert exit_code(main, [str(folder), ON_CPU, *overrides]) == 0
+    (written,) = (p for p in folder.glob("evaluations/*.json") if p.stat().st_mtime_ns != before.get(p))
+    found: dict[str, Any] = json.loads(written.read_text())
+    return found
+
+
+def played(evaluation: dict[str, Any]) -> tuple[list[float], list[int]]:
+    return evaluation["returns"], evaluation["lengths"]
+
+
+def config_with(run: Path, **changes: Any) -> None:
+    about = json.loads((run / "run.json").read_text())
+    about["config"] |= changes
+    (run / "run.json").write_text(json.dumps(about))
+
+
+def snapshot(folder: Path) -> dict[Path, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and "evaluations" not in path.parts)
+    return {path: path.read_bytes() for path in files}

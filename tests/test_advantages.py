@@ -1,0 +1,203 @@
+"""Advantages and statistics over masked transitions, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench import ppo
+from tests.namespaces import NAMESPACES, Namespace
+
+WILD = 1e6  # what masked entries hold: one that leaks cannot be overlooked
+
+
+def column(*values: float) -> np.ndarray:
+    """A `[T, 1]` array: one environment."""
+    return np.array(values, np.float64)[:, None]
+
+
+# With gamma = lambda = 1/2 the decay is 1/4, and without any end
+#   delta_0 = 1 + 8/2 - 4 = 1     delta_1 = 2 + 2/2 - 8 = -5     delta_2 = 3 + 6/2 - 2 = 4
+#   A_2 = 4                       A_1 = -5 + 4/4 = -4            A_0 = 1 - 4/4 = 0
+REWARDS = column(1, 2, 3)
+VALUES = column(4, 8, 2, 6)
+NEVER = column(0, 0, 0)
+SECOND = column(0, 1, 0)
+LAST = column(0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "bootstrap", "expected"),
+    [
+        pytest.param(NEVER, NEVER, True, [0, -4, 4], id="no end"),
+        # delta_1 = 2 - 8 = -6 and A_1 stops there; A_0 = 1 - 6/4
+        pytest.param(SECOND, NEVER, True, [-0.5, -6, 4], id="terminated"),
+        # delta_1 keeps values[2]; A_1 = -5, A_0 = 1 - 5/4
+        pytest.param(NEVER, SECOND, True, [-0.25, -5, 4], id="truncated with bootstrap"),
+        pytest.param(NEVER, SECOND, False, [-0.5, -6, 4], id="truncated without bootstrap"),
+        pytest.param(SECOND, SECOND, True, [-0.5, -6, 4], id="termination wins over truncation"),
+        # delta_2 = 3 - 2 = 1; A_1 = -5 + 1/4, A_0 = 1 - 4.75/4
+        pytest.param(LAST, NEVER, True, [-0.1875, -4.75, 1], id="terminated at the last step"),
+        pytest.param(NEVER, LAST, True, [0, -4, 4], id="truncated at the last step with bootstrap"),
+        pytest.param(NEVER, LAST, False, [-0.1875, -4.75, 1], id="truncated at the last step without bootstrap"),
+    ],
+)
+def test_gae_by_hand(
+    ns: Namespace, terminated: np.ndarray, truncated: np.ndarray, bootstrap: bool, expected: list[float]
+) -> None:
+    options = {"gamma": 0.5, "gae_lambda": 0.5, "bootstrap_truncated": bootstrap}
+    advantages = ns.run(ppo.gae, REWARDS, VALUES, terminated, truncated, **options)
+    assert_array_equal(advantages, column(*expected))
+
+
+def test_gae_bootstraps_truncations_by_default(ns: Namespace) -> None:
+    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, SECOND, gamma=0.5, gae_lambda=0.5)
+    assert_array_equal(advantages, column(-0.25, -5, 4))
+
+
+def test_gae_at_lambda_0_is_the_td_error(ns: Namespace) -> None:
+    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, NEVER, gamma=0.5, gae_lambda=0.0)
+    assert_array_equal(advantages, column(1, -5, 4))
+
+
+def test_gae_at_lambda_1_is_the_discounted_return_less_the_value(ns: Namespace) -> None:
+    # returns: 3 + 6/2 = 6, 2 + 6/2 = 5, 1 + 5/2 = 3.5
+    advantages = ns.run(ppo.gae, REWARDS, VALUES, NEVER, NEVER, gamma=0.5, gae_lambda=1.0)
+    assert_array_equal(advantages, column(3.5 - 4, 5 - 8, 6 - 2))
+
+
+def test_gae_keeps_environments_apart(ns: Namespace) -> None:
+    rewards, values = np.tile(REWARDS, 2), np.tile(VALUES, 2)
+    terminated = np.hstack([NEVER, SECOND])
+    advantages = ns.run(ppo.gae, rewards, values, terminated, 0.0 * terminated, gamma=0.5, gae_lambda=0.5)
+    assert_array_equal(advantages, [[0, -0.5], [-4, -6], [4, 4]])
+
+
+def test_gae_of_float32_is_float32(ns: Namespace) -> None:
+    arrays = (x.astype(np.float32) for x in (REWARDS, VALUES, SECOND, NEVER))
+    assert ns.run(ppo.gae, *arrays, gamma=0.9, gae_lambda=0.9).dtype == np.float32
+
+
+def test_gae_can_be_scanned_by_jax() -> None:
+    def scan(xp: Any, deltas: Any, decays: Any) -> Any:
+        def body(advantage: Any, row: Any) -> tuple[Any, Any]:
+            advantage = ppo.gae_step(advantage, *row)
+            return advantage, advantage
+
+        return jax.lax.scan(body, xp.zeros_like(deltas[0]), (deltas, decays), reverse=True)[1]
+
+    options = {"gamma": 0.5, "gae_lambda": 0.5, "scan": scan}
+    advantages = NAMESPACES["jax"].run(ppo.gae, REWARDS, VALUES, SECOND, NEVER, **options)
+    assert_array_equal(advantages, column(-0.5, -6, 4))
+
+
+def test_reset_mask_is_0_on_the_step_after_a_done_one(ns: Namespace) -> None:
+    mask = ns.run(ppo.reset_mask, [[0, 1], [1, 0], [0, 1]], [1, 0])
+    assert_array_equal(mask, [[0, 1], [1, 0], [0, 1]])
+
+
+def test_reset_mask_carries_the_last_flag_into_the_next_iteration(ns: Namespace) -> None:
+    assert_array_equal(ns.run(ppo.reset_mask, column(0, 0, 0, 1, 0, 0), [0]), column(1, 1, 1, 1, 0, 1))
+    assert_array_equal(ns.run(ppo.reset_mask, column(0, 0, 0, 1), [0]), column(1, 1, 1, 1))
+    assert_array_equal(ns.run(ppo.reset_mask, column(0, 0), [1]), column(0, 1))
+
+
+def endless(ns: Namespace, bootstrap_truncated: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Advantages and mask `[10]` of reward 1 for ever, cut every 4 steps: gamma = 0.9, lambda = 0.5, V = 1/(1 - gamma).
+
+    The fifth step of each period is the reset, with a reward of 0 that the endless environment never gave.
+    """
+    reward, truncated = column(*[1, 1, 1, 1, 0] * 2), column(*[0, 0, 0, 1, 0] * 2)
+    mask = ns.run(ppo.reset_mask, truncated, [0])
+    options = {"gamma": 0.9, "gae_lambda": 0.5, "bootstrap_truncated": bootstrap_truncated}
+    advantages = ns.run(ppo.gae, reward, np.full((11, 1), 10.0), 0.0 * truncated, truncated, **options)
+    return advantages[:, 0], mask[:, 0]
+
+
+def test_endless_environment_is_a_fixed_point_with_the_bootstrap(ns: Namespace) -> None:
+    advantages, mask = endless(ns, bootstrap_truncated=True)
+    assert_array_equal(mask, [1, 1, 1, 1, 0] * 2)
+    assert_allclose(advantages[mask == 1], 0.0, atol=1e-13)
+    # The reset step earned nothing: 0 + 0.9 * 10 - 10. The mask is what keeps it out.
+    assert_allclose(advantages[mask == 0], -1.0)
+
+
+def test_endless_environment_is_no_fixed_point_without_the_bootstrap(ns: Namespace) -> None:
+    advantages, mask = endless(ns, bootstrap_truncated=False)
+    # The cut step misses 0.9 * 10, and each step before it 0.45 of that of the next.
+    assert_allclose(advantages[mask == 1], [-9 * 0.45**3, -9 * 0.45**2, -9 * 0.45, -9] * 2)
+
+
+def random_episodes() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rewards `[8, 3]`, values `[9, 3]`, done `[8, 3]` and the mask that follows, with no two dones in a row."""
+    rng = np.random.default_rng(1)
+    done = np.zeros((8, 3))
+    done[[2, 5, 0, 4, 7], [0, 0, 1, 1, 2]] = 1.0
+    mask = np.ones((8, 3))
+    mask[[3, 6, 1, 5], [0, 0, 1, 1]] = 0.0
+    return rng.normal(size=(8, 3)), rng.normal(size=(9, 3)), done, mask
+
+
+@pytest.mark.parametrize("kind", ["terminated", "truncated"])
+def test_rewards_of_masked_steps_reach_no_other_step(ns: Namespace, kind: str) -> None:
+    rewards, values, done, mask = random_episodes()
+    flags = (done, 0.0 * done) if kind == "terminated" else (0.0 * done, done)
+    wild_rewards = np.where(mask == 1, rewards, WILD)
+    advantages = ns.run(ppo.gae, rewards, values, *flags, gamma=0.99, gae_lambda=0.95)
+    wild = ns.run(ppo.gae, wild_rewards, values, *flags, gamma=0.99, gae_lambda=0.95)
+    assert_array_equal(wild[mask == 1], advantages[mask == 1])
+    assert np.all(wild[mask == 0] > 0.9 * WILD)
+
+
+@pytest.mark.parametrize("kind", ["terminated", "truncated without bootstrap"])
+def test_values_at_masked_steps_reach_no_other_step_unless_bootstrapped(ns: Namespace, kind: str) -> None:
+    rewards, values, done, mask = random_episodes()
+    flags = (done, 0.0 * done) if kind == "terminated" else (0.0 * done, done)
+    options = {"gamma": 0.99, "gae_lambda": 0.95, "bootstrap_truncated": kind == "terminated"}
+    wild_values = values.copy()
+    wild_values[:-1][mask == 0] = WILD
+    advantages = ns.run(ppo.gae, rewards, values, *flags, **options)
+    wild = ns.run(ppo.gae, rewards, wild_values, *flags, **options)
+    assert_array_equal(wild[mask == 1], advantages[mask == 1])
+    assert np.all(wild[mask == 0] < -0.9 * WILD)
+
+
+# --- Masked statistics ------------------------------------------------------------------------------------------------
+
+
+def test_masked_mean_and_variance_by_hand(ns: Namespace) -> None:
+    x, mask = [1, WILD, 2, 3], [1, 0, 1, 1]
+    assert_allclose(ns.run(ppo.masked_mean, x, mask), 2.0, rtol=1e-15)
+    assert_allclose(ns.run(ppo.masked_variance, x, mask), 2 / 3, rtol=1e-15)  # (1 + 0 + 1) / 3, not / 2
+
+
+def test_normalized_advantages_by_hand(ns: Namespace) -> None:
+    normalized = ns.run(ppo.normalize_advantages, [1, 2, WILD, 3], [1, 1, 0, 1])
+    scale = 1 / (math.sqrt(2 / 3) + 1e-8)
+    assert_allclose(normalized[[0, 1, 3]], [-scale, 0, scale], rtol=1e-15)
+
+
+def test_constant_advantages_normalize_to_0(ns: Namespace) -> None:
+    assert_array_equal(ns.run(ppo.normalize_advantages, [3, 3, 3], [1, 1, 1]), [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param([1, 2, 3, 4], 1.0, id="perfect critic"),
+        pytest.param([6, 7, 8, 9], 1.0, id="a constant offset is not counted"),
+        pytest.param([5, 5, 5, 5], 0.0, id="constant critic"),
+        # residuals 0, 0, 0, 2: variance 1 - 1/4; returns: variance 5/4
+        pytest.param([1, 2, 3, 2], 0.4, id="one miss"),
+        # residuals are twice the returns: variance ratio 4
+        pytest.param([-1, -2, -3, -4], -3.0, id="worse than a constant"),
+    ],
+)
+def test_explained_variance_by_hand(ns: Namespace, values: list[float], expected: float) -> None:
+    explained = ns.run(ppo.explained_variance, [*values, -WILD], [1, 2, 3, 4, WILD], [1, 1, 1, 1, 0])
+    assert_allclose(explained, expected, rtol=1e-14, atol=1e-14)

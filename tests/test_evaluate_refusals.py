@@ -1,0 +1,114 @@
+"""What cannot be evaluated: one line says why, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.evaluate import main
+from tests.evaluations import config_with, snapshot
+
+WRONG = {
+    "episode=3": "there is no key episode; did you mean episodes?",
+    "ppo.gamma=0.5": "there is no key ppo.gamma; there are framework, backend, episodes",
+    "episodes=many": "episodes: Value 'many'",
+    "episodes=1.5": "episodes: Value '1.5'",
+    "episodes=0": "episodes=0: must be at least 1",
+    "num_envs=0": "num_envs=0: must be at least 1",
+    "greedy=perhaps": "greedy: Value 'perhaps'",
+    "seed=-1": "seed=-1: must lie between 0 and 2147483647",
+    "seed=null": "seed: ",
+    "precision=float16": "precision=float16: choose one of float32, ",
+    "device=tpu": "device=tpu: choose auto, cpu, cuda or cuda:<i>",
+    "device=cuda:64": "device=cuda:64: PyTorch sees ",
+    "framework=tensorflow": "framework=tensorflow: there is no such choice; choose one of jax_xla",
+    "framework=torch_eager framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",
+    "backend=gym": "backend=gym: there is no such choice; choose one of envpool",
+    "outputs=''": "outputs=: must name a folder",
+    "outputs=/proc/nowhere": "cannot write to /proc/nowhere",
+    "episodes": "episodes",
+    "--frames": "unrecognized arguments: --frames",
+}
+
+
+def refusal(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
+    """The one line of a command that ends with exit code 2."""
+    capfd.readouterr()
+    assert exit_code(main, arguments) == 2
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+@pytest.mark.parametrize(("text", "fragment"), WRONG.items(), ids=list(WRONG))
+def test_a_wrong_word_is_one_line_and_nothing_is_written(
+    text: str, fragment: str, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert fragment in refusal([str(run), *text.split(" ")], capfd)
+    assert not (run / "evaluations").exists()
+
+
+def without_checkpoints(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+
+
+def damaged_checkpoint(run: Path) -> None:
+    (run / "checkpoints/iteration_00000004/arrays.safetensors").write_bytes(b"\0" * 64)
+
+
+def of_another_version(run: Path) -> None:
+    path = run / "checkpoints/iteration_00000004/state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 99}))
+
+
+def another_network(run: Path) -> None:
+    config_with(run, network=load_config(["network=mlp", "network.hidden_sizes=[32,32]"]).resolved["network"])
+
+
+def another_environment(run: Path) -> None:
+    acrobot = load_config(["env=acrobot", "backend=gymnasium"]).resolved
+    config_with(run, env=acrobot["env"])
+
+
+DAMAGES = {
+    "no checkpoints": (without_checkpoints, "has no checkpoint: name a run folder or one of its checkpoints/iteration"),
+    "no such folder": (shutil.rmtree, "has no checkpoint: name a run folder"),
+    "damaged checkpoint": (damaged_checkpoint, "is damaged (the checksum of arrays.safetensors does not match)"),
+    "another version": (of_another_version, "was written by schema version 99, this is 1"),
+    "another network": (another_network, "use the network that it was trained with"),
+    "another environment": (another_environment, "use the network that it was trained with"),
+    "no run.json": (lambda run: (run / "run.json").unlink(), "has no run.json"),
+    "run.json cut off": (lambda run: (run / "run.json").write_text('{"schema'), "run.json is damaged ("),
+    "run.json of bytes": (lambda run: (run / "run.json").write_bytes(b"\xff\xfe"), "run.json is damaged ("),
+    "run.json of a list": (lambda run: (run / "run.json").write_text("[]"), "run.json is damaged (not an object)"),
+    "run.json of nothing": (lambda run: (run / "run.json").write_text("{}"), "is no record of a run by this ppo_bench"),
+    "wrong value": (lambda run: config_with(run, total_timesteps="many"), "run.json: total_timesteps: Value 'many'"),
+    "no environment": (lambda run: config_with(run, env=None), "run.json: "),
+    "unknown key": (lambda run: config_with(run, surprise=1), "run.json: there is no key surprise"),
+    "unknown class": (lambda run: config_with(run, framework={"_target_": "os.path"}), "is not a choice of the group"),
+}
+
+
+@pytest.mark.parametrize(("damage", "fragment"), DAMAGES.values(), ids=list(DAMAGES))
+def test_a_run_that_cannot_be_evaluated_is_one_line_and_is_left_as_it_is(
+    damage: Any, fragment: str, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    damage(run)
+    before = snapshot(run)
+    line = refusal([str(run)], capfd)
+    assert fragment in line
+    assert "rerun=true" not in line
+    assert snapshot(run) == before
+    assert not (run / "evaluations").exists()
+
+
+def test_without_a_run_folder_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "RUN_DIR" in refusal([], capfd)
+    assert "has no checkpoint: name a run folder" in refusal(["episodes=3"], capfd)

@@ -1,0 +1,91 @@
+"""What the video of an evaluation shows, and what draws it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.evaluate import main
+from tests.evaluations import ON_CPU, SMALL, config_with, evaluated, trained
+
+
+def frames_of(evaluation: dict[str, Any], folder: Path) -> np.ndarray:
+    """Every frame of the only video in a folder, `[T, H, W, 3]`."""
+    import av
+
+    (path,) = folder.glob("evaluations/*.mp4")
+    with av.open(str(path)) as container:
+        assert float(container.streams.video[0].average_rate or 0) == evaluation["video"]["fps"]
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+
+
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_the_video_shows_the_first_episode_frame_by_frame(
+    run: Path, framework: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = evaluated(run, f"framework={framework}", "episodes=2", "video=true")
+    video = found["video"]
+    assert (video["return"], video["length"]) == (found["returns"][0], found["lengths"][0])
+    frames = frames_of(found, run)
+    assert len(frames) == video["frames"] == video["length"] + 1
+    assert frames.shape[1:] == (400, 600, 3)
+    assert frames[0].std() > 5  # a cart and a pole on white
+    assert np.abs(frames[-1].astype(int) - frames[0]).max() > 100  # which have moved
+    assert sorted(path.suffix for path in run.glob("evaluations/*")) == [".json", ".mp4"]
+    mp4, report = capsys.readouterr().out.splitlines()[-2:]
+    assert (Path(mp4).suffix, Path(mp4).with_suffix(".json")) == (".mp4", Path(report))
+
+
+def test_a_video_of_breakout_shows_one_game_of_five_lives(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "env=breakout", "backend=envpool", *SMALL)
+    found = evaluated(folder, "backend=gymnasium", "episodes=1", "video=true")
+    frames = frames_of(found, folder)
+    assert found["lengths"][0] > 5 * 15
+    # After each of four lost lives a step that no policy takes starts the next life.
+    assert len(frames) == found["lengths"][0] + 1 + 4
+    assert frames.shape[1:] == (210, 160, 3)
+
+
+def test_mujoco_is_drawn_or_the_library_that_is_missing_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    small = ["ppo.num_steps=64", "total_timesteps=64", "ppo.num_minibatches=1", "ppo.update_epochs=1"]
+    folder = trained(tmp_path, "env=hopper", "backend=envpool", *small)
+    capfd.readouterr()
+    code = exit_code(main, [str(folder), ON_CPU, "episodes=1", "greedy=false", "video=true"])
+    error = capfd.readouterr().err
+    if code:  # without the system's EGL
+        assert code == 2
+        assert "apt install libegl1" in error
+        assert error.count("\n") == 1
+        assert not (folder / "evaluations").exists()
+        return
+    (report,) = folder.glob("evaluations/*.json")
+    found = json.loads(report.read_text())
+    frames = frames_of(found, folder)
+    assert len(frames) == found["video"]["length"] + 1
+    assert len({frame.tobytes() for frame in frames}) > len(frames) // 2
+
+
+def test_what_gymnasium_does_not_offer_is_drawn_by_envpool(run: Path) -> None:
+    elsewhere = load_config(["backend=envpool", "~env.ids.gymnasium"]).resolved
+    config_with(run, env=elsewhere["env"], backend=elsewhere["backend"])
+    found = evaluated(run, "episodes=1", "video=true")
+    assert found["backend"] == "envpool"
+    assert frames_of(found, run).shape == (found["lengths"][0] + 1, 400, 600, 3)
+
+
+def test_what_nothing_can_draw_is_evaluated_and_not_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = load_config(["backend=jax", "framework=jax_xla", "~env.ids.gymnasium", "~env.ids.envpool"]).resolved
+    config_with(run, env=elsewhere["env"], backend=elsewhere["backend"])
+    assert evaluated(run, "episodes=1")["backend"] == "jax"
+    capsys.readouterr()
+    assert exit_code(main, [str(run), ON_CPU, "episodes=1", "seed=5", "video=true"]) == 2
+    assert "video=true: CartPole-v1 cannot be drawn: neither gymnasium nor EnvPool" in capsys.readouterr().err
+    assert len(list(run.glob("evaluations/*"))) == 1

@@ -1,0 +1,317 @@
+"""Losses against numbers worked out by hand, torch.distributions and finite differences."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench import ppo
+from tests.namespaces import NAMESPACES, Namespace
+
+LN2 = math.log(2.0)
+LN2PI = math.log(2.0 * math.pi)
+WILD = 1e6  # what masked entries hold: one that leaks cannot be overlooked
+
+# --- Losses by hand ---------------------------------------------------------------------------------------------------
+
+
+def test_policy_loss_by_hand(ns: Namespace) -> None:
+    ratio, advantages = [0.5, 1.1, 1.5, 0.5, 1.5, WILD], [1, 2, 1, -1, -1, -WILD]
+    # -0.5 (falling below does not help), -2.2, -1.2 (clipped), 0.8 (clipped), 1.5: mean -1.6 / 5
+    loss = ns.run(ppo.policy_loss, ratio, advantages, [1, 1, 1, 1, 1, 0], 0.2)
+    assert_allclose(loss, -0.32, rtol=1e-14)
+
+
+VALUE_ARGUMENTS = ([1, 3, 0, WILD], [0.9, 1, 2, -WILD], [2, 1, 0, 0], [1, 1, 1, 0])  # values, old, returns, mask
+
+
+def test_value_loss_by_hand(ns: Namespace) -> None:
+    # squared errors 1, 4, 0
+    assert_allclose(ns.run(ppo.value_loss, *VALUE_ARGUMENTS, 0.5, False), 5 / 6, rtol=1e-14)
+
+
+def test_clipped_value_loss_by_hand(ns: Namespace) -> None:
+    # clipped values 1, 1.5, 1.5: squared errors max(1, 1), max(4, 1/4), max(0, 9/4)
+    assert_allclose(ns.run(ppo.value_loss, *VALUE_ARGUMENTS, 0.5, True), 7.25 / 6, rtol=1e-14)
+
+
+def test_kl_estimates_by_hand(ns: Namespace) -> None:
+    # ratios 2, 2, 1/2, 1; a masked log-ratio of 50 would be a ratio of 5e21
+    log_ratio, mask = [LN2, LN2, -LN2, 0, 50], [1, 1, 1, 1, 0]
+    assert_allclose(ns.run(ppo.kl_k1, log_ratio, mask), -LN2 / 4, rtol=1e-14)
+    # 2 * (2 - 1 - ln 2) + (1/2 - 1 + ln 2)
+    assert_allclose(ns.run(ppo.kl_k3, log_ratio, mask), (1.5 - LN2) / 4, rtol=1e-14)
+
+
+def test_kl_estimates_agree_with_the_exact_divergence() -> None:
+    # KL(N(0, 1) || N(0.1, 1)) = 0.1^2 / 2, from draws of the old policy
+    draws = scipy.stats.norm.ppf((np.arange(10_000) + 0.5) / 10_000)
+    log_ratio = 0.1 * draws - 0.005
+    assert_allclose(ppo.kl_k1(np, log_ratio, np.ones(10_000)), 0.005, rtol=1e-3)
+    assert_allclose(ppo.kl_k3(np, log_ratio, np.ones(10_000)), 0.005, rtol=1e-2)
+
+
+def test_clip_fraction_by_hand(ns: Namespace) -> None:
+    # 0.75 and 1.25 lie on the border and are not clipped
+    fraction = ns.run(ppo.clip_fraction, [0.5, 0.75, 1, 1.25, 1.5, WILD], [1, 1, 1, 1, 1, 0], 0.25)
+    assert_allclose(fraction, 0.4, rtol=1e-15)
+
+
+OPTIONS: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "norm_adv": True, "ent_coef": 0.01, "vf_coef": 0.5}
+
+
+def test_total_loss_weighs_its_parts(ns: Namespace) -> None:
+    # ratios 1 and 3/2, advantages 1 and 2 unnormalised: -(1 + 1.2 * 2) / 2; errors 1 and 4: (1 + 4) / 4
+    batch = ppo.Minibatch(log_probs=[-1, -1], values=[0, 0], advantages=[1, 2], returns=[1, 2], mask=[1, 1])
+    log_probs, entropies, values = [-1, -1 + math.log(1.5)], [0.5, 1.5], [0, 0]
+    result = ns.run(ppo.losses, log_probs, entropies, values, batch, **OPTIONS | {"norm_adv": False, "ent_coef": 0.1})
+    assert_allclose(result.policy_loss, -1.7, rtol=1e-14)
+    assert_allclose(result.value_loss, 1.25, rtol=1e-14)
+    assert_allclose(result.entropy, 1.0, rtol=1e-14)
+    assert_allclose(result.total, -1.7 - 0.1 * 1.0 + 0.5 * 1.25, rtol=1e-14)
+    assert_allclose(result.old_approx_kl, -math.log(1.5) / 2, rtol=1e-14)
+    assert_allclose(result.approx_kl, (0.5 - math.log(1.5)) / 2, rtol=1e-14)
+    assert_allclose(result.clip_fraction, 0.5, rtol=1e-14)
+
+
+# --- Losses on random minibatches -------------------------------------------------------------------------------------
+
+COMBINATIONS = {
+    f"clip_vloss={clip_vloss},norm_adv={norm_adv}": {"clip_vloss": clip_vloss, "norm_adv": norm_adv}
+    for clip_vloss, norm_adv in itertools.product([False, True], repeat=2)
+}
+combinations = pytest.mark.parametrize("switches", COMBINATIONS.values(), ids=COMBINATIONS)
+families = pytest.mark.parametrize("family", ["categorical", "normal"])
+DISTRIBUTIONS = {"categorical": ppo.CATEGORICAL, "normal": ppo.NORMAL}
+
+Inputs = tuple[tuple[Any, ...], Any, ppo.Minibatch]  # head and values (the network's outputs), actions, the rest
+
+
+def minibatch(family: str) -> Inputs:
+    """24 random transitions, 6 of them masked, on both sides of every clip."""
+    rng = np.random.default_rng(4)
+    mask = np.repeat([1.0, 0.0], [18, 6])
+    if family == "categorical":
+        head: tuple[np.ndarray, ...] = (rng.normal(size=(24, 3)),)
+        actions: np.ndarray = rng.integers(0, 3, 24)
+    else:
+        head = (rng.normal(size=(24, 2)), rng.normal(size=2))
+        actions = head[0] + np.exp(head[1]) * rng.normal(size=(24, 2))
+    log_probs = DISTRIBUTIONS[family].log_prob(np, head, actions) + 0.3 * rng.normal(size=24)
+    old_values, advantages, returns = rng.normal(size=(3, 24))
+    values = old_values + 0.3 * rng.normal(size=24)
+    return (*head, values), actions, ppo.Minibatch(log_probs, old_values, advantages, returns, mask)
+
+
+def all_losses(xp: Any, outputs: Any, actions: Any, batch: ppo.Minibatch, family: str, **switches: Any) -> ppo.Losses:
+    *head, values = outputs
+    policy = DISTRIBUTIONS[family]
+    log_probs, entropies = policy.log_prob(xp, tuple(head), actions), policy.entropy(xp, tuple(head))
+    return ppo.losses(xp, log_probs, entropies, values, batch, **OPTIONS | switches)
+
+
+def transcription(inputs: Inputs, family: str, clip_vloss: bool, norm_adv: bool) -> ppo.Losses:
+    """The loss as the paper writes it, with torch.distributions, on the unmasked transitions alone."""
+    keep = torch.tensor(inputs[2].mask == 1)
+    *head, newvalue, actions = (torch.tensor(x) for x in (*inputs[0], inputs[1]))
+    old_logprob, old_value, adv, ret, _ = (torch.tensor(x)[keep] for x in inputs[2])
+    policy: torch.distributions.Distribution
+    if family == "categorical":
+        policy = torch.distributions.Categorical(logits=head[0][keep])
+    else:
+        policy = torch.distributions.Independent(torch.distributions.Normal(head[0][keep], head[1].exp()), 1)
+    logprob, entropy, newvalue = policy.log_prob(actions[keep]), policy.entropy(), newvalue[keep]
+    ratio = torch.exp(logprob - old_logprob)
+    if norm_adv:
+        adv = (adv - adv.mean()) / (adv.std(correction=0) + 1e-8)
+    surrogate = torch.minimum(ratio * adv, torch.clamp(ratio, 0.8, 1.2) * adv).mean()
+    v_loss = (newvalue - ret) ** 2
+    if clip_vloss:
+        v_loss = torch.maximum(v_loss, (torch.clamp(newvalue, old_value - 0.2, old_value + 0.2) - ret) ** 2)
+    return ppo.Losses(
+        total=-(surrogate - 0.5 * 0.5 * v_loss.mean() + 0.01 * entropy.mean()),
+        policy_loss=-surrogate,
+        value_loss=v_loss.mean() / 2,
+        entropy=entropy.mean(),
+        old_approx_kl=(old_logprob - logprob).mean(),
+        approx_kl=((ratio - 1) - ratio.log()).mean(),
+        clip_fraction=((ratio < 0.8) | (ratio > 1.2)).double().mean(),
+    )
+
+
+@families
+def test_minibatch_reaches_both_sides_of_every_clip(family: str) -> None:
+    outputs, actions, batch = minibatch(family)
+    keep = batch.mask == 1
+    ratio = np.exp(DISTRIBUTIONS[family].log_prob(np, outputs[:-1], actions) - batch.log_probs)[keep]
+    for moved in (ratio - 1.0, (outputs[-1] - batch.values)[keep]):
+        assert np.any(moved < -0.2)
+        assert np.any(np.abs(moved) < 0.2)
+        assert np.any(moved > 0.2)
+
+
+@families
+@combinations
+def test_losses_match_an_independent_transcription(ns: Namespace, family: str, switches: dict[str, bool]) -> None:
+    inputs = minibatch(family)
+    result = ns.run(all_losses, *inputs, family=family, **switches)
+    assert_allclose(result, transcription(inputs, family, **switches), rtol=0, atol=1e-12)
+
+
+@families
+@combinations
+def test_namespaces_agree_on_losses(family: str, switches: dict[str, bool]) -> None:
+    inputs = minibatch(family)
+    with jax.enable_x64(True):
+        by_numpy, by_torch, by_jax = (
+            ns.run(all_losses, *inputs, family=family, **switches) for ns in NAMESPACES.values()
+        )
+    assert_allclose(by_torch, by_numpy, rtol=0, atol=1e-12)
+    assert_allclose(by_jax, by_numpy, rtol=0, atol=1e-12)
+
+
+def finite_differences(function: Callable[[list[np.ndarray]], Any], at: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    """Central differences of a scalar function of several arrays."""
+    width = 1e-5
+    points = [x.copy() for x in at]
+    gradients = [np.zeros_like(x) for x in at]
+    for point, gradient in zip(points, gradients, strict=True):
+        for index in np.ndindex(point.shape):
+            centre = point[index]
+            point[index] = centre + width
+            above = function(points)
+            point[index] = centre - width
+            gradient[index] = (above - function(points)) / (2 * width)
+            point[index] = centre
+    return gradients
+
+
+def torch_gradients(inputs: Inputs, family: str, **switches: Any) -> list[np.ndarray]:
+    outputs = [torch.tensor(x, requires_grad=True) for x in inputs[0]]
+    batch = ppo.Minibatch(*(torch.tensor(x) for x in inputs[2]))
+    total = all_losses(torch, outputs, torch.tensor(inputs[1]), batch, family, **switches).total
+    return [gradient.numpy() for gradient in torch.autograd.grad(total, outputs)]
+
+
+def jax_gradients(inputs: Inputs, family: str, **switches: Any) -> list[np.ndarray]:
+    def total(outputs: Any, actions: Any, batch: Any) -> Any:
+        return all_losses(jnp, outputs, actions, batch, family, **switches).total
+
+    with jax.enable_x64(True):
+        return [np.asarray(gradient) for gradient in jax.jit(jax.grad(total))(*inputs)]
+
+
+@pytest.mark.parametrize("gradients", [torch_gradients, jax_gradients])
+@families
+@combinations
+def test_gradients_match_finite_differences(
+    gradients: Callable[..., list[np.ndarray]], family: str, switches: dict[str, bool]
+) -> None:
+    outputs, actions, batch = inputs = minibatch(family)
+
+    def total(at: list[np.ndarray]) -> Any:
+        return all_losses(np, at, actions, batch, family, **switches).total
+
+    for actual, expected in zip(gradients(inputs, family, **switches), finite_differences(total, outputs), strict=True):
+        assert np.count_nonzero(expected) > 0
+        assert_allclose(actual, expected, rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("gradients", [torch_gradients, jax_gradients])
+@families
+def test_gradients_at_the_old_network_are_the_unclipped_ones(
+    gradients: Callable[..., list[np.ndarray]], family: str
+) -> None:
+    # The first minibatch of every iteration: both sides of each maximum are equal, and so are their slopes.
+    outputs, actions, batch = minibatch(family)
+    log_probs = DISTRIBUTIONS[family].log_prob(np, outputs[:-1], actions)
+    batch = batch._replace(log_probs=log_probs, values=outputs[-1].copy())
+    actual = gradients((outputs, actions, batch), family, clip_vloss=True, norm_adv=False)
+
+    def unclipped(at: list[np.ndarray]) -> Any:
+        return all_losses(np, at, actions, batch, family, clip_coef=1e3, clip_vloss=False, norm_adv=False).total
+
+    for gradient, expected in zip(actual, finite_differences(unclipped, outputs), strict=True):
+        assert_allclose(gradient, expected, rtol=1e-6, atol=1e-10)
+    # vf_coef * (value - return) over the 18 unmasked transitions
+    assert_allclose(actual[-1][:18], 0.5 * (outputs[-1] - batch.returns)[:18] / 18, rtol=1e-12)
+
+
+@pytest.mark.parametrize("gradients", [torch_gradients, jax_gradients])
+@families
+def test_clipped_and_masked_transitions_have_no_gradient(
+    gradients: Callable[..., list[np.ndarray]], family: str
+) -> None:
+    outputs, actions, batch = minibatch(family)
+    # Transition 0 has moved far in the direction its advantage asked for, and its value from far onto its return.
+    batch.log_probs[0] -= 10.0
+    batch.advantages[0] = 10.0
+    batch.values[0], batch.returns[0] = outputs[-1][0] - 10.0, outputs[-1][0]
+    result = gradients((outputs, actions, batch), family, clip_vloss=True, norm_adv=False, ent_coef=0.0)
+    for gradient in (result[0], result[-1]):
+        assert_array_equal(gradient[0], 0.0 * gradient[0])
+        assert_array_equal(gradient[18:], 0.0 * gradient[18:])
+        assert np.count_nonzero(gradient[1:18]) > 0
+
+
+@families
+@combinations
+def test_masked_transitions_change_no_loss(ns: Namespace, family: str, switches: dict[str, bool]) -> None:
+    outputs, actions, batch = minibatch(family)
+    result = ns.run(all_losses, outputs, actions, batch, family=family, **switches)
+    masked = batch.mask == 0
+    outputs[-1][masked] = WILD
+    for x, wild in zip(batch[:-1], (-WILD, -WILD, WILD, -WILD), strict=True):
+        x[masked] = wild
+    assert_array_equal(ns.run(all_losses, outputs, actions, batch, family=family, **switches), result)
+
+
+@families
+@combinations
+def test_losses_of_an_entirely_masked_minibatch_are_0(ns: Namespace, family: str, switches: dict[str, bool]) -> None:
+    outputs, actions, batch = minibatch(family)
+    batch = batch._replace(mask=np.zeros(24))
+    assert_array_equal(ns.run(all_losses, outputs, actions, batch, family=family, **switches), np.zeros(7))
+
+
+@pytest.mark.parametrize("gradients", [torch_gradients, jax_gradients])
+@families
+def test_gradients_of_an_entirely_masked_minibatch_are_0(
+    gradients: Callable[..., list[np.ndarray]], family: str
+) -> None:
+    outputs, actions, batch = minibatch(family)
+    inputs = outputs, actions, batch._replace(mask=np.zeros(24))
+    for gradient in gradients(inputs, family, clip_vloss=True, norm_adv=True):
+        assert_array_equal(gradient, np.zeros_like(gradient))
+
+
+@families
+def test_float32_stays_float32(ns: Namespace, family: str) -> None:
+    outputs, actions, batch = minibatch(family)
+    outputs = tuple(x.astype(np.float32) for x in outputs)
+    batch = ppo.Minibatch(*(x.astype(np.float32) for x in batch))
+    actions = actions.astype(np.float32) if family == "normal" else actions
+    result = ns.run(all_losses, outputs, actions, batch, family=family)
+    assert {x.dtype for x in result} == {np.dtype(np.float32)}
+
+
+@families
+def test_losses_compile_to_one_graph_in_torch(family: str) -> None:
+    inputs = minibatch(family)
+
+    @torch.compile(fullgraph=True, backend="eager")
+    def compiled(outputs: Any, actions: Any, batch: Any) -> ppo.Losses:
+        return all_losses(torch, outputs, actions, batch, family)
+
+    result = NAMESPACES["torch"].run(lambda _, *arrays: compiled(*arrays), *inputs)
+    assert_allclose(result, transcription(inputs, family, clip_vloss=True, norm_adv=True), rtol=0, atol=1e-12)
