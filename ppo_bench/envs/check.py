@@ -2,7 +2,7 @@
 
 The environments are played at random; every rule is checked on every step. Use it on a backend of your own:
 
-    findings = check_contract(lambda: MyVectorEnv(...), num_steps=1_200)
+    findings = check_contract(lambda: MyVectorEnv(...))
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ppo_bench.envs.base import GraphEnv, Step, VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.random_play import Play, play
 
-ENDS = "episodes end within the play"
+FEWEST_STEPS, MOST_STEPS = 600, 4800
+"""In each environment. They are doubled until there are `ENOUGH_RESETS` in all."""
+ENOUGH_RESETS = 4
 
 
 class Finding(NamedTuple):
@@ -28,24 +30,29 @@ class Finding(NamedTuple):
     evidence: str
 
 
-def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int) -> list[Finding]:
-    """Play `num_steps` random steps five times and judge each rule.
+def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | None = None) -> list[Finding]:
+    """Play `num_steps` random steps four times and judge each rule; without `num_steps`, until enough has ended.
 
-    Seed 1 is played twice, once with other actions at resets, and once with the environments in the opposite order and
-    other actions in one of them; seed 2 once, with the actions of seed 1. Raises what the environment does.
+    Seed 1 is played once as it is, once with other actions at resets, and once with the environments in the opposite
+    order and other actions in one of them; seed 2 once, with the actions of seed 1. Raises what the environment does.
     """
     env = on_host(make())
     seeds, others = (noise.env_seeds(seed, 0, env.num_envs) for seed in (1, 2))
     try:
-        first, again, other = (play(env, of_play, num_steps) for of_play in (seeds, seeds, others))
-        altered = play(env, seeds, num_steps, alter_reset_actions=True)
-        mirrored = play(env, seeds, num_steps, mirror=True).mirrored()
+        first = play(env, seeds, num_steps or FEWEST_STEPS)
         types = list(_shapes_and_types(first, env))
+        if not all(finding.kept for finding in types):
+            return types  # the other rules could not even be put to arrays like these
+        while not num_steps and first.resets.sum() < ENOUGH_RESETS and len(first.done) < MOST_STEPS:
+            first = play(env, seeds, 2 * len(first.done))
+        length = len(first.done)
+        altered = play(env, seeds, length, alter_reset_actions=True)
+        # If it differs, is it because of its actions, or because no two plays are the same?
+        repeats = _same_play(first, altered) or _same_play(first, play(env, seeds, length))
+        mirrored = play(env, seeds, length, mirror=True).mirrored()
+        other = play(env, others, length)
     finally:
         env.close()
-    if not all(finding.kept for finding in types):
-        return types  # the other rules could not even be put to arrays like these
-    repeats = _same_play(first, again)
     return [
         *types,
         *_autoreset(first, altered, repeats),
@@ -84,7 +91,9 @@ def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
     steps = first.steps
     done, resets = first.done, first.resets
     count = int(resets.sum())
-    yield Finding(ENDS, count > 0, f"{int(done.sum())} ends; play more steps if there are none")
+    yield Finding(
+        "episodes end within the play", count > 0, f"{int(done.sum())} ends; play more steps if there are none"
+    )
     paid = int((resets & ((steps.reward != 0) | (steps.raw_reward != 0))).sum())
     heeded = repeats and not _same_play(first, altered)  # of a play that never repeats it cannot be told
     shown_twice = sum(np.array_equal(first.obs[t, env], first.obs[t + 1, env]) for t, env in np.argwhere(resets))
