@@ -56,6 +56,8 @@ def test_the_backends_keep_the_contract(env: str, backend: str, num_envs: int, n
 class Walk:
     """Keeps the contract: positions pushed by the actions; half of the episodes end after 4 steps; the limit is 6."""
 
+    limit = 6
+
     def __init__(self) -> None:
         self.num_envs = 3
         self.observation_space = spaces.Box(-100.0, 100.0, (1,), np.float32)
@@ -75,7 +77,7 @@ class Walk:
         self.position = np.where(self.resets, push, self.position + np.where(actions == 1, push, -push))
         self.time = np.where(self.resets, 0, self.time + 1)
         self.short = np.where(self.resets, push < 0.5, self.short)
-        terminated, truncated = self.short & (self.time == 4), self.time == 6
+        terminated, truncated = self.short & (self.time == self.limit - 2), self.time == self.limit
         self.done = terminated | truncated
         reward = np.where(self.resets, 0, 2).astype(np.float32)
         return Step(self.obs(), reward, terminated, truncated, self.done, reward)
@@ -92,6 +94,32 @@ class Walk:
 
 def test_an_environment_of_ones_own_can_be_checked() -> None:
     assert broken(check_contract(Walk, 60)) == {}
+
+
+@pytest.mark.parametrize(
+    ("limit", "plays", "rules"),
+    [
+        (6, [600] * 4, []),
+        (500, [600, 1200, 1200, 1200, 1200], []),  # 3 environments: 3 resets in 600 steps, 6 in 1,200
+        (2000, [600, 1200, 2400, 4800, 4800, 4800, 4800], []),
+        (5000, [600, 1200, 2400, 4800, 4800, 4800, 4800], [ENDS]),
+    ],
+)
+def test_plays_are_as_long_as_it_takes_to_see_ends(limit: int, plays: list[int], rules: list[str]) -> None:
+    seen: list[int] = []
+
+    class Lasting(Walk):
+        def reset(self, seeds: Sequence[int]) -> np.ndarray:
+            seen.append(0)
+            return super().reset(seeds)
+
+        def step(self, actions: np.ndarray) -> Step:
+            seen[-1] += 1
+            return super().step(actions)
+
+    Lasting.limit = limit
+    assert list(broken(check_contract(Lasting))) == rules
+    assert seen == plays
 
 
 class IgnoresItsSeed(Walk):
