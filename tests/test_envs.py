@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,7 @@ from scipy.stats import ks_2samp
 from ppo_bench import noise
 from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
+from ppo_bench.envs.follow import Followers
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
 from ppo_bench.errors import ConfigError
 
@@ -187,6 +189,26 @@ def test_a_single_thread_follows_its_caller_to_whatever_core_it_is_on() -> None:
         os.sched_setaffinity(0, cores)
         env.close()
     assert {thread: os.sched_getaffinity(thread) for thread in others} == others
+
+
+def test_threads_that_have_ended_are_no_longer_called() -> None:
+    followers, stay, ended = Followers(), threading.Event(), threading.Event()
+    with followers.starting():
+        staying, ending = threading.Thread(target=stay.wait), threading.Thread(target=ended.wait)
+        staying.start()
+        ending.start()
+    ended.set()
+    ending.join()
+    cores = os.sched_getaffinity(0)
+    core = max(cores)
+    try:
+        os.sched_setaffinity(0, {core})
+        followers.gather()
+        assert os.sched_getaffinity(staying.native_id or 0) == {core}
+    finally:
+        os.sched_setaffinity(0, cores)
+        stay.set()
+        staying.join()
 
 
 def threads() -> set[int]:

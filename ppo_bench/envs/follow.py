@@ -36,6 +36,14 @@ class Followers:
         """Have them run where the caller runs now; it stays free to move, and so does nothing where it has not."""
         core = self._current_core()
         if core != self._core:
-            for thread in self._threads:
-                os.sched_setaffinity(thread, {core})
+            self._threads = {thread for thread in self._threads if _moved(thread, core)}
             self._core = core
+
+
+def _moved(thread: int, core: int) -> bool:
+    """Move `thread` to `core`; whether it still runs: some only help to start others."""
+    try:
+        os.sched_setaffinity(thread, {core})
+    except ProcessLookupError:
+        return False
+    return True
