@@ -8,8 +8,10 @@ import functools
 import multiprocessing
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 
 from ppo_bench.cli import Parser, exit_code
 from ppo_bench.compose import offered
@@ -20,6 +22,11 @@ from ppo_bench.envs.distribution import compare_distributions
 from ppo_bench.errors import ConfigError
 
 NUM_ENVS_OF_DISTRIBUTION = 50
+
+Pair = tuple[str, str, str]
+"""An env, a backend, and the id there."""
+Verdict = tuple[str, str, float]
+"""ok, FAIL or skipped; what there is to say of it; and the seconds that it took."""
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +42,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
-    if options.num_envs < 2 or (options.num_steps or 2) < 2:
+    if options.num_envs < 2 or (options.num_steps is not None and options.num_steps < 2):
         parser.error("--num-envs and --num-steps must be at least 2")
     if options.num_episodes < 100:
         parser.error("--num-episodes must be at least 100")
@@ -60,7 +67,8 @@ def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Find
     def make(num_envs: int) -> VectorEnv | GraphEnv:
         return config.backend.make(dataclasses.replace(config.task, num_envs=num_envs))
 
-    reference = _reference(config, overrides) if options.distribution else None
+    compared = options.distribution and ("gymnasium" in config.root.env.ids or not options.all)
+    reference = _reference(config, overrides) if compared else None
     findings = check_contract(functools.partial(make, options.num_envs), options.num_steps)
     if reference:
         task = dataclasses.replace(reference.task, num_envs=NUM_ENVS_OF_DISTRIBUTION)
@@ -86,18 +94,52 @@ def _check_all(options: argparse.Namespace) -> int:
     print(row.format("env", "backend", "id", "s", "verdict"))
     states = []
     pairs = list(offered())
-    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        for pair, (state, said, seconds) in zip(pairs, pool.map(_judge, pairs, repeat(options)), strict=True):
-            states.append(state)
-            print(row.format(*pair, round(seconds), f"{state}{said}"), flush=True)
+    for pair, (state, said, seconds) in zip(pairs, _verdicts(pairs, options), strict=True):
+        states.append(state)
+        print(row.format(*pair, round(seconds), f"{state}{said}"), flush=True)
     broken, skipped = (states.count(state) for state in ("FAIL", "skipped"))
     left_out = f"; {skipped} were skipped" if skipped else ""
     print((f"{broken} broken" if broken else "every environment that was checked keeps the contract") + left_out)
     return 1 if broken else 0
 
 
-def _judge(pair: tuple[str, str, str], options: argparse.Namespace) -> tuple[str, str, float]:
-    """ok, FAIL or skipped; what there is to say of it; and the seconds that it took."""
+def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Verdict]:
+    """Of every pair in order, as soon as it is known; a crash ends its own process and is one pair's verdict."""
+    rest = list(pairs)
+    while rest:
+        with _processes(options.jobs) as pool:
+            try:
+                verdicts = [pool.submit(_judge, pair, options) for pair in rest]
+                while verdicts:
+                    yield verdicts[0].result()
+                    del verdicts[0], rest[0]
+                return
+            except BrokenProcessPool:  # by this pair, or by another that ran beside it
+                pass
+        started = time.perf_counter()
+        with _processes(1) as pool:
+            try:
+                verdict = pool.submit(_judge, rest[0], options).result()
+            except BrokenProcessPool:
+                verdict = "FAIL", ": its process crashed", time.perf_counter() - started
+        yield verdict
+        del rest[0]
+
+
+@contextmanager
+def _processes(number: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that do not outlast an interruption."""
+    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn")) as pool:
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.kill()
+            raise
+
+
+def _judge(pair: Pair, options: argparse.Namespace) -> Verdict:
     started = time.perf_counter()
     try:
         findings, _ = _check([f"env={pair[0]}", f"backend={pair[1]}"], options)
@@ -105,7 +147,7 @@ def _judge(pair: tuple[str, str, str], options: argparse.Namespace) -> tuple[str
         state, said = ("FAIL", f": {'; '.join(bad)}") if bad else ("ok", f", {len(findings)} rules")
     except ConfigError as error:
         state, said = "skipped", f": {error}"
-    except Exception as error:  # one that fails is a line of the table, not its end
+    except Exception as error:  # a line of the table, not its end
         state, said = "FAIL", f": {type(error).__name__}: {error}"
     return state, said, time.perf_counter() - started
 

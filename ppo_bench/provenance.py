@@ -21,6 +21,11 @@ PACKAGES = (
     "envpool",
     "ale-py",
     "mujoco",
+    "mujoco-mjx",
+    "brax",
+    "pgx",
+    "shimmy",
+    "dm-control",
     "hydra-core",
 )
 

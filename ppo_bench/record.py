@@ -74,15 +74,17 @@ class Record:
     """What one run leaves in its folder as it is trained."""
 
     def __init__(
-        self, config: Config, folder: Path, loop: LoopState, execution: Mapping[str, object], new: bool
+        self, config: Config, folder: Path, loop: LoopState, execution: Mapping[str, object], new: bool, together: int
     ) -> None:
         """Open the rows where `loop` stands, and if the run is `new` write what it starts with.
 
+        `together` is how many seeds are trained by the same program.
         Raises `ConfigError` if the rows are not those that `loop` counts.
         """
         self.config = config
         self.folder = folder
         self.loop = loop
+        self._together = together
         if new:
             self._begin(execution)
         else:
@@ -130,7 +132,8 @@ class Record:
         self.prune()
         self._metrics.close()
         self._episodes.close()
-        write_json(self.folder / "result.json", _result(self.config, self.loop, self.folder, setup_seconds))
+        result = _result(self.config, self.loop, self.folder, setup_seconds)
+        write_json(self.folder / "result.json", result | {"num_seeds": self._together})
 
 
 def _metrics_row(loop: LoopState, metrics: Metrics, episodes: list[Episode], sps: float) -> dict[str, Any]:
@@ -165,7 +168,6 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "backend": config.backend.name,
         "framework": config.framework.name,
         "seed": config.root.seed,
-        "num_seeds": config.root.num_seeds,
         "total_timesteps": config.root.total_timesteps,
         "global_step": loop.global_step,
         "iterations": loop.iteration,

@@ -60,7 +60,7 @@ def train(config: Config, started_at: float) -> list[Path]:
     for run in runs:
         if (run.folder / "result.json").exists():
             report_finished(run.folder)
-            with Mirrors(run.folder, config.trackers) as mirrors:
+            with Mirrors([run.folder], config.trackers) as mirrors:
                 mirrors.start()
         else:
             todo.append(run)
@@ -81,15 +81,14 @@ def _train_runs(config: Config, runs: Sequence[Run], started_at: float) -> None:
         with ExitStack() as stack:
             for run in runs:
                 stack.enter_context(own_folder(run.folder))
-            mirrors = [stack.enter_context(Mirrors(run.folder, run.config.trackers)) for run in runs]
+            mirrors = stack.enter_context(Mirrors([run.folder for run in runs], config.trackers))
             resumed = _resume(runs, runner)
             loops, state = resumed or start or _start(runs, runner)
             records = [
-                Record(run.config, run.folder, loop, runner.execution, new=resumed is None)
+                Record(run.config, run.folder, loop, runner.execution, new=resumed is None, together=len(runs))
                 for run, loop in zip(runs, loops, strict=True)
             ]
-            for mirror in mirrors:
-                mirror.start()
+            mirrors.start()
             _loop(config, runner, state, records, filmers, setup_seconds=time.perf_counter() - started_at)
     finally:
         runner.close()
@@ -126,10 +125,20 @@ def _resume(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopSta
     if common == first:
         return None
     whole = [
-        saved if saved and k == common else checkpoint.load_iteration(folder, common)
+        saved if saved and k == common else _of_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
     return [LoopState(**saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
+
+
+def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
+    try:
+        return checkpoint.load_iteration(folder, iteration)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{folder} has no whole checkpoint of iteration {iteration}, to which another seed has to go back: train "
+            "the seeds alone by num_seeds=1, or start all afresh by rerun=true"
+        ) from error
 
 
 def _loop(
@@ -153,7 +162,7 @@ def _loop(
             if loop.iteration % at_once == 0:  # the first of those that one call has run
                 sps = called_for * batch_size / (now - call_started)
             for record, (metrics, episodes) in zip(records, measured, strict=True):
-                _require_finite(metrics, record, every)
+                _require_finite(metrics, record, every, len(records))
                 record.add(metrics, episodes, now - loop_started, sps)
             display.update(loop.global_step, loop.recent_mean, sps * len(records))
             if loop.iteration % every == 0 or loop.iteration == last:
@@ -177,15 +186,20 @@ def _title(records: Sequence[Record]) -> str:
     return f"{config.task.name} {config.backend.name} {config.framework.name} {shown}"
 
 
-def _require_finite(metrics: Metrics, record: Record, every_iterations: int) -> None:
-    """Raise `Failed` if learning has left the numbers in the iteration after those that the record has."""
+def _require_finite(metrics: Metrics, record: Record, every_iterations: int, together: int) -> None:
+    """Raise `Failed` if learning has left the numbers in the iteration after those that the record has.
+
+    `together` is how many seeds are trained by the same program.
+    """
     done = record.loop.iteration
     for name, value in metrics._asdict().items():
         if name != "explained_variance" and not math.isfinite(value):  # that one is undefined for constant returns
             kept = done - done % every_iterations
+            beside = f"; the seeds beside {record.config.root.seed} can go on without it by seed=... num_seeds=..."
             raise Failed(
                 f"{name} is {value} in iteration {done + 1}: learning diverged; try a smaller ppo.learning_rate. "
                 + (f"{record.folder} is kept up to iteration {kept}" if kept else "It was before the first checkpoint")
+                + (beside if together > 1 else "")
             )
 
 

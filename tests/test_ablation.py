@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ppo_bench.bench.ablation import JAX, TORCH, circumstances, shares, steps
+from ppo_bench.bench.ablation import JAX, TORCH, circumstances, climbs, shares, steps
 from ppo_bench.bench.command import main
 from ppo_bench.bench.handicaps import HANDICAPS
+from ppo_bench.bench.programs import load
+from ppo_bench.bench.scaling import points
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
 from ppo_bench.networks.spec import Auto, NetworkSpec
@@ -131,33 +133,63 @@ def test_the_ladder_of_cartpole_is_measured(tmp_path: Path, capfd: pytest.Captur
     path = Path(capfd.readouterr().out.splitlines()[-1])
     assert path == tmp_path / "bench" / "cartpole-canonical-ablation.json"
     ladders = json.loads(path.read_text())["ladders"]
-    assert list(ladders) == ["JAX"]
-    titles = [row["title"] for row in ladders["JAX"]]
+    assert list(ladders) == ["JAX, gymnasium"]
+    rows = ladders["JAX, gymnasium"]
+    titles = [row["title"] for row in rows]
     assert titles[0] == "JAX, environments on the host"
     assert titles[-2:] == ["environments in the program", "ten iterations a call"]
-    assert ladders["JAX"][0]["without"] == ["copy_buffers", "unroll_update"]
-    for row in ladders["JAX"]:
+    assert rows[0]["without"] == ["copy_buffers", "unroll_update"]
+    for row in rows:
         assert len(row["iteration_seconds"]) == 2
         assert row["sps"] == pytest.approx(512 / np.median(row["iteration_seconds"]))
-    assert math.prod(row["times_previous"] for row in ladders["JAX"][1:]) > 1.5  # a program against its host
+    assert math.prod(row["times_previous"] for row in rows[1:]) > 1.5  # a program against its host
     for suffix in (".svg", ".png"):
         assert path.with_suffix(suffix).stat().st_size > 1_000
 
 
 def test_cost_is_measured_along_every_scale(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     scales = "{num_envs:[4,64],num_steps:[32],hidden_size:[8],num_seeds:[1,2]}"
-    words = ["scaling=true", "framework=jax_xla", "backend=jax", f"scales={scales}", "iterations=2"]
+    words = ["scaling=true", "framework=jax_xla", "backend=jax", f"scales={scales}", "rounds=1", "iterations=2"]
     assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0
     path = Path(capfd.readouterr().out.splitlines()[-1])
-    points = json.loads(path.read_text())["points"]
-    found = [(point["axis"], point["value"]) for point in points]
+    found_points = json.loads(path.read_text())["points"]
+    found = [(point["axis"], point["value"]) for point in found_points]
     assert found == [("num_envs", 4), ("num_envs", 64), ("num_steps", 32), ("hidden_size", 8), *[("num_seeds", k) for k in (1, 2)]]  # fmt: skip  # noqa: E501
     batches = [4 * 128, 64 * 128, 4 * 32, 4 * 128, 4 * 128, 2 * 4 * 128]
-    for point, batch in zip(points, batches, strict=True):
+    for point, batch in zip(found_points, batches, strict=True):
+        assert len(point["iteration_seconds"]) == 2
         assert point["sps"] == pytest.approx(batch / np.median(point["iteration_seconds"]))
         assert 1e8 < point["peak_memory_bytes"] < 1e10
     for suffix in (".svg", ".png"):
         assert path.with_suffix(suffix).stat().st_size > 1_000
+
+
+def test_a_point_that_is_too_much_for_the_machine_costs_no_other(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    deadly = "env.wrappers=[{_target_:tests.wrappers.NoMoreThanOne}]"
+    words = ["scaling=true", "framework=torch_eager", "backend=gymnasium", "scales={num_envs:[1,2]}", "iterations=1"]
+    words = [*words, "~scales.num_steps", "~scales.hidden_size", "~scales.num_seeds", deadly, f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 0
+    printed = capfd.readouterr()
+    assert "num_envs=2 torch_eager on gymnasium: a program's process was killed by SIGKILL" in printed.err
+    path = Path(printed.out.splitlines()[-1])
+    one, two = json.loads(path.read_text())["points"]
+    assert one["sps"] > 0
+    assert two["sps"] is None
+
+
+def test_layers_that_a_network_does_not_have_are_not_widened() -> None:
+    frames = ["env=pong", "backend=envpool", "framework=torch_eager"]
+    axes = {words[0]: {axis for axis, _, _ in points(words, load(words))} for words in (frames, ["env=acrobot"])}
+    assert axes == {"env=pong": {"num_envs", "num_steps"}, "env=acrobot": {"num_envs", "num_steps", "hidden_size"}}
+
+
+def test_the_rungs_that_an_unknown_environment_has_are_those_of_its_host() -> None:
+    words = ["env.id=LunarLander-v3", "backend=envpool", "framework=jax_xla"]
+    ((title, climb),) = climbs(words, load(words))
+    assert title == "JAX, envpool"
+    assert climb.steps[-1].title == "the update is a loop"
 
 
 @pytest.mark.parametrize(("framework", "known"), [("torch_eager", "aten::addmm"), ("jax_xla", "PjitFunction")])
@@ -177,6 +209,7 @@ def test_a_trace_holds_what_an_iteration_did(
     [
         (["ablation=true", "scaling=true"], "ablation=true scaling=true: one at a time"),
         (["ablation=true", "backend=jax"], "a ladder begins with environments on the host"),
+        (["ablation=true", "precision=float32,float64"], "only lists of framework, backend and workload"),
         (["scaling=true", "scales={num_env:[1]}"], "scales has no such key; it has scales.num_envs, "),
         (["scaling=true", "scales={num_envs:[0]}", "framework=torch_eager", "backend=gymnasium"], "ppo.num_envs=0"),
         (["num_seeds=2"], "num_seeds=2: of the bench, scaling=true alone"),

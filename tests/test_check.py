@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -350,6 +353,30 @@ def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(
     assert rows[1].endswith("ok, 16 rules")
     assert "skipped: env=no_such: there is no such choice" in rows[2]
     assert verdict == "1 broken; 1 were skipped"
+
+
+def verdict_of(pair: check.Pair, options: argparse.Namespace) -> check.Verdict:
+    """Instead of a check: the first of these pairs ends its process."""
+    if pair[0] == "deadly":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return "ok", f" {pair[0]}", 0.0
+
+
+def test_a_crash_is_a_line_of_the_table_and_not_its_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "deadly", "b", "c"]
+    monkeypatch.setattr(check, "offered", lambda: [(name, "gymnasium", name) for name in names])
+    monkeypatch.setattr(check, "_judge", verdict_of)
+    assert check.main(["--all", "--jobs", "2"]) == 1
+    _, *rows, verdict = capsys.readouterr().out.splitlines()
+    assert [row.split()[4:] for row in rows] == [
+        ["ok", "a"],
+        ["FAIL:", "its", "process", "crashed"],
+        ["ok", "b"],
+        ["ok", "c"],
+    ]
+    assert verdict == "1 broken"
 
 
 def test_the_command_refuses_an_unknown_environment_with_one_line() -> None:

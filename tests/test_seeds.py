@@ -17,6 +17,7 @@ from ppo_bench.cli import exit_code
 from ppo_bench.config import Config, load_config
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole
+from ppo_bench.report.folders import read
 from ppo_bench.runners.jax_graph import JaxGraphRunner
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from tests.runners import problem_for
@@ -144,7 +145,9 @@ def test_a_seed_that_is_complete_is_not_trained_again(
     assert train(tmp_path) == 0
     assert "seeds 5, 7  step" in capfd.readouterr().err
     assert (configs(tmp_path)[1].run_folder / "metrics.jsonl").stat() == before
-    assert all((config.run_folder / "result.json").exists() for config in configs(tmp_path))
+    results = [json.loads((config.run_folder / "result.json").read_text()) for config in configs(tmp_path)]
+    assert [result["num_seeds"] for result in results] == [2, 3, 2]  # as many as were trained together
+    assert ["num_seeds" in read(config.run_folder).execution for config in configs(tmp_path)] == [True] * 3
 
 
 def test_a_sweep_of_them_knows_what_is_done(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +12,15 @@ import numpy as np
 
 from ppo_bench.bench.handicaps import HANDICAPS
 from ppo_bench.bench.laps import Laps
+from ppo_bench.bench.programs import load, network_of, schema
+from ppo_bench.bench.report import about, bench_file
+from ppo_bench.bench.worker import in_turn
 from ppo_bench.config import Config
+from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.progress import say
+from ppo_bench.results import write_json
+from ppo_bench.sweep import expand
 
 BOOTSTRAP_DRAWS = 2_000
 
@@ -53,6 +60,8 @@ JAX = (
     Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
 )
 LADDERS = {"PyTorch": TORCH, "JAX": JAX}
+GRAPH_BACKENDS = ("jax", "envpool_xla")
+"""The first that an environment has is climbed to."""
 
 
 def circumstances(network: NetworkSpec, on_gpu: bool, graph_backend: str | None) -> set[str]:
@@ -85,6 +94,93 @@ def steps(ladder: Sequence[Rung], there: set[str], graph_backend: str | None) ->
         handicaps = tuple(above.cures for above in rungs[k + 1 :] if above.cures)
         climbed.append(Step(rung.title, list(words.values()), handicaps))
     return climbed
+
+
+class Climb(NamedTuple):
+    """A ladder as it is measured."""
+
+    job: list[str]
+    """What was asked for, but for the framework."""
+    steps: list[Step]
+    configs: list[Config]
+
+
+def ablation(overrides: list[str]) -> None:
+    """Measure, print and draw the ladders of each environment and workload; each is in the file once it is known."""
+    groups: dict[Path, dict[str, Climb]] = {}
+    for job in expand(overrides):
+        config = load(job)
+        ladders = groups.setdefault(bench_file(config, "ablation", ".json"), {})
+        for title, climb in climbs(job, config):
+            if ladders.setdefault(title, climb).job != climb.job:
+                raise ConfigError("ablation=true: only lists of framework, backend and workload can be told apart")
+    for path, ladders in groups.items():
+        rows: dict[str, list[dict[str, Any]]] = {}
+        first = next(iter(ladders.values())).configs[0]
+        heading = f"{first.task.name}, {schema(first).workload}"
+        for title, climb in ladders.items():
+            rows[title] = _measured(climb)
+            write_json(path, about(first) | {"ladders": rows})
+            print_ladder(f"{heading}, {title}", rows[title])
+        draw_ladders(heading, rows, path)
+        print(path)
+
+
+def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
+    """The ladders that a job asks for, by their titles. Raises `ConfigError` if one cannot be climbed."""
+    root, backend = schema(config), config.backend
+    if backend.in_graph:
+        raise ConfigError(
+            f"ablation=true backend={backend.name}: a ladder begins with environments on the host; "
+            "use backend=gymnasium or backend=envpool"
+        )
+    asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
+    graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
+    there = circumstances(network_of(config), _on_gpu(config), graph)
+    kept = [word for word in job if not word.startswith("framework=")]
+    sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]
+    for name, ladder in LADDERS.items():
+        if asked and not asked.startswith(name.lower().removeprefix("py")):
+            continue
+        climbed = steps(ladder, there, graph)
+        configs = [load([*kept, *sizes, *step.words]) for step in climbed]
+        try:
+            for one in configs:
+                one.require()
+        except ConfigError as reason:
+            if asked:
+                raise
+            say(f"left out: {reason}")
+            continue
+        yield f"{name}, {backend.name}", Climb(kept, climbed, configs)
+
+
+def _on_gpu(config: Config) -> bool:
+    import torch
+
+    return torch.cuda.is_available() and config.root.device != "cpu"
+
+
+def _measured(climb: Climb) -> list[dict[str, Any]]:
+    """Every step measured in alternation with the others."""
+    root = schema(climb.configs[0])
+    programs = [(maker(step), config) for step, config in zip(climb.steps, climb.configs, strict=True)]
+    measured = in_turn(programs, root.rounds, root.iterations)
+    seconds = np.array([np.reshape(found.turns, (root.rounds, root.iterations)) for found in measured])
+    return [
+        {
+            "title": step.title,
+            "words": step.words,
+            "without": list(step.handicaps),
+            "sps": config.ppo.batch_size / float(np.median(found.turns)),
+            "iteration_seconds": found.turns,
+            **row,
+            **found.start._asdict(),
+        }
+        for step, config, found, row in zip(
+            climb.steps, climb.configs, measured, shares(np.median(seconds, 2)), strict=True
+        )
+    ]
 
 
 class Handicapped(Laps):

@@ -11,6 +11,7 @@ from ppo_bench.bench.timed import TimedEnv
 from ppo_bench.config import Config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 
@@ -73,25 +74,29 @@ class Laps:
         self.training = Training(config, config.ppo.update_epochs)
         setup_seconds = time.perf_counter() - started
         first, *_, last = (self.training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
-        self.start = Start(setup_seconds, first - last, *memory(config.framework.name))
+        self.start = Start(setup_seconds, first - last, *_memory(config))
 
     def turn(self) -> float:
         """Seconds of an iteration."""
         return self.training.iteration()[0]
 
 
-def memory(framework: str) -> tuple[int, int | None]:
+def _memory(config: Config) -> tuple[int, int | None]:
     """`Start.peak_memory_bytes` and `Start.gpu_memory_bytes` of this process, now."""
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return host, _gpu_memory_bytes(framework)
+    return host, _gpu_memory_bytes(config)
 
 
-def _gpu_memory_bytes(framework: str) -> int | None:
-    if framework.startswith("torch"):
+def _gpu_memory_bytes(config: Config) -> int | None:
+    precision = PRECISIONS[config.root.precision]
+    if config.framework.name.startswith("torch"):
         import torch
 
-        return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
-    import jax
+        from ppo_bench.runners.torch import pick_device
 
-    stats = jax.devices()[0].memory_stats()
+        device = pick_device(config.root.device, precision)
+        return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+    from ppo_bench.runners import jax_learning
+
+    stats = jax_learning.pick_device(config.root.device, precision).memory_stats()
     return stats.get("peak_bytes_in_use") if stats else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 from ppo_bench.config import Config
@@ -30,8 +31,8 @@ class Arithmetic(NamedTuple):
 
 def arithmetic(config: Config) -> Arithmetic:
     """Measured in a process of its own, with all threads. Needs PyTorch."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_arithmetic, (config,))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_arithmetic, config).result()
 
 
 def _arithmetic(config: Config) -> Arithmetic:
@@ -43,7 +44,8 @@ def _arithmetic(config: Config) -> Arithmetic:
     from ppo_bench.runners.torch import pick_device, set_precision
 
     precision = PRECISIONS[config.root.precision]
-    device, dtype = pick_device(config.root.device, precision), getattr(torch, precision.parameters)
+    device = pick_device(config.root.device, precision)
+    dtype, layers = getattr(torch, precision.parameters), getattr(torch, precision.layers)
     set_precision(precision)
     env = config.backend.make(config.task)
     network: NetworkSpec = config.network.build(env.observation_space, env.action_space)
@@ -56,7 +58,7 @@ def _arithmetic(config: Config) -> Arithmetic:
     obs = torch.ones((rows, *network.input_shape), device=device).to(kind)
 
     def forward() -> Any:
-        head, values, _ = networks.apply(network, params, obs, (), None, dtype)
+        head, values, _ = networks.apply(network, params, obs, (), None, layers)
         return head[0].sum() + values.sum()
 
     def both() -> None:
@@ -77,7 +79,7 @@ def _arithmetic(config: Config) -> Arithmetic:
             times.append(time.perf_counter() - started)
         return min(times)
 
-    factor = torch.randn((PRODUCT_SIZE, PRODUCT_SIZE), dtype=dtype, device=device)
+    factor = torch.randn((PRODUCT_SIZE, PRODUCT_SIZE), dtype=layers, device=device)
     rates = [2 * PRODUCT_SIZE**3 / seconds(lambda: factor @ factor)]
     if network.convolutions:
         rates.append(flop(both) / seconds(both))

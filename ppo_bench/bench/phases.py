@@ -12,6 +12,7 @@ from ppo_bench.bench.laps import WARM_UP_ITERATIONS, Laps, Training
 from ppo_bench.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.random_play import random_actions
+from ppo_bench.precision import PRECISIONS
 
 
 class Turn(NamedTuple):
@@ -22,7 +23,8 @@ class Turn(NamedTuple):
     inference: float
     """Forward passes of the policy, with the way of observations to the device and back."""
     acting: float
-    """The rest of a rollout: noise, sampling, normalisation, storing. Inside a JAX program inference is part of it."""
+    """The rest of a rollout: noise, sampling, normalisation, storing. Inference is part of it where it cannot be run
+    alone as it is run in training: inside a JAX program, and as a CUDA graph."""
     learning: float
     """All epochs of gradient steps."""
     rest: float
@@ -43,17 +45,18 @@ class Phases:
         for _ in range(WARM_UP_ITERATIONS):
             self._doubled.iteration()
         self._alone = _alone(config)
-        self._inference = None if self._training.timed is None else self._policy()
+        replayed = self._training.runner.execution.get("cuda_graphs")
+        self._inference = None if self._training.timed is None or replayed else self._policy()
 
     def turn(self) -> Turn:
         """One iteration of each, and every part alone."""
         iteration, environment, after = self._training.iteration()
         doubled, _, doubled_after = self._doubled.iteration()
         alone = self._alone()
-        if self._inference is None:
+        if self._training.timed is None:
             learning = doubled - iteration
             return Turn(iteration, alone, 0.0, iteration - alone - learning, learning, 0.0, alone)
-        learning, inference = doubled_after - after, self._inference()
+        learning, inference = doubled_after - after, self._inference() if self._inference else 0.0
         acting = iteration - after - environment - inference
         return Turn(iteration, environment, inference, acting, learning, after - learning, alone)
 
@@ -80,7 +83,7 @@ def _alone(config: Config) -> Any:
     env, steps = config.backend.make(config.task), config.ppo.num_steps
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     if isinstance(env, GraphEnv):
-        return _alone_in_program(env, seeds, steps)
+        return _alone_in_program(env, seeds, steps, config)
     env.reset(seeds)
     actions = _actions(env, steps)
 
@@ -98,13 +101,16 @@ def _actions(env: VectorEnv | GraphEnv, steps: int) -> list[np.ndarray]:
     return [random_actions(env, rng) for _ in range(steps)]  # type: ignore[arg-type]  # looks at the space alone
 
 
-def _alone_in_program(env: GraphEnv, seeds: Any, steps: int) -> Any:
+def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> Any:
     import jax
 
-    start = env.reset(seeds)
-    actions = np.stack(_actions(env, steps))
-    program = jax.jit(lambda state: jax.lax.scan(start.step, state, actions))
-    state = jax.block_until_ready(program(start.state))[0]
+    from ppo_bench.runners.jax_learning import pick_device
+
+    with jax.default_device(pick_device(config.root.device, PRECISIONS[config.root.precision])):
+        start = env.reset(seeds)
+        actions = np.stack(_actions(env, steps))
+        program = jax.jit(lambda state: jax.lax.scan(start.step, state, actions))
+        state = jax.block_until_ready(program(start.state))[0]  # where its arrays are, it runs from now on
 
     def play() -> float:
         nonlocal state

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ppo_bench.compose import offered
 from ppo_bench.config import Config, RootSchema, load_config
 from ppo_bench.errors import ConfigError
+from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.paths import CONF
 from ppo_bench.progress import say
 from ppo_bench.sweep import expand
 
 WORKLOADS = ("canonical", "throughput")
+CHOICES = {"framework", "backend"}
+"""Groups that are taken in every way unless one is asked for."""
 
 
 @dataclass
@@ -36,6 +39,8 @@ def schema(config: Config) -> Schema:
 
 def load(job: list[str]) -> Config:
     """The configuration of one program, with as many environments as its workload has. Raises `ConfigError`."""
+    if any(word.startswith("total_timesteps=") for word in job):
+        raise ConfigError("total_timesteps: a bench ends after its rounds and iterations; leave it out")
     config = load_config(job, "bench", Schema)
     root = schema(config)
     if root.workload not in WORKLOADS:
@@ -47,51 +52,62 @@ def load(job: list[str]) -> Config:
         raise ConfigError(f"{' '.join(f'{key}=true' for key in chosen)}: one at a time")
     if root.num_seeds > 1 and not root.scaling:
         raise ConfigError(f"num_seeds={root.num_seeds}: of the bench, scaling=true alone trains several seeds at once")
-    sized = any(word.startswith("ppo.num_envs=") for word in job)
-    if root.workload == "canonical" or sized:
+    if root.workload == "canonical" or any(word.startswith("ppo.num_envs=") for word in job):
         return config
-    num_envs = root.throughput_num_envs[config.backend.name]
-    steps = num_envs * config.ppo.num_steps * 1_000  # annealing has no end in sight
-    return load_config([*job, f"ppo.num_envs={num_envs}", f"total_timesteps={steps}"], "bench", Schema)
+    num_envs = root.throughput_num_envs.get(config.backend.name)
+    if num_envs is None:
+        raise ConfigError(f"throughput_num_envs has no backend {config.backend.name}: choose by ppo.num_envs=...")
+    return load_config([*job, f"ppo.num_envs={num_envs}"], "bench", Schema)
 
 
-def jobs(overrides: list[str]) -> list[list[str]]:
-    """The words of every program: what is not chosen is taken in every way that there is."""
+def network_of(config: Config) -> NetworkSpec:
+    """The network of a configuration, whose environments are made to ask for their spaces."""
+    env = config.backend.make(config.task)
+    try:
+        return config.network.build(env.observation_space, env.action_space)
+    finally:
+        env.close()
+
+
+def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
+    """The words and the configuration of every program: what is not chosen is taken in every way that there is.
+
+    Left out is what cannot be or lacks a package. Raises `ConfigError` if that leaves nothing, or if it is what is
+    asked for.
+    """
     chosen = {word.partition("=")[0] for word in overrides}
     frameworks = sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), reverse=True)
     found = []
     for job in expand(overrides):
-        env = next((word.partition("=")[2] for word in job if word.startswith("env=")), "cartpole")
-        backends = [[f"backend={backend}"] for name, backend, _ in offered() if name == env]
-        for backend in [[]] if "backend" in chosen else backends:
+        for backend in [[]] if "backend" in chosen else _backends(job):
             for framework in [[]] if "framework" in chosen else [[f"framework={name}"] for name in frameworks]:
                 words = [*job, *backend, *framework]
-                if not _impossible(words):
-                    found.append(words)
+                config = load(words)
+                if config.backend.in_graph and not config.framework.takes_graph_envs and not chosen >= {*CHOICES}:
+                    continue
+                try:
+                    config.require()
+                except ConfigError as reason:
+                    if chosen & CHOICES:
+                        raise
+                    say(f"left out: {reason}")
+                    continue
+                found.append((words, config))
     if not found:
         load(expand(overrides)[0]).require()  # which says why
+        raise ConfigError("no framework can step these environments here; what was left out stands above")
     return found
 
 
-def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
-    """`jobs` and their configurations, without those that lack a package.
-
-    Raises `ConfigError` if the framework or the backend that is asked for cannot be had.
-    """
-    found = []
-    for job in jobs(overrides):
-        config = load(job)
-        try:
-            config.require()
-        except ConfigError as reason:
-            if any(word.startswith(("framework=", "backend=")) for word in overrides):
-                raise
-            say(f"left out: {reason}")
-            continue
-        found.append((job, config))
-    return found
+def _backends(job: list[str]) -> list[list[str]]:
+    """The words for every backend on which a job's environment exists."""
+    env = load(job).root.env
+    return [[]] if env.id else [[f"backend={name}"] for name in env.ids]
 
 
-def _impossible(job: list[str]) -> bool:
-    config = load(job)
-    return config.backend.in_graph and not config.framework.takes_graph_envs
+def labels(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """What tells programs of the same framework and backend apart: words that not all of them have."""
+    shared = set.intersection(*map(set, jobs))
+    return [
+        " ".join(word for word in job if word not in shared and word.partition("=")[0] not in CHOICES) for job in jobs
+    ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from ppo_bench.bench.laps import Start
 from ppo_bench.bench.limits import Arithmetic
 from ppo_bench.bench.phases import Turn
 from ppo_bench.bench.programs import schema
+from ppo_bench.bench.worker import Measured
 from ppo_bench.config import Config, file_name
 from ppo_bench.errors import ConfigError
 from ppo_bench.provenance import provenance
@@ -19,21 +19,17 @@ PHASES = ("environment", "inference", "acting", "learning", "rest")
 COLOURS = ("#009E73", "#56B4E9", "#0072B2", "#D55E00", "#999999")  # Okabe and Ito: safe for the colour-blind
 
 
-class Measured(NamedTuple):
-    """One program's figures."""
+def report(
+    configs: list[Config], names: list[str], measured: list[Measured], arithmetics: list[Arithmetic], path: Path
+) -> None:
+    """Print the table, and write `path`, a JSON file, and `.svg` and `.png` beside it; the path comes last.
 
-    start: Start
-    turns: list[Any]
-    """`Turn`s where phases were measured, else seconds of iterations."""
-
-
-def report(configs: list[Config], measured: list[Measured], arithmetics: list[Arithmetic]) -> None:
-    """Print the table, and write `<outputs>/bench/<env>-<workload>.json`, `.svg` and `.png`; their path comes last."""
-    rows = [_row(*row) for row in zip(configs, measured, arithmetics, strict=True)]
+    `names` tell programs of the same framework and backend apart.
+    """
+    rows = [_row(*row) for row in zip(configs, names, measured, arithmetics, strict=True)]
     title = f"{configs[0].task.name}, {schema(configs[0]).workload}"
     print(f"{title}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
     _print_table(rows)
-    path = bench_file(configs[0], "", ".json")
     write_json(path, about(configs[0]) | {"programs": rows})
     _draw(title, rows, path)
     print(path)
@@ -47,7 +43,7 @@ def bench_file(config: Config, what: str, suffix: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
-    names = (file_name(config.task.name), root.workload, *([what] if what else []))
+    names = (file_name(config.task.name), root.workload, *([file_name(what)] if what else []))
     return folder / ("-".join(names) + suffix)
 
 
@@ -57,7 +53,7 @@ def about(config: Config) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, "env": config.task.name, "workload": root.workload} | provenance()
 
 
-def _row(config: Config, measured: Measured, needed: Arithmetic) -> dict[str, Any]:
+def _row(config: Config, name: str, measured: Measured, needed: Arithmetic) -> dict[str, Any]:
     turns, batch = measured.turns, config.ppo.batch_size
     seconds = {name: statistics.median(getattr(turn, name) for turn in turns) for name in Turn._fields}
     fastest, slowest = (batch / pick(turn.iteration for turn in turns) for pick in (min, max))
@@ -66,6 +62,7 @@ def _row(config: Config, measured: Measured, needed: Arithmetic) -> dict[str, An
     return {
         "framework": config.framework.name,
         "backend": config.backend.name,
+        "overrides": name,
         "num_envs": config.ppo.num_envs,
         "num_steps": config.ppo.num_steps,
         "precision": config.root.precision,
@@ -96,7 +93,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         line += "".join(f"{1000 * row['seconds'][phase]:>12,.1f}" for phase in PHASES)
         line += f"{row['compile_seconds']:>11.1f}{row['peak_memory_bytes'] / 1e6:>7,.0f}"
         line += f"{row['environment_alone_sps']:>10,.0f}{row['serial_limit_sps']:>9,.0f}"
-        print(f"{line}{row['fraction_of_serial_limit']:>7.0%}")
+        print(f"{line}{row['fraction_of_serial_limit']:>7.0%}  {row['overrides']}".rstrip())
     print(
         "alone: environment steps per second with random actions; limit: steps per second if the environments and the"
     )
@@ -110,7 +107,7 @@ def _draw(title: str, rows: list[dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 1.2 + 0.45 * len(rows)), layout="constrained")
-    names = [f"{row['framework']}, {row['backend']}" for row in rows]
+    names = [f"{row['framework']}, {row['backend']} {row['overrides']}".strip() for row in rows]
     left = [0.0] * len(rows)
     for phase, colour in zip(PHASES, COLOURS, strict=True):
         widths = [1e6 * max(0.0, row["seconds"][phase]) / row["num_envs"] / row["num_steps"] for row in rows]

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.bench.report import COLOURS
+from ppo_bench.bench.laps import Laps
+from ppo_bench.bench.programs import load, network_of, schema
+from ppo_bench.bench.report import COLOURS, about, bench_file
+from ppo_bench.bench.worker import Measured, Program
+from ppo_bench.config import Config
+from ppo_bench.errors import ConfigError, Failed
+from ppo_bench.progress import say
+from ppo_bench.results import write_json
 
 AXES = {
     "num_envs": "ppo.num_envs={}",
@@ -23,11 +32,84 @@ TITLES = {
 }
 
 
+POINT_SECONDS = 20.0
+"""After which a point takes no further iteration."""
+
+
+def scaling(programs: Sequence[tuple[list[str], Config]]) -> None:
+    """Measure, print and draw every point, each in a process of its own, one after the other: what they use must not
+    add up. What is known is in the file from the first point on; one that fails is null there."""
+    todo = [point for job, config in programs for point in points(job, config)]
+    first = programs[0][1]
+    path = bench_file(first, "scaling", ".json")
+    rows: list[dict[str, Any]] = []
+    for axis, value, config in todo:
+        rows.append(_row(axis, value, config))
+        write_json(path, about(first) | {"points": rows})
+        say(f"{len(rows)} of {len(todo)}: {axis}={value} {config.framework.name} on {config.backend.name}")
+    print_scales(rows)
+    draw_scales(first.task.name, rows, path)
+    print(path)
+
+
+def points(job: list[str], config: Config) -> list[tuple[str, int, Config]]:
+    """Every axis that means something to a program, and its values."""
+    found = []
+    for axis, values in schema(config).scales.items():
+        if axis not in AXES:
+            raise ConfigError(f"scales.{axis}: choose among {', '.join(AXES)}")
+        if axis == "num_seeds" and not (config.framework.takes_graph_envs and config.backend.vmappable):
+            continue
+        if axis == "hidden_size" and not _has_hidden_layers(config):
+            continue
+        found += [(axis, value, load([*job, AXES[axis].format(value)])) for value in values]
+    for _, _, one in found:
+        one.require()
+    return found
+
+
+def _has_hidden_layers(config: Config) -> bool:
+    return hasattr(config.network, "hidden_sizes") and not network_of(config).convolutions
+
+
+def _row(axis: str, value: int, config: Config) -> dict[str, Any]:
+    row = {
+        "axis": axis,
+        "value": value,
+        "framework": config.framework.name,
+        "backend": config.backend.name,
+        "sps": None,
+        "iteration_seconds": [],
+    }
+    try:
+        measured = _measure(config)
+    except Failed as error:  # too much for the machine's memory, say
+        say(f"warning: {axis}={value} {config.framework.name} on {config.backend.name}: {error}")
+        return row
+    sps = config.ppo.batch_size * config.root.num_seeds / statistics.median(measured.turns)
+    return row | {"sps": sps, "iteration_seconds": measured.turns} | measured.start._asdict()
+
+
+def _measure(config: Config) -> Measured:
+    program: Program[float] = Program(Laps, config)
+    root = schema(config)
+    try:
+        started, turns = time.perf_counter(), [program.turn()]
+        while len(turns) <= root.rounds * root.iterations and time.perf_counter() - started < POINT_SECONDS:
+            turns.append(program.turn())
+        return Measured(program.start, turns[1:] or turns)  # the first wakes a processor that was idle
+    finally:
+        program.stop()
+
+
 def print_scales(rows: Sequence[dict[str, Any]]) -> None:
     """A line for each point."""
     print(f"{'axis':<13}{'value':>6}  {'backend':<12}{'framework':<15}{'SPS':>12}{'MB':>8}{'GPU MB':>8}")
     for row in rows:
         line = f"{row['axis']:<13}{row['value']:>6}  {row['backend']:<12}{row['framework']:<15}"
+        if row["sps"] is None:
+            print(f"{line}{'failed':>12}")
+            continue
         line += f"{row['sps']:>12,.0f}{row['peak_memory_bytes'] / 1e6:>8,.0f}"
         gpu = row["gpu_memory_bytes"]
         print(line + ("" if gpu is None else f"{gpu / 1e6:>8,.0f}"))
@@ -55,6 +137,7 @@ def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
         for k, (framework, backend) in enumerate(programs):
             own = [row for row in rows if (row["axis"], row["framework"], row["backend"]) == (axis, framework, backend)]
             style = {"color": COLOURS[k % len(COLOURS)], "marker": "osD^v"[k // len(COLOURS) % 5], "markersize": 4}
+            own = [row for row in own if row["sps"] is not None]
             values = [row["value"] for row in own]
             grid[0, column].plot(values, [row["sps"] for row in own], label=f"{framework}, {backend}", **style)
             grid[1, column].plot(values, [row["peak_memory_bytes"] / 1e6 for row in own], **style)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ppo_bench.envs.base import GraphEnv, Start, Step, Task
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, as_step
 from ppo_bench.errors import require
+from ppo_bench.gpu_memory import share_gpu_memory
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class EnvPoolXlaBackend:
 
     def make(self, task: Task) -> EnvPoolGraphEnv:
         """The environments of `task`."""
+        share_gpu_memory()
         return EnvPoolGraphEnv(task, self.num_threads)
 
 

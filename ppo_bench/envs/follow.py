@@ -41,9 +41,9 @@ class Followers:
 
 
 def _moved(thread: int, core: int) -> bool:
-    """Move `thread` to `core`; whether it still runs: some only help to start others."""
+    """Move `thread` to `core`; False if it no longer runs, as those that only helped to start others."""
     try:
         os.sched_setaffinity(thread, {core})
-    except ProcessLookupError:
+    except OSError:  # or it may not be moved, which costs time and nothing else
         return False
     return True

@@ -108,7 +108,7 @@ def read(path: Path) -> Run:
         if (version := value.get("schema_version")) != SCHEMA_VERSION:
             raise Unreadable(f"{name} has schema_version {version}; {SCHEMA_VERSION} can be read")
     try:
-        run = _run(path, about)
+        run = _run(path, about, result or {})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unreadable(f"run.json does not describe a run ({type(error).__name__}: {error})") from error
     if result is not None:
@@ -124,7 +124,7 @@ def read(path: Path) -> Run:
     return run
 
 
-def _run(path: Path, about: Mapping[str, Any]) -> Run:
+def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
     config = about["config"]
     env, backend, framework = config["env"], config["backend"]["name"], config["framework"]["name"]
     setting = {key: value for key, value in config.items() if key not in NO_SETTING}
@@ -136,8 +136,9 @@ def _run(path: Path, about: Mapping[str, Any]) -> Run:
     setting["checkpoint"] = checkpoint
     execution = {key: config[key] for key in EXECUTION if key in config}
     execution["framework"] = {k: v for k, v in execution["framework"].items() if k != "compile_cache"}
-    if config.get("num_seeds", 1) > 1:  # each is as fast as they are together, divided among them
-        execution["num_seeds"] = config["num_seeds"]
+    together = result.get("num_seeds", config.get("num_seeds", 1))
+    if together > 1:  # each is as fast as they are together, divided among them
+        execution["num_seeds"] = together
     recorded = {key: about.get(key) or {} for key in ("hardware", "versions", "execution")}
     facts = flat({**recorded, "git_commit": about.get("git_commit")})
     if isinstance(device := facts.get("execution.device"), str):

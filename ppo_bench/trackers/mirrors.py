@@ -5,6 +5,7 @@ Each has a process of its own, so that its threads, output, crashes and hangs st
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -30,10 +31,11 @@ FINISH_SECONDS = 20.0
 
 
 class Mirrors:
-    """The trackers of a run, which end with this context."""
+    """The trackers of runs that are trained together, which end with this context."""
 
-    def __init__(self, folder: Path, trackers: Mapping[str, Tracker]) -> None:
-        self._folder, self._trackers = folder, trackers
+    def __init__(self, folders: Sequence[Path], trackers: Mapping[str, Tracker]) -> None:
+        """Each of `trackers` for each of the runs' `folders`."""
+        self._folders, self._trackers = folders, trackers
         self._processes: list[_Process] = []
 
     def __enter__(self) -> Mirrors:
@@ -41,9 +43,9 @@ class Mirrors:
 
     def start(self) -> None:
         """Begin, now that run.json and metrics.jsonl are as they are to be followed."""
-        for name, tracker in self._trackers.items():
+        for folder, (name, tracker) in itertools.product(self._folders, self._trackers.items()):
             try:
-                self._processes.append(_Process(name, tracker, self._folder))
+                self._processes.append(_Process(name, tracker, folder))
             except OSError as error:
                 say(f"warning: tracker={name} cannot be started: {error}")
 
