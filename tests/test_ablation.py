@@ -167,7 +167,7 @@ def test_cost_is_measured_along_every_scale(tmp_path: Path, capfd: pytest.Captur
 def test_a_point_that_is_too_much_for_the_machine_costs_no_other(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    deadly = "env.wrappers=[{_target_:tests.wrappers.NoMoreThanOne}]"
+    deadly = "env.wrappers=[{_target_:tests.wrappers.NoMoreThanTwo}]"
     words = ["scaling=true", "framework=torch_eager", "backend=gymnasium", "scales={num_envs:[1,2]}", "iterations=1"]
     words = [*words, "~scales.num_steps", "~scales.hidden_size", "~scales.num_seeds", deadly, f"outputs={tmp_path}"]
     assert exit_code(main, words) == 0

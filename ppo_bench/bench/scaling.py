@@ -48,7 +48,8 @@ def scaling(programs: Sequence[tuple[list[str], Config]]) -> None:
         write_json(path, about(first) | {"points": rows})
         say(f"{len(rows)} of {len(todo)}: {axis}={value} {config.framework.name} on {config.backend.name}")
     print_scales(rows)
-    draw_scales(first.task.name, rows, path)
+    if any(row["sps"] for row in rows):
+        draw_scales(first.task.name, rows, path)
     print(path)
 
 
@@ -122,6 +123,7 @@ def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
+    rows = [row for row in rows if row["sps"] is not None]
     axes = [axis for axis in AXES if any(row["axis"] == axis for row in rows)]
     programs = list(dict.fromkeys((row["framework"], row["backend"]) for row in rows))
     figure, grid = plt.subplots(
@@ -137,7 +139,6 @@ def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
         for k, (framework, backend) in enumerate(programs):
             own = [row for row in rows if (row["axis"], row["framework"], row["backend"]) == (axis, framework, backend)]
             style = {"color": COLOURS[k % len(COLOURS)], "marker": "osD^v"[k // len(COLOURS) % 5], "markersize": 4}
-            own = [row for row in own if row["sps"] is not None]
             values = [row["value"] for row in own]
             grid[0, column].plot(values, [row["sps"] for row in own], label=f"{framework}, {backend}", **style)
             grid[1, column].plot(values, [row["peak_memory_bytes"] / 1e6 for row in own], **style)
