@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="of --all: how many at a time (default 1)")
     parser.add_argument("--distribution", action="store_true", help="also compare random play with gymnasium's")
     parser.add_argument("--num-envs", type=int, default=4, help="parallel environments (default 4)")
-    parser.add_argument("--num-steps", type=int, help="steps in each (default 600 to 4800, until enough has ended)")
+    parser.add_argument("--num-steps", type=int, help="steps in each (default 1200 to 4800, until enough has ended)")
     parser.add_argument("--num-episodes", type=int, default=1000, help="of --distribution (default 1000)")
     options = parser.parse_args(arguments)
     if options.jobs < 1:

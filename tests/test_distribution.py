@@ -12,7 +12,7 @@ from ppo_bench.envs.base import Step, Task
 from ppo_bench.envs.distribution import Episodes, compare_distributions, kolmogorov_smirnov, random_episodes
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
 from ppo_bench.envs.jax.backend import JaxBackend
-from tests.test_check import run_check
+from tests.test_check_command import run_check
 
 NUM_ENVS = 20
 

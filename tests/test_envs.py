@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import threading
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -20,7 +18,6 @@ from scipy.stats import ks_2samp
 from ppo_bench import noise
 from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
-from ppo_bench.envs.follow import Followers
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
 from ppo_bench.errors import ConfigError
 
@@ -171,67 +168,6 @@ def test_a_reset_after_play_equals_new_environments(make: Make) -> None:
 def test_the_number_of_threads_does_not_change_the_play(task: Task) -> None:
     one, two = (EnvPoolEnv(task, num_threads) for num_threads in (1, 2))
     assert_same_play(random_play(one), random_play(two))
-
-
-def test_a_single_thread_follows_its_caller_to_whatever_core_it_is_on() -> None:
-    env = EnvPoolBackend("envpool", num_threads=0).make(CARTPOLE)
-    cores = os.sched_getaffinity(0)
-    others = {thread: os.sched_getaffinity(thread) for thread in threads()}
-    env.reset([1, 2, 3, 4])
-    env.step(np.zeros(4, np.int32))  # by when those that only help to start have ended
-    pool = threads() - set(others)
-    assert pool
-    try:
-        for core in [*cores, *cores]:
-            os.sched_setaffinity(0, {core})
-            env.step(np.zeros(4, np.int32))
-            assert {thread: os.sched_getaffinity(thread) for thread in pool} == {thread: {core} for thread in pool}
-    finally:
-        os.sched_setaffinity(0, cores)
-        env.close()
-    assert {thread: os.sched_getaffinity(thread) for thread in others} == others
-
-
-def test_threads_that_have_ended_are_no_longer_called() -> None:
-    followers, stay, ended = Followers(), threading.Event(), threading.Event()
-    with followers.starting():
-        staying, ending = threading.Thread(target=stay.wait), threading.Thread(target=ended.wait)
-        staying.start()
-        ending.start()
-    ended.set()
-    ending.join()
-    cores = os.sched_getaffinity(0)
-    core = max(cores)
-    try:
-        os.sched_setaffinity(0, {core})
-        followers.gather()
-        assert os.sched_getaffinity(staying.native_id or 0) == {core}
-    finally:
-        os.sched_setaffinity(0, cores)
-        stay.set()
-        staying.join()
-
-
-def threads() -> set[int]:
-    return set(map(int, os.listdir("/proc/self/task")))
-
-
-@pytest.mark.parametrize(
-    ("task", "asked", "used"),
-    [
-        (Task("hopper", "Hopper-v4", 1), 0, 1),
-        (CARTPOLE, 0, 1),
-        (CARTPOLE, 2, 2),
-        (Task("cartpole", "CartPole-v1", 65), 0, 0),  # 0: EnvPool's own choice
-        (Task("hopper", "Hopper-v4", 2), 0, 0),
-        (Task("dmc_cartpole_balance", "CartpoleBalance-v1", 4), 0, 0),
-    ],
-)
-def test_one_thread_steps_what_takes_less_than_waking_a_second(task: Task, asked: int, used: int) -> None:
-    env = EnvPoolBackend("envpool", asked).make(task)
-    env.reset(range(task.num_envs))
-    assert env.pool.config["num_threads"] == used
-    env.close()
 
 
 def random_play(env: VectorEnv) -> list[Step]:

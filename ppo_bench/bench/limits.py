@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
+from ppo_bench.bench.programs import network_of
 from ppo_bench.config import Config
-from ppo_bench.networks.spec import NetworkSpec
 
 REPEATS = 7
 PRODUCT_SIZE = 2048
@@ -47,9 +47,7 @@ def _arithmetic(config: Config) -> Arithmetic:
     device = pick_device(config.root.device, precision)
     dtype, layers = getattr(torch, precision.parameters), getattr(torch, precision.layers)
     set_precision(precision)
-    env = config.backend.make(config.task)
-    network: NetworkSpec = config.network.build(env.observation_space, env.action_space)
-    env.close()
+    network = network_of(config)
     rows = config.ppo.minibatch_size
     params = {
         p.name: (0.01 * torch.randn(p.shape, dtype=dtype, device=device)).requires_grad_() for p in network.parameters

@@ -17,8 +17,8 @@ from ppo_bench.envs.base import GraphEnv, Step, VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.random_play import Play, play
 
-FEWEST_STEPS, MOST_STEPS = 600, 4800
-"""In each environment. They are doubled until there are `ENOUGH_RESETS` in all."""
+FEWEST_STEPS, MOST_STEPS = 1200, 4800
+"""In each environment; a limit of 1,000 steps is seen. They are doubled until there are `ENOUGH_RESETS` in all."""
 ENOUGH_RESETS = 4
 
 

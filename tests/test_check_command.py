@@ -1,0 +1,85 @@
+"""The checker's command: its lines, its table of every environment, its exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ppo_bench import check
+
+ENDS = "episodes end within the play"
+
+
+def run_check(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ppo_bench.check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command_prints_a_line_for_each_rule_and_the_verdict() -> None:
+    done = run_check("env=cartpole", "backend=gymnasium", "--num-steps", "300")
+    assert done.returncode == 0
+    *rules, verdict = done.stdout.splitlines()
+    assert verdict == "CartPole-v1 on gymnasium keeps the contract"
+    assert len(rules) == 16
+    assert all(line.startswith("ok ") for line in rules)
+    assert done.stderr == ""
+
+
+def test_the_command_fails_if_a_rule_is_broken() -> None:
+    done = run_check("env=cartpole", "backend=gymnasium", "--num-steps", "2")  # too few for an episode
+    assert done.returncode == 1
+    assert f"FAIL  {ENDS}" in done.stdout
+    assert done.stdout.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 16 rules"
+
+
+def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [("acrobot", "gymnasium", "Acrobot-v1"), ("cartpole", "envpool", "CartPole-v1"), ("no_such", "jax", "None")]
+    monkeypatch.setattr(check, "offered", lambda: pairs)
+    assert check.main(["--all", "--jobs", "2", "--num-steps", "300"]) == 1
+    header, *rows, verdict = capsys.readouterr().out.splitlines()
+    assert header.split() == ["env", "backend", "id", "s", "verdict"]
+    assert [tuple(row.split()[:3]) for row in rows] == pairs
+    assert f"FAIL: {ENDS}" in rows[0]  # no episode of Acrobot is over after 300 steps at random
+    assert rows[1].endswith("ok, 16 rules")
+    assert "skipped: env=no_such: there is no such choice" in rows[2]
+    assert verdict == "1 broken; 1 were skipped"
+
+
+def verdict_of(pair: check.Pair, options: argparse.Namespace) -> check.Verdict:
+    """Instead of a check: the first of these pairs ends its process."""
+    if pair[0] == "deadly":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return "ok", f" {pair[0]}", 0.0
+
+
+def test_a_crash_is_a_line_of_the_table_and_not_its_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "deadly", "b", "c"]
+    monkeypatch.setattr(check, "offered", lambda: [(name, "gymnasium", name) for name in names])
+    monkeypatch.setattr(check, "_judge", verdict_of)
+    assert check.main(["--all", "--jobs", "2"]) == 1
+    _, *rows, verdict = capsys.readouterr().out.splitlines()
+    assert [row.split()[4:] for row in rows] == [
+        ["ok", "a"],
+        ["FAIL:", "its", "process", "crashed"],
+        ["ok", "b"],
+        ["ok", "c"],
+    ]
+    assert verdict == "1 broken"
+
+
+def test_the_command_refuses_an_unknown_environment_with_one_line() -> None:
+    done = run_check("env=cartpole", "env.id=CartPol-v1", "backend=gymnasium")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ppo_bench: ")
+    assert "CartPol-v1" in line
