@@ -24,11 +24,14 @@ def ns(request: pytest.FixtureRequest) -> Iterator[Namespace]:
 
 
 @pytest.fixture(autouse=True)
-def frameworks_as_they_were() -> Iterator[None]:
-    """Undo what a runner sets for its whole process, which is usually its own: float64 in JAX, compiled graphs."""
-    before = jax.config.read("jax_enable_x64")
+def frameworks_as_they_begin() -> Iterator[None]:
+    """Undo what a runner sets for its whole process, which is usually its own: float64 in JAX, compiled graphs.
+
+    Before a test too: fixtures of a wider scope have run by then.
+    """
+    jax.config.update("jax_enable_x64", False)
     yield
-    jax.config.update("jax_enable_x64", before)
+    jax.config.update("jax_enable_x64", False)
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
 

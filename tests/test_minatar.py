@@ -47,6 +47,17 @@ def test_every_game_has_its_images_and_actions_and_a_file(env_id: str) -> None:
     assert (config.task.id, config.backend.name, config.framework.name) == (env_id, "jax", "jax_xla")
 
 
+def test_a_game_is_made_and_played_where_jax_computes_in_float64() -> None:
+    """As under precision=float64; Freeway's own code would fail there."""
+    jax.clear_caches()  # what was traced in float32 would hide it
+    with jax.enable_x64(True):
+        env = HostView(JaxEnv(MinAtar("minatar-freeway"), 2))
+        first, second = env.reset([1, 2]), env.step(np.array([0, 1])).obs
+    narrow = HostView(JaxEnv(MinAtar("minatar-freeway"), 2))
+    assert_array_equal(first, narrow.reset([1, 2]))
+    assert_array_equal(second, narrow.step(np.array([0, 1])).obs)
+
+
 def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:
     """Until the first end; rewards are its own, and the final observation is shown."""
     env = HostView(JaxEnv(MinAtar("minatar-breakout"), 1))

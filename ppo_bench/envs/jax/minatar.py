@@ -32,15 +32,16 @@ class MinAtar:
     num_words = 2
 
     def __init__(self, env_id: str) -> None:
-        self._game = pgx.make(env_id)
-        shapes = jax.eval_shape(self._game.init, jax.random.key(0))
+        with jax.enable_x64(False):  # as pgx is written, whose constants are made on the way
+            self._game = pgx.make(env_id)
+            shapes = jax.eval_shape(self._game.init, jax.random.key(0))
         self.observation_space: spaces.Box[Any] = spaces.Box(0, 1, shapes.observation.shape, np.bool_)
         self.action_space = spaces.Discrete(shapes.legal_action_mask.size)
 
     def reset(self, words: jax.Array) -> MinAtarState:
         """See `Dynamics.reset`."""
         key = jax.lax.bitcast_convert_type(words, jnp.uint32)
-        with jax.enable_x64(False):  # as pgx is written
+        with jax.enable_x64(False):
             return MinAtarState(jax.vmap(self._game.init)(_keys(key)), key)
 
     def step(self, state: MinAtarState, actions: jax.Array) -> tuple[MinAtarState, jax.Array, jax.Array]:
