@@ -234,11 +234,13 @@ def test_a_package_that_cannot_be_imported_costs_a_warning(
     assert "warning: tracker=wandb has stopped: ImportError: libbroken.so: no such file" in capfd.readouterr().err
 
 
-def test_a_second_interruption_does_not_wait_for_trackers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("started_by", [[], ["env", "--ignore-signal=INT"]], ids=["terminal", "script"])
+def test_a_second_interruption_does_not_wait_for_trackers(started_by: list[str], tmp_path: Path) -> None:
+    """Nor where a script has started the run in the background, which makes it ignore SIGINT at first."""
     tracker = ["_target_=tests.trackers.Troubled", "moment=close", "trouble=hang"]
     words = [*GYM, "total_timesteps=1_000_000", f"outputs={tmp_path}", *(f"+tracker.troubled.{key}" for key in tracker)]
     folder = load_config(words).run_folder
-    command = [sys.executable, "-m", "ppo_bench", *words]
+    command = [*started_by, sys.executable, "-m", "ppo_bench", *words]
     with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as run:
         while run.poll() is None and not rows(folder):
             time.sleep(0.05)
