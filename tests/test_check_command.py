@@ -52,6 +52,17 @@ def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(
     assert verdict == "1 broken; 1 were skipped"
 
 
+def test_all_compares_with_gymnasium_what_gymnasium_has(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [("cartpole", "envpool", "CartPole-v1"), ("minatar_breakout", "jax", "minatar-breakout")]
+    monkeypatch.setattr(check, "offered", lambda: pairs)
+    assert check.main(["--all", "--distribution", "--num-episodes", "100", "--num-steps", "300"]) == 0
+    _, *rows, verdict = capsys.readouterr().out.splitlines()
+    assert [row.split()[-2] for row in rows] == ["18", "16"]
+    assert verdict == "every environment that was checked keeps the contract"
+
+
 def verdict_of(pair: check.Pair, options: argparse.Namespace) -> check.Verdict:
     """Instead of a check: the first of these pairs ends its process."""
     if pair[0] == "deadly":

@@ -170,6 +170,21 @@ def test_seeds_that_stand_far_apart_are_not_set_back(
     assert (folder / "metrics.jsonl").read_bytes() == (configs(finished)[0].run_folder / "metrics.jsonl").read_bytes()
 
 
+def test_a_checkpoint_to_which_all_would_go_back_and_that_one_has_lost_is_named(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for old, new, lost in zip(configs(finished), configs(tmp_path), ((8, 3), (8, 6), (8, 6)), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        for iteration in lost:
+            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+    folder = configs(tmp_path)[0].run_folder
+    assert train(tmp_path) == 2
+    line = f"{folder / 'checkpoints'} has no whole checkpoint of iteration 3, to which another seed has to go back"
+    assert_one_line(capfd.readouterr().err, line)
+    assert (folder / "checkpoints" / "iteration_00000006").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [

@@ -24,6 +24,7 @@ from ppo_bench.config import load_config
 from ppo_bench.trackers import mirrors
 from ppo_bench.trackers.tensorboard import Tensorboard
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
+from tests.trackers import Troubled
 
 BOTH = ["tracker=[tensorboard,wandb]", "tracker.wandb.mode=offline", "tracker.wandb.project=test"]
 CLEANRL = {
@@ -189,6 +190,23 @@ def test_a_tracker_that_fails_or_hangs_at_any_moment_costs_a_warning(
     assert printed.out == f"{folder}\n"
     assert (folder / "result.json").exists()
     assert mirrors_of(folder) == []
+
+
+def test_trackers_of_several_runs_are_waited_for_together(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirrors, "READY_SECONDS", 4.0)
+    folders = [tmp_path / name for name in "abc"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps({"config": {"tracker": {"troubled": {"moment": "open"}}}}))
+    with mirrors.Mirrors(folders, {"troubled": Troubled("open", "hang")}) as running:
+        running.start()
+        started = time.monotonic()
+    assert 4 <= time.monotonic() - started < 8  # and not the twelve of one after another
+    warnings = capfd.readouterr().err.splitlines()
+    assert [line.split(" see ")[1] for line in warnings] == [str(folder / "troubled/mirror.log") for folder in folders]
+    assert not any(mirrors_of(folder) for folder in folders)
 
 
 @pytest.fixture
