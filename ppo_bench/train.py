@@ -227,6 +227,6 @@ def _stop_requests() -> Iterator[list[int]]:
         yield received
     finally:
         for number, handler in before.items():
-            # Scripts start programs in the background with SIGINT ignored. One that has heeded the first heeds a second.
+            # A script's background programs start with SIGINT ignored; one that has heeded a first heeds a second.
             heeded = handler == signal.SIG_IGN and number in received
             signal.signal(number, signal.default_int_handler if heeded else handler)
