@@ -11,9 +11,12 @@ import jax
 import pytest
 import torch
 
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
 from tests.evaluations import CARTPOLE, RUNS, trained
 from tests.namespaces import NAMESPACES, Namespace
 from tests.runners import FRAMEWORKS
+from tests.training import RUN, run_folder
 
 
 @pytest.fixture(params=NAMESPACES)
@@ -47,3 +50,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> RUNS:
 def run(runs: RUNS, tmp_path: Path) -> Path:
     """A copy of a run, to be changed."""
     return shutil.copytree(runs["torch_eager"], tmp_path / "seed1", ignore=shutil.ignore_patterns("evaluations"))
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that nothing interrupted; not to be changed."""
+    outputs = tmp_path_factory.mktemp("finished")
+    assert exit_code(main, [*RUN, f"outputs={outputs}"]) == 0
+    return run_folder(outputs)
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    """A copy of `finished`, under the outputs folder `tmp_path`."""
+    folder = run_folder(tmp_path)
+    shutil.copytree(finished, folder, symlinks=True)
+    return folder

@@ -48,3 +48,8 @@ def head_and_values(network: NetworkSpec, arrays: Arrays, observations: np.ndarr
     obs = torch.from_numpy(network.arrange(observations))
     head, values, _ = torch_networks.apply(network, params, obs, (), None, torch.float64)
     return tuple(part.numpy() for part in head), values.numpy()
+
+
+def relative_distance(a: np.ndarray, b: np.ndarray) -> float:
+    """Of `a` from `b`, in lengths of `b`."""
+    return float(np.linalg.norm(a - b)) / max(float(np.linalg.norm(b)), 1e-30)

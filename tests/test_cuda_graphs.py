@@ -13,8 +13,8 @@ from ppo_bench.config import load_config
 from ppo_bench.errors import ConfigError
 from ppo_bench.runners.cuda_graphs import Replayed
 from ppo_bench.runners.torch import TorchRunner
-from tests.runners import problem_for
-from tests.test_runners import RandomScenes, Recorder, relative_distance
+from tests.runners import problem_for, relative_distance
+from tests.scenes import RandomScenes, Recorder
 
 NO_GPU = not torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(NO_GPU, reason="needs a CUDA device")

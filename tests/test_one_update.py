@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ppo_bench.runners.base import Arrays, Metrics, Problem
-from tests.runners import FRAMEWORKS, problem_for, runner_for
-from tests.test_runners import RandomScenes, relative_distance
+from tests.runners import FRAMEWORKS, problem_for, relative_distance, runner_for
+from tests.scenes import RandomScenes
 
 # Every switch is on in one of these and off in the other.
 SWITCHES = ("norm_adv", "clip_vloss", "mask_resets", "bootstrap_truncated", "norm_obs", "norm_reward", "clipped")

@@ -17,7 +17,7 @@ from ppo_bench.runners.base import Arrays
 from ppo_bench.weights import initial_weights
 from tests.probes import Endless
 from tests.runners import FRAMEWORKS, problem_for, runner_for
-from tests.test_runners import RandomScenes
+from tests.scenes import RandomScenes
 
 
 def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:

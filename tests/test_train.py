@@ -1,4 +1,4 @@
-"""A run from start to end on CartPole: what it leaves behind, and that stopping it changes none of it."""
+"""A run from start to end on CartPole: what it leaves behind, in its folder and on the screen."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ import itertools
 import json
 import os
 import re
-import shutil
-import signal
 import statistics
-import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +16,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.checkpoint import load
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
-
-ROOT = Path(__file__).parent.parent
-BATCH, ITERATIONS, EVERY, NUM_ENVS = 512, 60, 5, 4
-RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", f"total_timesteps={ITERATIONS * BATCH + 100}"]
-RUN += [f"checkpoint.every_iterations={EVERY}"]
-SMALL = ["env=cartpole", "backend=gymnasium", "total_timesteps=1024"]
+from tests.training import BATCH, EVERY, ITERATIONS, NUM_ENVS, RUN, SMALL, learnt, rows, run_folder, snapshot
 
 METRICS = {
     *("iteration", "global_step", "wall_seconds", "sps", "learning_rate", "policy_loss", "value_loss", "entropy"),
@@ -39,44 +28,6 @@ RESULT = {
     *("final_return_mean", "final_return_std", "masked_fraction"),
     *("wall_seconds", "setup_seconds", "compile_seconds", "steady_sps"),
 }
-
-
-def run_folder(outputs: Path, arguments: list[str] = RUN) -> Path:
-    return load_config([*arguments, f"outputs={outputs}"]).run_folder
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]:
-    """All that a run learnt, without the time that it took: metrics, episodes and everything in its last checkpoint."""
-    metrics = rows(folder / "metrics.jsonl")
-    timeless = [{key: row[key] for key in row if key not in ("wall_seconds", "sps")} for row in metrics]
-    arrays = load(folder / "checkpoints" / f"iteration_{ITERATIONS:08d}").arrays
-    best = (folder / "checkpoints" / "best").resolve().name.encode()
-    episodes = (folder / "episodes.jsonl").read_bytes()
-    return timeless, episodes, {name: arrays[name].tobytes() for name in arrays} | {"best": best}
-
-
-def snapshot(folder: Path) -> dict[Path, tuple[bytes, int]]:
-    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that nothing interrupted; not to be changed."""
-    outputs = tmp_path_factory.mktemp("finished")
-    assert exit_code(main, [*RUN, f"outputs={outputs}"]) == 0
-    return run_folder(outputs)
-
-
-@pytest.fixture
-def copied(finished: Path, tmp_path: Path) -> Path:
-    """A copy of `finished`, under the outputs folder `tmp_path`."""
-    folder = run_folder(tmp_path)
-    shutil.copytree(finished, folder, symlinks=True)
-    return folder
 
 
 def files(folder: Path) -> list[str]:
@@ -237,84 +188,6 @@ def test_another_seed_learns_something_else(tmp_path: Path) -> None:
         assert exit_code(main, [*SMALL, f"outputs={tmp_path}", f"seed={seed}"]) == 0
     one, two = (run_folder(tmp_path, [*SMALL, f"seed={seed}"]) / "episodes.jsonl" for seed in (1, 2))
     assert one.read_bytes() != two.read_bytes()
-
-
-@pytest.mark.parametrize(
-    "number",
-    [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGKILL],
-    ids=lambda number: number.name,
-)
-def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
-    number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    arguments, folder = [*RUN, f"outputs={tmp_path}"], run_folder(tmp_path)
-    code, error = stop_after_first_checkpoint([sys.executable, "-m", "ppo_bench", *arguments], folder, number)
-    assert not (folder / "result.json").exists()
-    newest = max(int(path.name.removeprefix("iteration_")) for path in (folder / "checkpoints").glob("iteration_*"))
-    assert EVERY <= newest < ITERATIONS
-    if number == signal.SIGKILL:
-        assert code == -signal.SIGKILL
-    else:
-        assert code == 130
-        stopped = re.fullmatch(r"ppo_bench: stopped after iteration (\d+); (.*)", error)
-        assert stopped, error
-        assert newest <= int(stopped[1]) < newest + EVERY
-        assert stopped[2] == f"{folder} is kept up to iteration {newest}; the same command resumes there"
-    assert exit_code(main, arguments) == 0
-    printed = capfd.readouterr()
-    assert f"resuming {folder} after iteration {newest} of {ITERATIONS}" in printed.err
-    assert "warning" not in printed.err
-    assert learnt(folder) == learnt(finished)
-    seconds = [row["wall_seconds"] for row in rows(folder / "metrics.jsonl")]
-    assert seconds == sorted(seconds)
-
-
-def stop_after_first_checkpoint(command: list[str], folder: Path, number: signal.Signals) -> tuple[int, str]:
-    """Exit code and last line on stderr of a run that got the signal once it had a checkpoint."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        while run.poll() is None and not any((folder / "checkpoints").glob("iteration_*")):
-            time.sleep(0.01)
-        run.send_signal(number)
-        _, error = run.communicate(timeout=60)
-    return run.returncode, (error.splitlines() or [""])[-1]
-
-
-def test_the_checkpoint_before_a_damaged_one_leads_to_the_same_end(
-    finished: Path, copied: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (copied / "result.json").unlink()
-    newest = copied / "checkpoints" / f"iteration_{ITERATIONS:08d}"
-    data = (newest / "arrays.safetensors").read_bytes()
-    (newest / "arrays.safetensors").write_bytes(data[: len(data) // 2])
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
-    error = capfd.readouterr().err
-    assert f"{newest} is damaged" in error
-    assert f"resuming {copied} after iteration {ITERATIONS - EVERY} of {ITERATIONS}" in error
-    assert learnt(copied) == learnt(finished)
-
-
-def test_a_run_without_a_checkpoint_starts_over(
-    finished: Path, copied: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (copied / "result.json").unlink()
-    shutil.rmtree(copied / "checkpoints")
-    (copied / "run.json").write_text("{}")
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
-    assert "resuming" not in capfd.readouterr().err
-    assert learnt(copied) == learnt(finished)
-    assert json.loads((copied / "run.json").read_text())["config"]["total_timesteps"] == ITERATIONS * BATCH + 100
-
-
-def test_a_run_that_was_stopped_before_its_result_only_writes_that(copied: Path) -> None:
-    before = json.loads((copied / "result.json").read_text())
-    (copied / "result.json").unlink()
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
-    after = json.loads((copied / "result.json").read_text())
-    differing = ("setup_seconds", "peak_memory_bytes")
-    assert {key: after[key] for key in after if key not in differing} == {
-        key: before[key] for key in before if key not in differing
-    }
 
 
 @pytest.mark.parametrize("complete", [True, False], ids=["finished", "resumed"])

@@ -1,0 +1,96 @@
+"""Which runs a report compares, and of which differences between them it warns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reports import aggregates, report, rows
+from tests.synthetic import FRAMEWORKS, write_run, write_sweep
+
+ROOT = Path(__file__).parent.parent
+COLUMNS = ["env", "backend", "framework", "metric", "point", "low", "high", "seeds"]
+
+
+def test_differences_of_hardware_versions_and_precision_are_warned_of(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    changes = {"versions.torch": "2.12.0", "hardware.gpu": "H200", "execution.precision.tf32": True}
+    for seed in range(1, 4):
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "runs that are compared differ in versions.torch: 2.13.0 in 5, 2.12.0 in 3 runs (cartpole)" in errors
+    assert "hardware.gpu: none in 5, H200 in 3 runs" in errors
+    assert "execution.precision.tf32: False in 5, True in 3 runs" in errors
+    assert "fewer than 5 finished seeds, so that intervals say little: cartpole jax_xla (3)" in errors
+    page = (tmp_path / "o" / "report" / "report.html").read_text()
+    assert "2.13.0 in 5, 2.12.0 in 3 runs" in page
+
+
+def test_runs_with_other_hyperparameters_are_not_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
+    for seed in range(1, 6):
+        folder = f"default/cartpole-gymnasium-jax_xla-ffff0000/seed{seed}"
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, folder=folder, changes={"config.ppo.gamma": 0.9})
+    _, printed, errors = report(capfd, tmp_path / "o")
+    assert "cartpole was trained with 2 settings, which are not compared: ppo.gamma" in errors
+    assert "cartpole ppo.gamma=0.99 (" in printed
+    pairs = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert [(row["env"], row["algorithm"]) for row in pairs] == [("cartpole ppo.gamma=0.99", "jax_xla")]
+
+
+def test_executions_that_differ_are_told_apart_and_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    for seed in range(1, 6):
+        folder = f"default/cartpole-gymnasium-torch_eager-ffff0000/seed{seed}"
+        changes = {"config.precision": "float64"}
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, sps=5_000.0, folder=folder, changes=changes)
+    _, printed, _ = report(capfd, tmp_path / "o")
+    assert "torch_eager precision=float32 is fastest" in printed
+    assert ("cartpole", "torch_eager precision=float64", "steady_sps") in aggregates(tmp_path / "o" / "report")
+
+
+def test_runs_at_the_same_time_are_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(1, 6):  # of about 10 s each
+        write_run(tmp_path / "o", seed=seed, changes={"started": f"2026-01-01T00:0{seed}:00+00:00"})
+    assert report(capfd, tmp_path / "o")[2] == ""
+    for seed in (6, 7):
+        write_run(tmp_path / "o", seed=seed, changes={"started": "2026-01-01T00:01:04+00:00"})
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "2 runs began while others ran on hardware of the same kind" in errors
+
+
+def test_frameworks_on_different_backends_are_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    for seed in range(1, 6):
+        changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "CartPole-v1"}}
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
+    _, printed, errors = report(capfd, tmp_path / "o")
+    assert "different backends, whose speeds differ too: cartpole (torch_eager on gymnasium, jax_xla on env" in errors
+    assert "jax_xla · envpool is fastest" in printed
+
+
+def test_the_same_seeds_are_compared_one_by_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    finals = [100.0, 480.0, 250.0]  # far apart, but the same in both
+    for seed, final in enumerate(finals, 1):
+        write_run(tmp_path / "o", seed=seed, final=final)
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, final=final)
+    assert "They learn the same" in report(capfd, tmp_path / "o")[1]
+    table = tmp_path / "o" / "report" / "tables" / "equivalence.csv"
+    assert rows(table)[0]["test"] == "paired"
+    write_run(tmp_path / "o", seed=4, final=300.0)
+    assert "neither shown to be the same nor to be different" in report(capfd, tmp_path / "o")[1]
+    assert rows(table)[0]["test"] == "Welch"
+
+
+def test_envs_on_different_backends_are_one_comparison(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), seeds=2)
+    for framework in FRAMEWORKS:
+        for seed in (1, 2):
+            changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "Acrobot-v1"}}
+            write_run(tmp_path / "o", "acrobot", framework, seed, changes=changes)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    over = rows(tmp_path / "o" / "report" / "tables" / "over_envs.csv")
+    assert [(row["framework"], row["backend"]) for row in over] == [(f, "envpool, gymnasium") for f in FRAMEWORKS]

@@ -1,0 +1,97 @@
+"""A run that is stopped, killed or damaged goes on as if it had not been."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+from tests.training import BATCH, EVERY, ITERATIONS, ROOT, RUN, learnt, rows, run_folder
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGKILL],
+    ids=lambda number: number.name,
+)
+def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
+    number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments, folder = [*RUN, f"outputs={tmp_path}"], run_folder(tmp_path)
+    code, error = stop_after_first_checkpoint([sys.executable, "-m", "ppo_bench", *arguments], folder, number)
+    assert not (folder / "result.json").exists()
+    newest = max(int(path.name.removeprefix("iteration_")) for path in (folder / "checkpoints").glob("iteration_*"))
+    assert EVERY <= newest < ITERATIONS
+    if number == signal.SIGKILL:
+        assert code == -signal.SIGKILL
+    else:
+        assert code == 130
+        stopped = re.fullmatch(r"ppo_bench: stopped after iteration (\d+); (.*)", error)
+        assert stopped, error
+        assert newest <= int(stopped[1]) < newest + EVERY
+        assert stopped[2] == f"{folder} is kept up to iteration {newest}; the same command resumes there"
+    assert exit_code(main, arguments) == 0
+    printed = capfd.readouterr()
+    assert f"resuming {folder} after iteration {newest} of {ITERATIONS}" in printed.err
+    assert "warning" not in printed.err
+    assert learnt(folder) == learnt(finished)
+    seconds = [row["wall_seconds"] for row in rows(folder / "metrics.jsonl")]
+    assert seconds == sorted(seconds)
+
+
+def stop_after_first_checkpoint(command: list[str], folder: Path, number: signal.Signals) -> tuple[int, str]:
+    """Exit code and last line on stderr of a run that got the signal once it had a checkpoint."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and not any((folder / "checkpoints").glob("iteration_*")):
+            time.sleep(0.01)
+        run.send_signal(number)
+        _, error = run.communicate(timeout=60)
+    return run.returncode, (error.splitlines() or [""])[-1]
+
+
+def test_the_checkpoint_before_a_damaged_one_leads_to_the_same_end(
+    finished: Path, copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (copied / "result.json").unlink()
+    newest = copied / "checkpoints" / f"iteration_{ITERATIONS:08d}"
+    data = (newest / "arrays.safetensors").read_bytes()
+    (newest / "arrays.safetensors").write_bytes(data[: len(data) // 2])
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    error = capfd.readouterr().err
+    assert f"{newest} is damaged" in error
+    assert f"resuming {copied} after iteration {ITERATIONS - EVERY} of {ITERATIONS}" in error
+    assert learnt(copied) == learnt(finished)
+
+
+def test_a_run_without_a_checkpoint_starts_over(
+    finished: Path, copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (copied / "result.json").unlink()
+    shutil.rmtree(copied / "checkpoints")
+    (copied / "run.json").write_text("{}")
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    assert "resuming" not in capfd.readouterr().err
+    assert learnt(copied) == learnt(finished)
+    assert json.loads((copied / "run.json").read_text())["config"]["total_timesteps"] == ITERATIONS * BATCH + 100
+
+
+def test_a_run_that_was_stopped_before_its_result_only_writes_that(copied: Path) -> None:
+    before = json.loads((copied / "result.json").read_text())
+    (copied / "result.json").unlink()
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    after = json.loads((copied / "result.json").read_text())
+    differing = ("setup_seconds", "peak_memory_bytes")
+    assert {key: after[key] for key in after if key not in differing} == {
+        key: before[key] for key in before if key not in differing
+    }
