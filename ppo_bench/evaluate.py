@@ -81,7 +81,8 @@ def main(arguments: list[str]) -> int:
             filmed = film(config, file.with_suffix(".mp4"), "video=true")
         _make_folder(file.parent)
         episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
-        about = _summary(path, saved, config, request, episodes)
+        about = _summary(path, saved, config, request, episodes) | provenance()
+        write_json(file, about)  # whatever becomes of the film
         if filmed:
             (episode,) = play(filmed, agent, 1, request.seed)
             filmed.mp4.finish()
@@ -91,11 +92,11 @@ def main(arguments: list[str]) -> int:
                 "return": episode.episode_return,
                 "length": episode.length,
             }
+            write_json(file, about)
     finally:
         env.close()
         if filmed:
             filmed.close()
-    write_json(file, about | provenance())
     _print_table(about)
     if filmed:
         print(file.with_suffix(".mp4"))

@@ -24,17 +24,34 @@ class RunningStats(NamedTuple):
     count: Array
 
 
+class Moments(NamedTuple):
+    """Of some entries: their `mean`, the sum `m2` of their squared distances from it, and how many they are."""
+
+    mean: Array
+    m2: Array
+    count: Array
+
+
+def moments(xp: Any, batch: Array, mask: Array) -> Moments:
+    """Of the rows of `batch [N, ...]` where `mask`, `[N]` or of the same shape, is 1."""
+    weight = mask if mask.ndim == batch.ndim else mask.reshape((-1,) + (1,) * (batch.ndim - 1))
+    count = xp.sum(mask, 0)
+    mean = xp.sum(batch * weight, 0) / xp.clip(count, 1.0, None)
+    return Moments(mean, xp.sum(xp.square(batch - mean) * weight, 0), count)
+
+
+def merge(stats: RunningStats, seen: Moments) -> RunningStats:
+    """Statistics that have also seen the entries of `seen`; arrays or plain numbers."""
+    count = stats.count + seen.count
+    share = seen.count / count
+    delta = seen.mean - stats.mean
+    m2 = stats.var * stats.count + seen.m2 + delta * delta * (stats.count * share)
+    return RunningStats(stats.mean + delta * share, m2 / count, count)
+
+
 def update_stats(xp: Any, stats: RunningStats, batch: Array, mask: Array) -> RunningStats:
     """Statistics that have also seen the rows of `batch [N, ...]` whose `mask [N]` is 1."""
-    weight = mask.reshape((-1,) + (1,) * (batch.ndim - 1))
-    batch_count = xp.sum(mask)
-    divisor = xp.clip(batch_count, 1.0, None)
-    batch_mean = xp.sum(batch * weight, 0) / divisor
-    batch_m2 = xp.sum(xp.square(batch - batch_mean) * weight, 0)
-    count = stats.count + batch_count
-    delta = batch_mean - stats.mean
-    m2 = stats.var * stats.count + batch_m2 + xp.square(delta) * stats.count * batch_count / count
-    return RunningStats(stats.mean + delta * batch_count / count, m2 / count, count)
+    return merge(stats, moments(xp, batch, mask))
 
 
 def normalize_observations(xp: Any, stats: RunningStats, observations: Array, clip: float) -> Array:

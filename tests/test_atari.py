@@ -235,6 +235,28 @@ def test_a_seed_starts_a_new_game_in_the_middle_of_one() -> None:
     assert_array_equal(again, fresh)
 
 
+def test_after_the_time_limit_of_a_wrapper_a_new_game_starts() -> None:
+    """Its episodes are over, whether or not a life was lost just then."""
+    limit = {"_target_": "gymnasium.wrappers.TimeLimit", "max_episode_steps": 40}
+    rules = Atari(episodic_life=True, reward_clip=True)
+    env = GymnasiumEnv(Task("breakout", "BreakoutNoFrameskip-v4", 1, rules, wrappers=(limit,)), "sync")
+    env.reset([1])
+    (game,) = env._envs.envs
+    rng = np.random.default_rng(1)
+    cut = 0
+    for _ in range(300):
+        step = copy(env.step(rng.integers(0, 4, 1)))
+        if step.truncated[0]:
+            cut += 1
+            assert step.episode_over[0]
+            before = ale(game).getEpisodeFrameNumber()
+            env.step(np.zeros(1, np.int64))
+            assert ale(game).getEpisodeFrameNumber() <= atari.NOOP_MAX < before
+            assert lives(game) == 5
+    assert cut > 0
+    env.close()
+
+
 def test_without_episodic_life_an_episode_is_a_game() -> None:
     env = make_atari("BreakoutNoFrameskip-v4", False)
     env.reset(seed=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -72,38 +73,71 @@ def test_arguments_of_atari_games_are_those_that_the_task_leaves_open() -> None:
     BACKENDS["gymnasium-sync"](Task("pong", "PongNoFrameskip-v4", 1, flags, kwargs={"mode": 0})).close()
     override = Task("pong", "Pong-v5", 1, flags, kwargs={"reward_clip": False})
     assert "reward_clip is set by env.atari" in refusal(BACKENDS["envpool"], override)
+    sticky = Task("pong", "Pong-v5", 1, flags, kwargs={"repeat_action_probability": 0.25})
+    assert "repeat_action_probability is part of the Atari task" in refusal(BACKENDS["envpool"], sticky)
+    for backend, env_id in (("gymnasium-sync", "PongNoFrameskip-v4"), ("envpool", "Pong-v5")):  # in frames, in steps
+        shorter = Task("pong", env_id, 1, flags, kwargs={"max_episode_steps": 100})
+        assert "max_episode_steps is part of the Atari task" in refusal(BACKENDS[backend], shorter)
 
 
 def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "takes no nope" in refusal(BACKENDS["envpool"], Task("x", "CartPole-v1", 1, kwargs={"nope": 1}))
-    assert "takes no num_envs" in refusal(BACKENDS["envpool"], Task("x", "CartPole-v1", 1, kwargs={"num_envs": 1}))
+    for name in ("num_envs", "max_num_players", "gym_reset_return_info"):
+        assert f"takes no {name}" in refusal(BACKENDS["envpool"], Task("x", "CartPole-v1", 1, kwargs={name: 0}))
     wrapped = Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.TimeLimit"},))
     assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
 
 
-class Dies(gymnasium.Env[Any, Any]):
-    """Ends its process in the third step."""
+class Breaks(gymnasium.Env[Any, Any]):
+    """Meets with `trouble` in the third step, or in the second reset."""
 
     observation_space, action_space = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(2)
-    steps = 0
+    steps = resets = 0
+
+    def __init__(self, trouble: Callable[[], None]) -> None:
+        self.trouble = trouble
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.resets += 1
+        if self.resets == 2:
+            self.trouble()
         return np.zeros(2, np.float32), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.steps += 1
         if self.steps == 3:
-            os._exit(7)
+            self.trouble()
         return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
-def test_a_worker_process_that_dies_is_named_and_nothing_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = EnvSpec("Dies-v0", entry_point=lambda **_: Dies(), disable_env_checker=True)
+def end_the_process() -> None:
+    os._exit(7)
+
+
+def lose_its_simulator() -> None:
+    raise ConnectionResetError("the simulator has gone")
+
+
+def breaking(monkeypatch: pytest.MonkeyPatch, trouble: Callable[[], None], vectorization: str) -> GymnasiumEnv:
+    spec = EnvSpec("Breaks-v0", entry_point=lambda **_: Breaks(trouble), disable_env_checker=True)
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
-    env = GymnasiumEnv(Task("dies", spec.id, 2), "async")
+    env = GymnasiumEnv(Task("breaks", spec.id, 2), vectorization)
     env.reset([1, 2])
+    return env
+
+
+@pytest.mark.parametrize("moment", ["step", "reset"])
+def test_a_worker_process_that_dies_is_named_and_nothing_hangs(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = breaking(monkeypatch, end_the_process, "async")
     for _ in range(2):
         env.step(np.zeros(2, np.int64))
     with pytest.raises(Failed, match=r"the process of environment [01] ended with exit code 7"):
-        env.step(np.zeros(2, np.int64))
+        env.step(np.zeros(2, np.int64)) if moment == "step" else env.reset([1, 2])
+    env.close()
+
+
+def test_an_environment_that_loses_a_connection_of_its_own_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = breaking(monkeypatch, lose_its_simulator, "sync")
+    with pytest.raises(ConnectionResetError, match="the simulator has gone"):
+        env.reset([1, 2])
     env.close()

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ppo_bench import noise
-from ppo_bench.envs.base import Task
+from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.jax.backend import DYNAMICS, JaxBackend
 from ppo_bench.envs.jax.base import JaxEnv
@@ -69,6 +69,11 @@ def test_an_environment_does_not_depend_on_the_others() -> None:
     for t in range(200):
         mine, theirs = (env.step(np.full(env.num_envs, t % 3 == 0, np.int32)) for env in (alone, together))
         assert_array_equal(mine.obs[0], theirs.obs[1])
+
+
+def test_rules_of_atari_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"CartPole-v1 is not an Atari game: add env\.atari=null"):
+        JaxBackend("jax").make(Task("any", "CartPole-v1", 1, Atari(episodic_life=True, reward_clip=True)))
 
 
 def test_an_id_that_is_not_written_in_jax_is_refused() -> None:

@@ -183,6 +183,27 @@ def test_discounted_returns_restart_at_episodes_and_learn_nothing_at_reset_steps
     assert rollout.rewards[1, 0] == 0
 
 
+def test_rewards_of_a_rollout_are_those_of_normalising_step_by_step() -> None:
+    """As a program does whose environments are in it, over two rollouts."""
+    rng = np.random.default_rng(4)
+    rows, ends = rng.normal(0.0, 20.0, (41, 2)), rng.random((41, 2)) < 0.2
+    ends[1:] &= ~ends[:-1]
+    env = Script(obs=[[0, 0]] * 41, rewards=rows.tolist(), terminated=ends.tolist())
+    envs = host(env, 20, norm_reward=True)
+    state = envs.start(1, 0)
+    stats, returns, done = state.return_stats, np.zeros(2), np.zeros(2, bool)
+    for half in range(2):
+        state, rollout = envs.collect(state, idle)
+        for t in range(20):
+            row = 20 * half + t + 1
+            reward, mask = env.rewards[row] / 10, (~done).astype(float)
+            stats, returns, expected = normalize.reward(np, stats, returns, reward, mask, GAMMA, clip=10.0)
+            assert_allclose(rollout.rewards[t], expected, rtol=1e-6)
+            done = env.terminated[row]
+    assert_allclose(state.return_stats, stats, rtol=1e-14)
+    assert_allclose(state.discounted_returns, returns, rtol=1e-14)
+
+
 def test_normalised_rewards_are_clipped() -> None:
     rewards = [[0.0, 0.0]] * 999 + [[0.0, -10 * WILD]]
     envs = host(Script(obs=[[0, 0]] * 1000, rewards=rewards), 999, norm_reward=True)

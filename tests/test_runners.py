@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ppo_bench.config import load_config
+from ppo_bench.envs.base import Step
 from ppo_bench.errors import ConfigError
 from ppo_bench.runners.base import Arrays, Problem
 from tests.probes import Endless
@@ -35,6 +36,23 @@ def after_iterations(framework: str, problem: Problem, count: int) -> Arrays:
 def test_the_same_seed_gives_the_same_parameters_bit_for_bit(framework: str) -> None:
     first, second = (after_iterations(framework, cartpole_problem(), 3) for _ in range(2))
     assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+class Overwriting(Endless):
+    """Changes its actions in place, as an environment may do with what is handed to it."""
+
+    def step(self, actions: np.ndarray) -> Step:
+        assert actions.dtype == np.int64
+        actions[:] = 0
+        return super().step(actions)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_actions_are_the_environments_own(framework: str) -> None:
+    results = []
+    for env in (Endless(num_envs=2), Overwriting(num_envs=2)):
+        results.append(after_iterations(framework, problem_for(env, 2, ["ppo.num_steps=8"]), 2))
+    assert all(np.array_equal(results[0][name], results[1][name]) for name in results[0])
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -69,17 +69,20 @@ class AtariEpisode(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env[Any, Any], episodic_life: bool) -> None:
         super().__init__(env)
         self._episodic_life = episodic_life
-        self._game_over = True
+        self._life_lost = False
         self._lives = 0
         self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Goes on with the next life where one is left, unless a seed asks for a fresh game."""
-        new_game = self._game_over or seed is not None
+        """Goes on with the next life after a lost one, unless a seed asks for a fresh game.
+
+        After anything else, such as the time limit of a wrapper around this one, the game is a fresh one.
+        """
+        new_game = not self._life_lost or seed is not None
         if new_game:
             self._steps = 0
         obs, info = self.env.reset(seed=seed, options={NEXT_LIFE: not new_game})
-        self._game_over = False
+        self._life_lost = False
         self._lives = self._remaining_lives()
         return obs, info
 
@@ -88,11 +91,10 @@ class AtariEpisode(gymnasium.Wrapper):
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         truncated = truncated or (self._steps >= MAX_STEPS_PER_GAME and not terminated)
-        self._game_over = terminated or truncated
         lives = self._remaining_lives()
-        life_lost = self._episodic_life and not self._game_over and 0 < lives < self._lives
+        self._life_lost = self._episodic_life and not (terminated or truncated) and 0 < lives < self._lives
         self._lives = lives
-        return obs, reward, terminated or life_lost, truncated, info | {"life_lost": life_lost}
+        return obs, reward, terminated or self._life_lost, truncated, info | {"life_lost": self._life_lost}
 
     def _remaining_lives(self) -> int:
         return int(self.unwrapped.ale.lives())  # type: ignore[attr-defined]
@@ -114,6 +116,7 @@ def make_atari(
         "repeat_action_probability": 0.0,
         "full_action_space": False,
         "max_num_frames_per_episode": 0,  # it counts no-ops too; the limit is AtariEpisode's
+        "max_episode_steps": None,
         "render_mode": render_mode,
     }
     if taken := set(kwargs or {}) & set(fixed):

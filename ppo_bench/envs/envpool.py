@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.envs.base import Step, Task, supported_spaces
+from ppo_bench.envs.envpool_core import Core
 from ppo_bench.envs.follow import Followers
 from ppo_bench.errors import ConfigError, nearest, require
 
@@ -17,6 +18,13 @@ QUICK = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
 """Environments that take about a microsecond a step."""
 QUICK_ENVS = 64
 """Of which so many are stepped in the time it takes to wake a thread."""
+SET_HERE = {"num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
+"""Options of every pool that are nobody else's to set."""
+OF_THE_ATARI_TASK = {
+    *("frame_skip", "stack_num", "noop_max", "max_episode_steps", "repeat_action_probability", "full_action_space"),
+    *("use_fire_reset", "zero_discount_on_life_loss", "img_height", "img_width", "gray_scale", "use_inter_area_resize"),
+}
+"""Options of its games that make another task than the one of that name on gymnasium."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +68,21 @@ class EnvPoolEnv:
             raise ConfigError(f"env.kwargs: {task.id} takes no {', '.join(sorted(unknown))} on backend=envpool")
         if taken := set(task.kwargs) & set(self._options):
             raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is set by env.atari: change it there")
+        if task.atari and (fixed := set(task.kwargs) & OF_THE_ATARI_TASK):
+            raise ConfigError(f"env.kwargs: {', '.join(sorted(fixed))} is part of the Atari task and cannot be changed")
         self._options |= dict(task.kwargs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium warns of the precision of EnvPool's bounds
             try:
                 spec = envpool.make_spec(task.id, **self._options)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, AssertionError) as error:
                 raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
             self.observation_space = _flat_space(spec.gymnasium_observation_space)
             self.action_space = spec.gymnasium_action_space
         supported_spaces(task, self.observation_space, self.action_space)
         self._drawn = {"render_mode": render_mode} if render_mode else {}
         self._pool: Any = None
+        self._core: Core | None = None
         self._threads = Followers()
         self._one_thread = num_threads == 1
 
@@ -90,6 +101,7 @@ class EnvPoolEnv:
             # `seed=k` would give env i the seed k + i, so that neighbouring seeds share all but one stream.
             self._pool = envpool.make_gymnasium(self._id, env_seed=list(seeds), **self._options, **self._drawn)
             obs, _ = self._pool.reset()
+        self._core = Core(self._pool)
         self._resets = np.zeros(self.num_envs, np.bool_)
         return _flat(obs)
 
@@ -97,7 +109,8 @@ class EnvPoolEnv:
         """See `VectorEnv.step`."""
         if self._one_thread:  # it and this one never run at the same time
             self._threads.gather()
-        step = as_step(self._resets, *self._pool.step(actions))
+        assert self._core, "reset comes first"
+        step = as_step(self._resets, *self._core.step(actions))
         self._resets = step.terminated | step.truncated
         return step
 
@@ -110,7 +123,7 @@ class EnvPoolEnv:
         """Stop the pool's threads."""
         if self._pool is not None:
             self._pool.close()
-            self._pool = None
+            self._pool = self._core = None  # both hold its memory
 
 
 def _one_thread_does(task: Task) -> bool:
@@ -172,7 +185,7 @@ def _keys(env_id: str) -> set[str]:
     """The options that EnvPool has for an environment, but for those that are set here."""
     import envpool
 
-    return set(envpool.make_spec(env_id).config._fields) - {"num_envs", "num_threads", "batch_size", "seed", "env_seed"}
+    return set(envpool.make_spec(env_id).config._fields) - SET_HERE
 
 
 def as_step(resets: Any, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> Step:

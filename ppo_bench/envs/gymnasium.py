@@ -11,7 +11,8 @@ import multiprocessing.connection
 import os
 import signal
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -62,35 +63,50 @@ class GymnasiumEnv:
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
-        self.render_fps = int(env.metadata.get("render_fps") or 30)
+        # Shimmy, which brings dm_control's tasks, says 1,000 times their time step.
+        of_shimmy = task.id.startswith("dm_control/")
+        self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
         env.close()
         self.num_envs = task.num_envs
         self._reward_clip = task.atari is not None and task.atari.reward_clip
         self._lost_worker = False
-        kind = SyncVectorEnv if vectorization == "sync" else AsyncVectorEnv
-        self._envs: Any = kind([build] * task.num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+        self._has_workers = vectorization == "async"
+        kind = AsyncVectorEnv if self._has_workers else SyncVectorEnv
+        try:
+            self._envs: Any = kind([build] * task.num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+        except EOFError as error:
+            raise Failed(f"a worker process of {task.id} has ended as it began") from error
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """See `VectorEnv.reset`."""
-        obs, _ = self._envs.reset(seed=list(seeds))
+        with self._naming_lost_workers():
+            obs, _ = self._envs.reset(seed=list(seeds))
         return obs
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        try:
+        with self._naming_lost_workers():
             obs, reward, terminated, truncated, info = self._envs.step(actions)
-        except (EOFError, ConnectionError) as error:
-            self._lost_worker = True
-            raise Failed(f"{self._ended()}; the last checkpoint is kept") from error
         raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
-        episode_over = (terminated | truncated) & ~info.get("life_lost", np.False_)
+        episode_over = (terminated & ~info.get("life_lost", np.False_)) | truncated
         return Step(obs, learnt, terminated, truncated, episode_over, raw_reward)
 
     def render(self) -> np.ndarray:
         """What the first environment looks like, `[H, W, 3]` uint8; only with `render_mode="rgb_array"`."""
         frame: np.ndarray = self._envs.render()[0]
         return frame
+
+    @contextmanager
+    def _naming_lost_workers(self) -> Iterator[None]:
+        """Raise `Failed` where a worker process does not answer any more."""
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            if not self._has_workers:  # of the environment itself
+                raise
+            self._lost_worker = True
+            raise Failed(f"{self._ended()}; the last checkpoint is kept") from error
 
     def _ended(self) -> str:
         """Which worker processes have ended, and how."""

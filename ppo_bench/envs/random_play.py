@@ -34,7 +34,7 @@ class Play(NamedTuple):
 
 
 def random_actions(env: VectorEnv, rng: np.random.Generator) -> np.ndarray:
-    """Uniform choices `[N]` or `[N, K]`, or floats `[N, A]` within the bounds and +-1."""
+    """Uniform choices `[N]` or `[N, K]`, or floats `[N, A]` within the bounds and, as far as those allow, +-1."""
     from gymnasium import spaces
 
     space = env.action_space
@@ -42,7 +42,7 @@ def random_actions(env: VectorEnv, rng: np.random.Generator) -> np.ndarray:
         return rng.integers(0, int(space.n), env.num_envs)
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
         return rng.integers(0, getattr(space, "nvec", 2), (env.num_envs, *space.shape))
-    low, high = np.maximum(space.low, -1.0), np.minimum(space.high, 1.0)
+    low, high = np.clip(-1.0, space.low, space.high), np.clip(1.0, space.low, space.high)
     return rng.uniform(low, high, (env.num_envs, *space.shape)).astype(np.float32)
 
 

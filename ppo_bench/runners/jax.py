@@ -44,13 +44,13 @@ class JaxRunner:
         """See `Runner.step`."""
         iteration = state.iteration + 1
         learning_rate = self._learning.learning_rate(iteration)
-        params = state.learner.params
+        params, host_dtype = state.learner.params, np.int64 if self._learning.network.discrete else None
         with jax.default_device(self._learning.device):
             noise_of_step = self._noise(np.int32(state.seed), np.int32(iteration))
 
             def act_on_host(t: int, obs: np.ndarray) -> np.ndarray:
                 self._storage, actions = self._act(params, self._storage, noise_of_step, np.int32(t), obs)
-                return np.asarray(actions)
+                return np.array(actions, host_dtype)  # its own, as PyTorch's: some environments write to it
 
             state.envs, rollout = self._envs.collect(state.envs, act_on_host)
             act_on_host(self._num_steps, state.envs.obs)  # for the value of the last observations

@@ -18,6 +18,11 @@ def sum(x: np.ndarray, axis: int | None = None) -> Any:
     return np.add.reduce(x, axis)
 
 
+def all_finite(x: np.ndarray) -> bool:
+    """`np.isfinite(x).all()`."""
+    return bool(np.logical_and.reduce(np.isfinite(x), None))
+
+
 def clip(x: np.ndarray, low: Any, high: Any) -> Any:
     """`np.clip`; None for `high` is no bound."""
     x = np.maximum(x, low)

@@ -148,47 +148,52 @@ class HostEnvs:
         """`num_steps` steps, each with the actions that `act` returns for the observations before it."""
         shape = (self._ppo.num_steps, self._ppo.num_envs)
         rewards, raw_rewards = np.empty(shape, np.float32), np.empty(shape, np.float32)
-        terminated, truncated, episode_over, real = (np.empty(shape, bool) for _ in range(4))
+        terminated, truncated, episode_over, done = (np.empty(shape, bool) for _ in range(4))
+        before = state.done
         for t in range(self._ppo.num_steps):
             actions = act(t, state.obs)
             if self._action_bounds:
                 actions = plain_numpy.clip(actions, *self._action_bounds)
             step = self._env.step(actions)
-            real[t] = ~state.done
             terminated[t], truncated[t], episode_over[t] = step.terminated, step.truncated, step.episode_over
-            raw_rewards[t] = step.raw_reward
-            rewards[t] = self._normalized_rewards(state, step.reward, real[t])
-            state.done = terminated[t] | truncated[t]
-            if self._floats and not np.isfinite(step.obs).all():
+            rewards[t], raw_rewards[t] = step.reward, step.raw_reward
+            done[t] = state.done = step.terminated | step.truncated
+            if self._floats and not plain_numpy.all_finite(step.obs):
                 raise _not_finite("an observation", step.obs)
             state.obs = self._observe(state, step.obs)
         if not np.isfinite(raw_rewards).all():
             raise _not_finite("a reward", raw_rewards.T)
+        real = ~np.concatenate([before[None], done[:-1]])
+        if self._ppo.norm_reward:
+            rewards = self._normalized_rewards(state, rewards, real)
         state.totals, episodes = fold_episodes(state.totals, raw_rewards, episode_over, real)
         return state, Rollout(rewards, terminated, truncated, real, episodes)
 
     def _observe(self, state: RolloutState, raw: np.ndarray) -> np.ndarray:
         """New observations as the network takes them; the statistics learn those on which the policy will act."""
         if self._ppo.norm_obs:
-            mask = (~state.done).astype(np.float64)
-            raw = raw.astype(np.float64)
+            mask, raw = 1.0 - state.done, raw.astype(np.float64, copy=False)
             state.obs_stats, raw = normalize.observe(plain_numpy, state.obs_stats, raw, mask, self._ppo.obs_clip)
         return self._network.arrange(raw)
 
     def _normalized_rewards(self, state: RolloutState, rewards: np.ndarray, real: np.ndarray) -> np.ndarray:
-        if not self._ppo.norm_reward:
-            return rewards
-        mask = real.astype(np.float64)
-        state.return_stats, state.discounted_returns, normalized = normalize.reward(
-            plain_numpy,
-            state.return_stats,
-            state.discounted_returns,
-            rewards,
-            mask,
-            self._ppo.gamma,
-            self._ppo.reward_clip,
-        )
-        return normalized
+        """What `normalize.reward` would give step by step; `[T, N]` float32.
+
+        Nobody waits for them, so that what depends on the step before is little enough for plain numbers.
+        """
+        mask, history = real.astype(np.float64), np.empty(rewards.shape)
+        returns = state.discounted_returns
+        for t in range(len(rewards)):
+            history[t] = returns = normalize.discounted_returns(np, returns, rewards[t], mask[t], self._ppo.gamma)
+        stats = normalize.RunningStats(*map(float, state.return_stats))
+        variances = np.empty((len(rewards), 1))
+        steps = zip(*(x.tolist() for x in normalize.moments(np, history.T, mask.T)), strict=True)
+        for t, moments in enumerate(steps):
+            stats = normalize.merge(stats, normalize.Moments(*moments))
+            variances[t] = stats.var
+        state.discounted_returns, state.return_stats = returns, stats
+        at_each_step = stats._replace(var=variances)
+        return normalize.normalize_rewards(np, at_each_step, rewards, self._ppo.reward_clip).astype(np.float32)
 
     def close(self) -> None:
         """Close the environments."""

@@ -97,7 +97,9 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scene = make()
-            scene.draw(scene.env.reset([0]))
+            picture = scene.draw(scene.env.reset([0]))
+        if np.shape(picture)[2:] != (3,) or picture.dtype != np.uint8:
+            raise TypeError("its renderer gives no picture of [H, W, 3] bytes")
     except Exception as error:  # whatever the environment's renderer and the libraries below it raise
         raise ConfigError(
             f"{asked}: {config.task.id} cannot be drawn ({' '.join(str(error).split())}); classic control needs "

@@ -47,6 +47,8 @@ class JaxBackend:
         known = (*DYNAMICS, *MINATAR, *BRAX)
         if task.id not in known:
             raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(known)}")
+        if task.atari:
+            raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         share_gpu_memory()  # dynamics may compute as they are made
         from ppo_bench.envs.jax.base import JaxEnv
 
