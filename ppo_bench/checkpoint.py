@@ -98,6 +98,12 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
+def newest_iteration(folder: Path) -> int | None:
+    """The iteration of the newest checkpoint, whole or not; None if there is none."""
+    newest = next(iter(_newest_first(folder)), None)
+    return int(newest.name.removeprefix("iteration_")) if newest else None
+
+
 def load_iteration(folder: Path, iteration: int) -> Checkpoint:
     """The checkpoint of an iteration under `folder`. Raises `ConfigError` if it is not there and whole."""
     return load_named(_folder_of(folder, iteration))

@@ -32,8 +32,11 @@ LOCK_TRIES = 3
 
 
 def choose_folder(folder: Path, rerun: bool) -> Path:
-    """`folder`, or with `rerun` the first of `<folder>-rerun<n>`, n = 2, 3, ..., that is not complete."""
-    if not rerun or not folder.exists():
+    """`folder`, or with `rerun` the first of `<folder>-rerun<n>`, n = 2, 3, ..., that is not complete.
+
+    Whether or not there is a `folder`, so that the same command goes on with the rerun that it has begun.
+    """
+    if not rerun:
         return folder
     n = 2
     while ((beside := folder.with_name(f"{folder.name}-rerun{n}")) / "result.json").exists():

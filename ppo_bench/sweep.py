@@ -92,19 +92,21 @@ def _run(outputs: Path, on_slurm: bool, start: Callable[[Job], None]) -> tuple[l
         trouble = f"{type(error).__name__}: {one_line(error)}"
         say(f"the launcher failed: {trouble}")
     if job.stop_requests:
-        raise Interrupted("the sweep stopped; the same command goes on with what is missing")
+        submitted = "; jobs that are queued or running go on: scancel them first" if on_slurm else ""
+        raise Interrupted(f"the sweep stopped; the same command goes on with what is missing{submitted}")
     return journal.outcomes(), trouble
 
 
 def _lost(todo: dict[Path, list[str]], ended: Sequence[Outcome], trouble: str | None) -> list[Outcome]:
     """Jobs that a launcher lost have left no outcome; what counts is what is there."""
     known = {Path(outcome.folder) for outcome in ended}
+    refused = [outcome.words for outcome in ended if not outcome.folder]
     return [
         finished("done", job, folder)[0]
         if (folder / "result.json").exists()
         else Outcome("failed", job, str(folder), trouble or "the launcher lost it")
         for folder, job in todo.items()
-        if folder not in known
+        if folder not in known and job not in refused
     ]
 
 

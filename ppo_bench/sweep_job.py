@@ -91,7 +91,10 @@ class Job:
         environment = dict(os.environ)
         if shared:
             environment[JOBS_AT_ONCE] = str(len(self.shares))
-        code, lines = _run([sys.executable, "-m", "ppo_bench", *words], environment, self.stop_requests)
+        try:
+            code, lines = _run([sys.executable, "-m", "ppo_bench", *words], environment, self.stop_requests)
+        except Exception as error:  # submitit's, from its handler of signals: over the time limit too many times
+            return str(error)
         if code != 0 and self.stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             requeue()
         return reason(code, lines) if code else None
@@ -163,6 +166,10 @@ def _run(command: list[str], environment: dict[str, str], stop_requests: list[in
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         code = child.wait()
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)

@@ -153,7 +153,8 @@ def _loop(
     first, at_once, every = records[0], config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
     loop_started = time.perf_counter()
-    with _stop_requests() as stop, ProgressDisplay(_title(records), last * batch_size) as display:
+    progress = ProgressDisplay(_title(records), last * batch_size)
+    with _stop_requests() as stop, _told_to_stop(stop, first), progress as display:
         while loop.iteration < last:
             if loop.iteration % at_once == 0:
                 call_started, called_for = time.perf_counter(), min(at_once, last - loop.iteration)
@@ -162,7 +163,7 @@ def _loop(
             if loop.iteration % at_once == 0:  # the first of those that one call has run
                 sps = called_for * batch_size / (now - call_started)
             for record, (metrics, episodes) in zip(records, measured, strict=True):
-                _require_finite(metrics, record, every, len(records))
+                _require_finite(metrics, record, len(records))
                 record.add(metrics, episodes, now - loop_started, sps)
             display.update(loop.global_step, loop.recent_mean, sps * len(records))
             if loop.iteration % every == 0 or loop.iteration == last:
@@ -175,8 +176,8 @@ def _loop(
                 if loop.iteration < last:
                     state = runner.restart(state, loop.iteration)
             if stop and loop.iteration < last:
-                raise Interrupted(_what_is_kept(first.folder, loop.iteration, every))
-    for record in records:
+                raise Interrupted(_what_is_kept(first.folder, loop.iteration))
+    for record in reversed(records):  # the first last, by whose result the command is known to be complete
         record.finish(setup_seconds)
 
 
@@ -186,7 +187,7 @@ def _title(records: Sequence[Record]) -> str:
     return f"{config.task.name} {config.backend.name} {config.framework.name} {shown}"
 
 
-def _require_finite(metrics: Metrics, record: Record, every_iterations: int, together: int) -> None:
+def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
     """Raise `Failed` if learning has left the numbers in the iteration after those that the record has.
 
     `together` is how many seeds are trained by the same program.
@@ -194,7 +195,7 @@ def _require_finite(metrics: Metrics, record: Record, every_iterations: int, tog
     done = record.loop.iteration
     for name, value in metrics._asdict().items():
         if name != "explained_variance" and not math.isfinite(value):  # that one is undefined for constant returns
-            kept = done - done % every_iterations
+            kept = checkpoint.newest_iteration(record.folder / "checkpoints")
             beside = f"; the seeds beside {record.config.root.seed} can go on without it by seed=... num_seeds=..."
             raise Failed(
                 f"{name} is {value} in iteration {done + 1}: learning diverged; try a smaller ppo.learning_rate. "
@@ -203,13 +204,24 @@ def _require_finite(metrics: Metrics, record: Record, every_iterations: int, tog
             )
 
 
-def _what_is_kept(folder: Path, iteration: int, every_iterations: int) -> str:
-    kept = iteration - iteration % every_iterations
-    if kept == 0:
+def _what_is_kept(folder: Path, iteration: int) -> str:
+    kept = checkpoint.newest_iteration(folder / "checkpoints")
+    if kept is None:
         return f"stopped after iteration {iteration}, before the first checkpoint; the same command starts again"
     return (
         f"stopped after iteration {iteration}; {folder} is kept up to iteration {kept}; the same command resumes there"
     )
+
+
+@contextmanager
+def _told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
+    """Take a failure for an interruption where one was asked for: the signal may have ended environments, too."""
+    try:
+        yield
+    except Failed as error:
+        if not stop:
+            raise
+        raise Interrupted(_what_is_kept(record.folder, record.loop.iteration)) from error
 
 
 @contextmanager

@@ -124,6 +124,14 @@ def test_a_run_resumes_from_its_own_checkpoints_once_it_has_them(
     assert len(rows(folder / "metrics.jsonl")) == 1
 
 
+def test_what_diverges_before_a_checkpoint_of_its_own_says_that_nothing_is_kept(
+    runs: RUNS, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [*RUN, f"total_timesteps={(LOADED + 5) * BATCH}", "ppo.learning_rate=1e30", "ppo.anneal_lr=false"]
+    assert exit_code(main, [*words, f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}", f"outputs={tmp_path}"]) == 1
+    assert capfd.readouterr().err.splitlines()[-1].endswith("It was before the first checkpoint")
+
+
 def flip_a_bit(path: Path) -> None:
     data = bytearray((path / "arrays.safetensors").read_bytes())
     data[-1] ^= 1

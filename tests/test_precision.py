@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ from ppo_bench.errors import ConfigError
 from ppo_bench.networks import jax as jax_networks
 from ppo_bench.networks import torch as torch_networks
 from ppo_bench.precision import PRECISIONS
+from ppo_bench.runners import base
 from ppo_bench.runners.base import Arrays
 from ppo_bench.weights import initial_weights
 from tests.probes import Endless
@@ -94,3 +96,17 @@ def test_tf32_is_refused_where_there_is_none(framework: str) -> None:
     problem = problem_for(RandomScenes(4, False, False), 10, [])
     with pytest.raises(ConfigError, match="precision=tf32 needs a GPU"):
         runner_for(framework, dataclasses.replace(problem, precision="tf32"))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_gpu_that_no_framework_sees_is_said_unless_it_is_hidden_on_purpose(
+    framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "0000:01:00.0").touch()
+    monkeypatch.setattr(base, "NVIDIA_GPUS", tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    problem = dataclasses.replace(problem_for(RandomScenes(4, False, False), 10, []), device="auto")
+    with pytest.raises(ConfigError, match=r"this machine has an NVIDIA GPU and .* sees none"):
+        runner_for(framework, problem)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "cpu" in str(runner_for(framework, problem).execution["device"]).lower()

@@ -91,7 +91,7 @@ def test_rows_of_a_run_that_starts_over_are_emptied(tmp_path: Path) -> None:
 def test_a_run_keeps_its_folder_unless_a_rerun_is_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / "seed1"
     assert choose_folder(folder, rerun=False) == folder
-    assert choose_folder(folder, rerun=True) == folder
+    assert choose_folder(folder, rerun=True) == tmp_path / "seed1-rerun2", "resumed whether or not there is a first"
     folder.mkdir()
     assert choose_folder(folder, rerun=False) == folder
     assert choose_folder(folder, rerun=True) == tmp_path / "seed1-rerun2"

@@ -49,6 +49,21 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     assert seconds == sorted(seconds)
 
 
+def test_a_signal_to_all_processes_of_a_run_stops_it_as_one_to_the_run_does(tmp_path: Path) -> None:
+    """As `timeout` sends it, and as a job of SLURM gets it: it ends the processes of the environments at once."""
+    arguments = [*RUN, "backend.vectorization=async", "total_timesteps=1_000_000", f"outputs={tmp_path}"]
+    folder = run_folder(tmp_path, arguments)
+    command = [sys.executable, "-m", "ppo_bench", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+        while run.poll() is None and not any((folder / "checkpoints").glob("iteration_*")):
+            time.sleep(0.01)
+        os.killpg(run.pid, signal.SIGTERM)
+        _, error = run.communicate(timeout=60)
+    assert run.returncode == 130, error
+    assert "the same command resumes there" in error.splitlines()[-1]
+
+
 def stop_after_first_checkpoint(command: list[str], folder: Path, number: signal.Signals) -> tuple[int, str]:
     """Exit code and last line on stderr of a run that got the signal once it had a checkpoint."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -252,7 +252,7 @@ def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray]
         ("env=pendulum backend=envpool_xla framework=jax_xla", (500, 500), 30),
         ("env=breakout backend=envpool", (210, 160), 15),
         ("env=pong backend=gymnasium", (210, 160), 15),
-        ("env=dmc_cheetah_run backend=envpool", (480, 480), 100),  # its step is 0.01 s
+        ("env=dmc_cheetah_run backend=envpool", (240, 320), 100),  # its step is 0.01 s
         ("env.id=LunarLander-v3 backend=envpool", (400, 600), 15),  # gymnasium lacks Box2D
         ("env.id=Breakout-v5 env.atari={episodic_life:true,reward_clip:true} backend=envpool", (210, 160), 15),
     ],

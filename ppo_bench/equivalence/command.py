@@ -26,7 +26,8 @@ from ppo_bench.paths import CONF
 from ppo_bench.progress import say
 
 LEADER = "torch_eager"
-EXPLAINED = 5  # iterations over the tolerance that are looked into, a framework
+EXPLAINED = 5
+"""How many iterations over the tolerance are looked into."""
 
 
 @dataclass
@@ -58,6 +59,13 @@ def main(arguments: list[str]) -> int:
         raise ConfigError("checkpoint.load has no meaning here: every comparison begins at the seed's initial weights")
     if config.root.num_seeds > 1:
         raise ConfigError(f"num_seeds={config.root.num_seeds} has no meaning here: compare one seed after the other")
+    for key, given in (
+        ("tracker", bool(config.root.tracker)),
+        ("video.every_episodes", bool(config.root.video.every_episodes)),
+        ("rerun", config.root.rerun),
+    ):
+        if given:
+            raise ConfigError(f"{key} has no meaning here: a comparison leaves no run")
     config.backend.require()
     frameworks = config.root.frameworks or _installed(overrides)
     if len(frameworks) < 2:

@@ -16,13 +16,13 @@ from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
 from ppo_bench.equivalence.differences import Outcome
-from ppo_bench.errors import ConfigError
+from ppo_bench.errors import ConfigError, Failed
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Problem, Runner
 from ppo_bench.runners.rollout import HostEnvs
 
 SECONDS_TO_END = 10.0
-ENDED = "a framework's process ended; its own error stands above"
+ENDED = "a framework's process ended; if it had an error, it stands above"
 
 
 class Follower:
@@ -40,15 +40,15 @@ class Follower:
         try:
             self._connection.send(message)
         except OSError as error:
-            raise RuntimeError(ENDED) from error
+            raise Failed(ENDED) from error
 
     def outcome(self) -> Outcome:
         """Of the iteration that was begun; waits for it."""
         try:
-            answer: Outcome | ConfigError = self._connection.recv()
+            answer: Outcome | ConfigError | Failed = self._connection.recv()
         except (EOFError, OSError) as error:
-            raise RuntimeError(ENDED) from error
-        if isinstance(answer, ConfigError):
+            raise Failed(ENDED) from error
+        if isinstance(answer, ConfigError | Failed):
             raise answer
         return answer
 
@@ -113,10 +113,10 @@ def _host(config: Config) -> VectorEnv:
 
 
 def _work(connection: Connection, config: Config, follows: bool) -> None:
-    """The loop of one framework's process; what the user can mend is handed to the one who asks."""
+    """The loop of one framework's process; what needs no traceback is handed to the one who asks."""
     try:
         _serve(connection, config, follows)
-    except ConfigError as error:
+    except (ConfigError, Failed) as error:
         connection.send(error)
     except (EOFError, BrokenPipeError):  # the one who asks is gone
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.ppo import Head
+
+NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 State = TypeVar("State")
 Arrays = dict[str, np.ndarray]
@@ -79,8 +82,10 @@ class Problem:
 
 
 def has_nvidia_gpu() -> bool:
-    """Whether the machine has an NVIDIA GPU with its driver, seen by a framework or not."""
-    return any(Path("/proc/driver/nvidia/gpus").glob("*"))
+    """Whether the machine has an NVIDIA GPU that is not hidden from this process, seen by a framework or not."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "all") in ("", "-1", "NoDevFiles"):
+        return False
+    return any(NVIDIA_GPUS.glob("*"))
 
 
 class Episode(NamedTuple):

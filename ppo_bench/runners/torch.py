@@ -71,6 +71,8 @@ class TorchRunner:
         self._dtype, layers = getattr(torch, precision.parameters), getattr(torch, precision.layers)
         self._device = pick_device(problem.device, precision)
         on_gpu = self._device.type == "cuda"
+        if on_gpu:
+            torch.cuda.set_device(self._device.index or 0)  # where streams and graphs are made
         if cuda_graphs and not on_gpu:
             raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self._device}: use auto or false")
         self._envs = HostEnvs(problem.env, problem.network, problem.ppo)

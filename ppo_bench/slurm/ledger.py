@@ -43,7 +43,8 @@ def failure_file(jobs: Path, place: Place) -> Path:
 
 def submitted(outputs: Path) -> dict[str, list[str]]:
     """The run folders, relative to `outputs`, of every job ever submitted, oldest first."""
-    submissions = [read_json(path) for path in (outputs / ".slurm" / "submissions").glob("*.json")]
+    damaged = "move it away: its jobs are then unknown, and their runs are submitted again"
+    submissions = [read_json(path, damaged) for path in (outputs / ".slurm" / "submissions").glob("*.json")]
     submissions.sort(key=lambda submission: submission["submitted"])
     return {job: runs for submission in submissions for job, runs in submission["jobs"].items()}
 

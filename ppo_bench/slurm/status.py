@@ -111,7 +111,17 @@ def _complete(folder: Path) -> bool:
 
 
 def _progress(folder: Path) -> tuple[str, str]:
-    """Steps done of all, and their speed: the steady one of a finished run, else that of the last iteration."""
+    """Steps done of all, and their speed: the steady one of a finished run, else that of the last iteration.
+
+    Of a run whose files are damaged, dashes.
+    """
+    try:
+        return _steps_and_speed(folder)
+    except (ConfigError, KeyError, TypeError):
+        return "-", "-"
+
+
+def _steps_and_speed(folder: Path) -> tuple[str, str]:
     if _complete(folder):
         result = read_json(folder / "result.json")
         return f"{result['global_step']:,} of {result['global_step']:,}", f"{result['steady_sps']:,.0f}"

@@ -53,10 +53,8 @@ def _runs(overrides: Sequence[str]) -> tuple[Path, list[Run]]:
     runs: dict[str, Run] = {}
     for config, job in configs:
         config.require()
-        folder = config.job_folder
-        # A rerun into a folder of its own is an ordinary run: queued again, it is to go on there.
-        words = [*job, "rerun=false"] if folder == config.run_folder and config.root.rerun else job
-        runs.setdefault(str(folder), Run(str(folder), words))
+        folder = str(config.job_folder)
+        runs.setdefault(folder, Run(folder, job))
     folders = {config.root.outputs for config, _ in configs}
     if len(folders) > 1:
         raise ConfigError(f"outputs={','.join(sorted(folders))}: one submission has one folder of outputs")
