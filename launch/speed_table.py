@@ -1,6 +1,6 @@
 """Steady speed of every env on every backend in every framework that can run it, as one Markdown table.
 
-One process per run, one after the other: the whole table takes about half an hour of an idle machine.
+One process per run, one after the other: the whole table takes hours; `--env` chooses a part of it.
 """
 
 from __future__ import annotations

@@ -91,8 +91,10 @@ class Job:
         environment = dict(os.environ)
         if shared:
             environment[JOBS_AT_ONCE] = str(len(self.shares))
+        elsewhere = [word for word in HydraConfig.get().overrides.hydra if word.startswith("hydra.searchpath=")]
+        command = [sys.executable, "-m", "ppo_bench", *elsewhere, *words]
         try:
-            code, lines = _run([sys.executable, "-m", "ppo_bench", *words], environment, self.stop_requests)
+            code, lines = _run(command, environment, self.stop_requests)
         except Exception as error:  # submitit's, from its handler of signals: over the time limit too many times
             return str(error)
         if code != 0 and self.stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":

@@ -17,6 +17,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
 from ppo_bench.errors import reason
+from ppo_bench.paths import CONF
 from ppo_bench.sweep import expand
 from ppo_bench.sweep_job import divide
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL, assert_one_line
@@ -122,6 +123,16 @@ def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
     value = json.loads((folder / "result.json").read_text())["final_return_mean"]
     assert second.split() == ["done", "env.id=CartPole-v1", f"{value:.2f}"]
     assert last == "ppo_bench: 1 done, 1 failed, 0 skipped"
+
+
+def test_a_sweep_over_an_environment_whose_file_is_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "conf" / "env").mkdir(parents=True)
+    own = (CONF / "env" / "cartpole.yaml").read_text().replace("name: cartpole", "name: mine")
+    (tmp_path / "conf" / "env" / "mine.yaml").write_text(own)
+    where = f"hydra.searchpath=[file://{tmp_path}/conf]"
+    words = [where, "env=mine", "seed=1,2", *GYM, *SMALL, f"outputs={tmp_path}/outputs"]
+    assert exit_code(main, ["-m", *words]) == 0
+    assert len(list((tmp_path / "outputs").glob("default/mine-*/seed*/result.json"))) == 2
 
 
 def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_run_again(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Environments written in JAX: what one states, and what all share (limits, next-step autoreset, random resets).
 
-They compute in float64 whatever the precision of learning, as gymnasium's do: small errors of an unstable system grow
-with every step (8% in CartPole), and in float32 its trajectories are another's after 75 steps.
+Classic control computes in float64 whatever the precision of learning, as gymnasium's does: small errors of an unstable
+system grow with every step (8% in CartPole), and in float32 its trajectories are another's after 75 steps.
 """
 
 from __future__ import annotations
