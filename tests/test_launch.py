@@ -33,6 +33,7 @@ WRONG = {
     "launch.gpus=null": "launch.gpus: ",
     "launch.memory_gb=0": "launch.memory_gb=0.0: must be above 0",
     "launch.time_minutes=0": "launch.time_minutes=0: must be at least 1",
+    "launch.time_minutes=2": "launch.time_minutes=2: must be over launch.signal_seconds=60 and a minute more",
     "launch.runs_per_job=0": "launch.runs_per_job=0: must be at least 1",
     "launch.array_parallelism=0": "launch.array_parallelism=0: must be at least 1",
     "launch.setup=ls": "launch.setup: ",

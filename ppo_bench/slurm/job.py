@@ -22,6 +22,9 @@ from ppo_bench.slurm.ledger import Place, failure_file, log_file
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
 
+REQUEUE_IF_EARLY = "trap '[ $? -ne 140 ] || scontrol requeue $SLURM_JOB_ID' EXIT"
+"""For a job's script: a SIGUSR2 that comes before submitit can heed it ends the step, and srun with 128 + 12."""
+
 
 class Run(NamedTuple):
     """A run to train: its folder, and the words after `python -m ppo_bench`."""

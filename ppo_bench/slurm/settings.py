@@ -41,11 +41,18 @@ def load_launch(overrides: Sequence[str]) -> Launch:
     for key, least in LEAST.items():
         if not getattr(launch, key) >= least:
             raise ConfigError(f"launch.{key}={getattr(launch, key)}: must be at least {least}")
+    if 60 * launch.time_minutes <= launch.signal_seconds + EARLY_SECONDS:
+        raise ConfigError(
+            f"launch.time_minutes={launch.time_minutes}: must be over launch.signal_seconds={launch.signal_seconds} "
+            "and a minute more, by which SLURM may be early; else every try would be told to end as it begins"
+        )
     if not launch.memory_gb > 0:
         raise ConfigError(f"launch.memory_gb={launch.memory_gb}: must be above 0")
     return launch
 
 
+EARLY_SECONDS = 60
+"""By how much SLURM may send the signal before its time."""
 LEAST = {
     "gpus": 0,
     "cpus": 1,

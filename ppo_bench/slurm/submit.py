@@ -16,7 +16,7 @@ from ppo_bench.config import load_config
 from ppo_bench.errors import ConfigError
 from ppo_bench.progress import say
 from ppo_bench.slurm import ledger
-from ppo_bench.slurm.job import Run, TrainInTurn
+from ppo_bench.slurm.job import REQUEUE_IF_EARLY, Run, TrainInTurn
 from ppo_bench.slurm.sbatch import refusal, require_slurm
 from ppo_bench.slurm.settings import Launch, load_launch, split
 from ppo_bench.slurm.status import statuses, table
@@ -94,7 +94,7 @@ def _submit(outputs: Path, runs: Sequence[Run], launch: Launch) -> dict[str, lis
         time=launch.time_minutes,
         signal_delay_s=launch.signal_seconds,
         array_parallelism=launch.array_parallelism,
-        setup=launch.setup,
+        setup=[REQUEUE_IF_EARLY, *launch.setup],
         # srun does not take over the job's CPUs by itself since SLURM 22.05.
         srun_args=[f"--cpus-per-task={launch.cpus}"],
         additional_parameters={"requeue": True} | launch.sbatch,

@@ -69,6 +69,26 @@ def test_time_limits_without_end_and_cancelled_jobs_are_failures(runs: Runs) -> 
     assert "2 of 2 runs submitted" in runs.launch(*RUN, ENDLESS, "seed=1,2", *limits)
 
 
+SLOW_START = """
+import pathlib, time
+begun = pathlib.Path({begun!r})
+if not begun.exists():  # the first process of the first try
+    begun.touch()
+    time.sleep(30)
+"""
+
+
+def test_a_job_that_is_told_to_end_before_it_can_heed_it_is_queued_again(runs: Runs, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    (tmp_path / "sitecustomize.py").write_text(SLOW_START.format(begun=str(begun)))
+    runs.launch(*RUN, SHORT, "seed=1", f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']")
+    wait_for("the start of the job", begun.exists, 30)
+    slurm("scancel", "--signal=USR2", runs.status()["seed1"].job)
+    runs.wait("the job queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"), 20)
+    status = runs.wait_until_idle()
+    assert status["seed1"].state == "done"
+
+
 def test_hydras_launcher_counts_results_and_its_jobs_requeue_too(tmp_path: Path) -> None:
     outputs = tmp_path / "runs"
     sweep = [*RUN, "total_timesteps=40960", f"outputs={outputs}"]
