@@ -6,15 +6,5 @@ for program in slurmctld slurmd munged sbatch srun squeue scontrol scancel sinfo
     command -v "$program" > /dev/null || missing=$program
 done
 [ -n "${missing:-}" ] || exit 0
-install="apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge"
-if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then
-    echo "make test-slurm needs $missing, of SLURM and munge; on Debian, as root: $install" >&2
-    exit 1
-fi
-export DEBIAN_FRONTEND=noninteractive
-log=$(mktemp)
-if ! (apt-get update && $install) > "$log" 2>&1; then
-    tail "$log" >&2
-    exit 1
-fi
-rm "$log"
+why="make test-slurm needs $missing, of SLURM and munge"
+"$(dirname "$0")/../../launch/apt_install.sh" "$why" slurmctld slurmd slurm-client munge
