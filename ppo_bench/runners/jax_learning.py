@@ -14,6 +14,7 @@ from ppo_bench.errors import ConfigError
 from ppo_bench.networks import jax as networks
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import NO_TF32, PRECISIONS, Precision
+from ppo_bench.runners import objective
 from ppo_bench.runners.base import Arrays, Hyperparameters, Problem, fitting, has_nvidia_gpu
 from ppo_bench.weights import initial_weights
 
@@ -159,25 +160,9 @@ def update(
 ) -> tuple[Learner, dict[str, jax.Array]]:
     """Advantages, then every epoch and minibatch, in one program; the means of what the minibatches measured."""
     dtype = storage.values.dtype
-    rewards, terminated, truncated, real = (array.astype(dtype) for array in flags)
-    advantages = ppo.gae(
-        jnp,
-        rewards,
-        storage.values,
-        terminated,
-        truncated,
-        gamma=hp.gamma,
-        gae_lambda=hp.gae_lambda,
-        bootstrap_truncated=hp.bootstrap_truncated,
-        scan=scan_backwards,
+    targets, explained_variance = objective.targets(
+        jnp, network, hp, learner.params, storage, *(array.astype(dtype) for array in flags), scan=scan_backwards
     )
-    values = storage.values[:-1]
-    returns = advantages + values
-    mask = real if hp.mask_resets else jnp.ones_like(real)
-    head = (storage.heads[:-1],) if network.discrete else (storage.heads[:-1], learner.params["actor.log_std"])
-    log_probs = network.distribution.log_prob(jnp, head, storage.actions[:-1])
-    explained_variance = ppo.explained_variance(jnp, values, returns, mask)
-    targets = ppo.Minibatch(*(x.reshape(-1) for x in (log_probs, values, advantages, returns, mask)))
     obs, actions = (x[:-1].reshape(hp.batch_size, *x.shape[2:]) for x in (storage.obs, storage.actions))
     batch = Batch(obs, actions, targets)
     epochs, indices = (jnp.arange(n, dtype=jnp.int32) for n in (hp.update_epochs, hp.batch_size))
@@ -218,18 +203,7 @@ def _gradient_step(
 
     def total(params: networks.Params) -> tuple[jax.Array, ppo.Losses]:
         head, values, _ = networks.apply(network, params, batch.obs, (), None, layers)
-        losses = ppo.losses(
-            jnp,
-            network.distribution.log_prob(jnp, head, batch.actions),
-            network.distribution.entropy(jnp, head),
-            values,
-            batch.targets,
-            clip_coef=hp.clip_coef,
-            clip_vloss=hp.clip_vloss,
-            norm_adv=hp.norm_adv,
-            ent_coef=hp.ent_coef,
-            vf_coef=hp.vf_coef,
-        )
+        losses = objective.losses(jnp, network, hp, head, values, batch.actions, batch.targets)
         return losses.total, losses
 
     gradients, losses = jax.grad(total, has_aux=True)(learner.params)

@@ -11,6 +11,7 @@ from torch import Tensor
 from ppo_bench import ppo
 from ppo_bench.networks import torch as networks
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.runners import objective
 from ppo_bench.runners.base import Hyperparameters
 
 REPORTED = tuple(name for name in ppo.Losses._fields if name != "total")
@@ -75,25 +76,10 @@ def advantages_and_targets(
 
     Rewards and flags are `[T, N]`, of the parameters' type.
     """
-    advantages = ppo.gae(
-        torch,
-        rewards,
-        storage.values,
-        terminated,
-        truncated,
-        gamma=hp.gamma,
-        gae_lambda=hp.gae_lambda,
-        bootstrap_truncated=hp.bootstrap_truncated,
-    )
-    values = storage.values[:-1]
-    returns = advantages + values
-    mask = real if hp.mask_resets else torch.ones_like(real)
-    heads, actions = storage.heads[:-1], storage.actions[:-1]
-    head = (heads,) if network.discrete else (heads, params["actor.log_std"])
-    log_probs = network.distribution.log_prob(torch, head, actions)
-    explained_variance = ppo.explained_variance(torch, values, returns, mask)
-    targets = ppo.Minibatch(*(x.flatten() for x in (log_probs, values, advantages, returns, mask)))
-    return Batch(storage.obs[:-1].flatten(0, 1), actions.flatten(0, 1), targets), explained_variance
+    flags = (rewards, terminated, truncated, real)
+    targets, explained_variance = objective.targets(torch, network, hp, params, storage, *flags)
+    obs, actions = (x[:-1].flatten(0, 1) for x in (storage.obs, storage.actions))
+    return Batch(obs, actions, targets), explained_variance
 
 
 def clipped_gradient(
@@ -105,18 +91,7 @@ def clipped_gradient(
 
     def total(params: Tensor) -> tuple[Tensor, Tensor]:
         head, values, _ = networks.apply(network, networks.named_views(params, network), obs, (), None, layers)
-        losses = ppo.losses(
-            torch,
-            network.distribution.log_prob(torch, head, actions),
-            network.distribution.entropy(torch, head),
-            values,
-            targets,
-            clip_coef=hp.clip_coef,
-            clip_vloss=hp.clip_vloss,
-            norm_adv=hp.norm_adv,
-            ent_coef=hp.ent_coef,
-            vf_coef=hp.vf_coef,
-        )
+        losses = objective.losses(torch, network, hp, head, values, actions, targets)
         return losses.total, torch.stack([getattr(losses, name) for name in REPORTED])
 
     gradient, reported = _gradient(total, params)
