@@ -11,8 +11,7 @@ import multiprocessing.connection
 import os
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -79,14 +78,20 @@ class GymnasiumEnv:
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """See `VectorEnv.reset`."""
-        with self._naming_lost_workers():
+        try:
             obs, _ = self._envs.reset(seed=list(seeds))
+        except (EOFError, ConnectionError) as error:
+            self._name_lost_workers(error)
+            raise
         return obs
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        with self._naming_lost_workers():
+        try:
             obs, reward, terminated, truncated, info = self._envs.step(actions)
+        except (EOFError, ConnectionError) as error:
+            self._name_lost_workers(error)
+            raise
         raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         episode_over = (terminated & ~info.get("life_lost", np.False_)) | truncated
@@ -97,14 +102,9 @@ class GymnasiumEnv:
         frame: np.ndarray = self._envs.render()[0]
         return frame
 
-    @contextmanager
-    def _naming_lost_workers(self) -> Iterator[None]:
-        """Raise `Failed` where a worker process does not answer any more."""
-        try:
-            yield
-        except (EOFError, ConnectionError) as error:
-            if not self._has_workers:  # of the environment itself
-                raise
+    def _name_lost_workers(self, error: Exception) -> None:
+        """Raise `Failed` if there are worker processes; else the error is of the environment itself."""
+        if self._has_workers:
             self._lost_worker = True
             raise Failed(f"{self._ended()}; the last checkpoint is kept") from error
 
