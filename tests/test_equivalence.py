@@ -14,6 +14,7 @@ from ppo_bench.equivalence.differences import Outcome, compare
 from ppo_bench.equivalence.explain import sensitivity, ties
 from ppo_bench.equivalence.processes import Follower, Workers, played
 from ppo_bench.equivalence.tolerances import TOLERANCES
+from ppo_bench.errors import Failed
 from ppo_bench.runners.base import Arrays, Metrics
 from tests.runners import FRAMEWORKS
 
@@ -165,7 +166,7 @@ def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: Outcome) -> Non
 
 def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: Outcome) -> None:
     follower = Follower(load([*SMALL, "framework=torch_eager"]))
-    with pytest.raises(RuntimeError, match="its own error stands above"):
+    with pytest.raises(Failed, match="process ended; if it had an error, it stands above"):
         follower.follow({}, None)
 
 

@@ -39,7 +39,7 @@ def apply(
     """
     dtype = params["critic.0.bias"].dtype
     log_std = params.get("actor.log_std")  # no layer's: never rounded
-    x = (obs.to(dtype).div_(255.0) if spec.uint8 else obs).to(layers)
+    x = (obs.to(dtype) / 255.0 if spec.uint8 else obs).to(layers)
     params = {name: parameter.to(layers) for name, parameter in params.items()} if layers != dtype else params
     if spec.convolutions:
         # A channels-last tensor under a channels-first name: the layout in which CPU and GPU convolve fastest.
