@@ -40,7 +40,7 @@ Common overrides (conf/ explains every key)
   checkpoint.load=RUN_DIR   start from a checkpoint of another run, of any framework
   tracker=[tensorboard,wandb]   mirror the run's files; tracker.wandb.project=... and other keys of theirs
   video.every_episodes=100  film an episode every so many, at checkpoints: videos/ in the run's folder
-  rerun=true                train afresh beside a run that exists
+  rerun=true                train afresh in a folder beside the run's
 
 Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 130 interrupted."""
 
