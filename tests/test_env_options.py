@@ -88,6 +88,11 @@ def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
 
 
+def build(trouble: Callable[[], None]) -> Any:
+    """A constructor that takes no `render_mode`, as one of a user's own may not."""
+    return lambda: Breaks(trouble)
+
+
 class Breaks(gymnasium.Env[Any, Any]):
     """Meets with `trouble` in the third step, or in the second reset."""
 
@@ -119,7 +124,7 @@ def lose_its_simulator() -> None:
 
 
 def breaking(monkeypatch: pytest.MonkeyPatch, trouble: Callable[[], None], vectorization: str) -> GymnasiumEnv:
-    spec = EnvSpec("Breaks-v0", entry_point=lambda **_: Breaks(trouble), disable_env_checker=True)
+    spec = EnvSpec("Breaks-v0", entry_point=build(trouble), disable_env_checker=True)
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     env = GymnasiumEnv(Task("breaks", spec.id, 2), vectorization)
     env.reset([1, 2])

@@ -1,8 +1,7 @@
 """A step of an EnvPool pool without the dictionaries that EnvPool's wrapper makes of it.
 
-Making them takes longer than a step of CartPole, and a third of one of Hopper (docs/performance.md). What goes in and
-comes out are the arrays of the pool's core, by EnvPool's own names for them; they are what `pool.step` returns, bit for
-bit.
+Making them takes longer than a step of CartPole (docs/performance.md). What goes in and comes out are the arrays of the
+pool's core, by EnvPool's own names for them; they are what `pool.step` returns, bit for bit.
 """
 
 from __future__ import annotations

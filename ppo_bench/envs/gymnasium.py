@@ -139,7 +139,8 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         warnings.simplefilter("ignore", DeprecationWarning)  # v4 tasks are meant where they are named
         _register(task)
         if task.atari is None:
-            return _flat(_wrapped(task, gymnasium.make(task.id, render_mode=render_mode, **task.kwargs)))
+            drawn: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # not all constructors take it
+            return _flat(_wrapped(task, gymnasium.make(task.id, **drawn, **task.kwargs)))
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
