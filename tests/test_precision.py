@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
 
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks import jax as jax_networks
 from ppo_bench.networks import torch as torch_networks
+from ppo_bench.networks.spec import Mlp
 from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners import base
 from ppo_bench.runners.base import Arrays
@@ -43,6 +45,21 @@ def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:
         for name in ("float32", "bfloat16")
     ]
     assert found == [4.0 + 2.0**-9, 4.0] * 2
+
+
+def test_to_networks_of_vectors_the_byte_255_is_one() -> None:
+    """As for Atari's memory; the others' bytes are in tests/test_transcription.py and tests/test_procgen.py."""
+    network = Mlp([], "tanh").build(Box(0, 255, (3,), np.uint8), Discrete(2))
+    weights = {p.name: np.zeros(p.shape, np.float32) for p in network.parameters}
+    weights["critic.0.weight"][:], weights["critic.0.bias"][:] = 1.0, 3.0
+    weights["actor.0.weight"][:] = [[1.0, 0.0, 0.0], [0.0, 5.0, 0.0]]
+    obs = np.array([[255, 51, 0]], np.uint8)
+    params = {name: torch.from_numpy(array) for name, array in weights.items()}
+    by_torch = torch_networks.apply(network, params, torch.from_numpy(obs), (), None, torch.float32)
+    by_jax = jax_networks.apply(network, weights, jnp.asarray(obs), (), None, jnp.dtype("float32"))  # type: ignore[arg-type]
+    for head, values, _ in (by_torch, by_jax):
+        np.testing.assert_allclose(np.asarray(values), [4.2], rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(head[0]), [[1.0, 1.0]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("pixels", "continuous"), [(False, False), (False, True), (True, False)])

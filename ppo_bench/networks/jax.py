@@ -31,7 +31,8 @@ class Network(nn.Module):
         spec = self.spec
         params = {p.name: self.param(p.name, nn.initializers.zeros, p.shape, self.dtype) for p in spec.parameters}
         log_std = params.get("actor.log_std")  # no layer's: never rounded
-        x = (obs.astype(self.dtype) / 255.0 if spec.uint8 else obs).astype(self.layers)
+        params |= {name: params[name] / 255.0 for name in spec.scaled_weights}
+        x = obs.astype(self.layers)
         params = {name: parameter.astype(self.layers) for name, parameter in params.items()}
         for layer in spec.convolutions:
             x = self._image_layer(layer, params, x)

@@ -55,7 +55,7 @@ class NetworkSpec:
     observation_shape: tuple[int, ...]
     """Of one observation as the environment gives it."""
     uint8: bool
-    """Observations are bytes: they stay bytes until the network, which divides them by 255."""
+    """Observations are bytes: they stay bytes until the network, to which 255 is 1; see `scaled_weights`."""
     actions: Actions
 
     @property
@@ -81,6 +81,14 @@ class NetworkSpec:
         layers: tuple[ImageLayer | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
         arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
         return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.num_actions,), None))
+
+    @property
+    def scaled_weights(self) -> tuple[str, ...]:
+        """The weights that bytes meet first, divided by 255 in use: so that the bytes, which are many, need not be."""
+        if not self.uint8:
+            return ()
+        first = (*self.convolutions, *self.trunk)[:1] or (self.actor[0], self.critic[0])
+        return tuple(layer.parameters()[0].name for layer in first)
 
     def arrange(self, observations: np.ndarray) -> np.ndarray:
         """A view `[N, ...]` of observations as the network takes them: images channels last, all else flat."""

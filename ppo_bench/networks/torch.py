@@ -39,7 +39,9 @@ def apply(
     """
     dtype = params["critic.0.bias"].dtype
     log_std = params.get("actor.log_std")  # no layer's: never rounded
-    x = (obs.to(dtype) / 255.0 if spec.uint8 else obs).to(layers)
+    if spec.uint8:
+        params = params | {name: params[name] / 255.0 for name in spec.scaled_weights}
+    x = obs.to(layers)
     params = {name: parameter.to(layers) for name, parameter in params.items()} if layers != dtype else params
     if spec.convolutions:
         # A channels-last tensor under a channels-first name: the layout in which CPU and GPU convolve fastest.
