@@ -41,6 +41,14 @@ def test_runs_metrics_and_episodes_can_be_asked(outputs: Path, capfd: pytest.Cap
     assert json.loads(query(capfd, sql, outputs, "--format", "json")) == {"episodes": 240, "low": True, "nothing": None}
 
 
+def test_the_folder_in_which_one_is_can_be_asked(
+    outputs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = outputs.glob("default/acrobot-gymnasium-jax_xla-*/seed1")
+    monkeypatch.chdir(run)
+    assert query(capfd, "select count(*) from metrics", ".", "--format", "csv").splitlines()[1:] == ["20"]
+
+
 def test_columns_of_newer_versions_are_there(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = write_run(outputs, seed=9, iterations=3)
     rows = [

@@ -147,6 +147,15 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     assert abs(database.runs[numbers[own]].recent_return_mean - np.mean(returns[-100:])) < 1e-9
 
 
+def test_a_framework_without_a_finished_run_is_in_no_comparison_of_speeds(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
+    write_run(tmp_path / "o", "cartpole", "jax_xla", 1, 50, finished=False, changes={"config.total_timesteps": 102_400})
+    report(capfd, tmp_path / "o")
+    assert {framework for _, framework, _ in aggregates(tmp_path / "o" / "report")} == {"torch_eager"}
+
+
 def test_a_curve_is_the_mean_of_episodes_in_its_cells(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "o", "cartpole", "torch_eager", 1, 200)
     lines = []

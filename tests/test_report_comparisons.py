@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,49 @@ def test_frameworks_on_different_backends_are_warned_of(tmp_path: Path, capfd: p
     _, printed, errors = report(capfd, tmp_path / "o")
     assert "different backends, whose speeds differ too: cartpole (torch_eager on gymnasium, jax_xla on env" in errors
     assert "jax_xla · envpool is fastest" in printed
+
+
+def test_a_backend_that_the_baseline_lacks_is_warned_of_beside_one_that_it_has(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
+    changes = {"config.backend.name": "jax", "config.env.ids": {"jax": "CartPole-v1"}}
+    for seed in range(1, 6):
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, folder=f"default/jax/seed{seed}", changes=changes)
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "whose speeds differ too: cartpole (torch_eager on gymnasium, jax_xla on jax)\n" in errors
+
+
+def test_seeds_of_one_program_are_one_measurement_of_its_speed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(1, 6):
+        started = {"started": "2026-01-01T00:00:00+00:00", "config.num_seeds": 5}
+        folder = write_run(tmp_path / "o", "cartpole", "jax_xla", seed, final=400.0 + seed, changes=started)
+        about = json.loads((folder / "result.json").read_text())
+        together = {"num_seeds": 5, "steady_sps": 30_000.0, "wall_seconds": 10.0, "compile_seconds": 5.0}
+        (folder / "result.json").write_text(json.dumps(about | together))
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "ran on hardware of the same kind" not in errors
+    found = aggregates(tmp_path / "o" / "report")
+    point, low, high, programs = found["cartpole", "jax_xla", "steady_sps"]
+    assert (point, programs) == (30_000.0, 1)
+    assert math.isnan(low)
+    assert math.isnan(high)
+    assert found["cartpole", "jax_xla", "final_return_mean"][3] == 5
+
+
+def test_what_ran_on_a_gpu_is_not_pooled_with_what_ran_on_a_cpu(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
+    for seed in (1, 2):  # of the same configuration, device=auto
+        changes = {"execution.device": "cuda:0"}
+        write_run(tmp_path / "o", seed=seed, sps=90_000.0, folder=f"gpu/seed{seed}", changes=changes)
+    _, printed, errors = report(capfd, tmp_path / "o")
+    assert "claims to be the same run" not in errors
+    assert "torch_eager device=cuda is fastest" in printed
+    assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_eager device=cpu", "steady_sps"][3] == 2
 
 
 def test_the_same_seeds_are_compared_one_by_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

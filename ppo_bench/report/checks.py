@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from ppo_bench.report.database import LeftOut
 from ppo_bench.report.folders import Run
-from ppo_bench.report.groups import Task, differing
+from ppo_bench.report.groups import Task, baseline_of, differing
 
 FEW_SEEDS = 5
 SHARED = 0.05
@@ -19,9 +20,10 @@ NAMED = 6
 """So many are named in a sentence, or in as many sentences; the rest are counted."""
 
 
-def warnings(tasks: Sequence[Task]) -> list[str]:
-    """A sentence for each."""
-    checks = (_few_seeds, _unfinished, _without_returns, _unlike, _backends, _at_once, _apart)
+def warnings(tasks: Sequence[Task], baseline: str) -> list[str]:
+    """A sentence for each; `baseline` is the framework that others are compared with."""
+    backends = partial(_backends, baseline=baseline)
+    checks = (_few_seeds, _unfinished, _without_returns, _unlike, backends, _at_once, _apart)
     return [sentence for check in checks for sentence in check(tasks)]
 
 
@@ -72,20 +74,24 @@ def _unlike(tasks: Sequence[Task]) -> list[str]:
     return [f"runs that are compared differ in {what} ({_some(labels)})" for what, labels in said.items()]
 
 
-def _backends(tasks: Sequence[Task]) -> list[str]:
-    """Tasks in which no backend is common to all frameworks, so that what differs is not the framework alone."""
-    found = []
-    for task in tasks:
-        of = {name: {g.backend for g in task.groups if g.first.framework == name} for name in _frameworks(task)}
-        if len(of) > 1 and not set.intersection(*of.values()):
-            found.append(f"{task.label} ({', '.join(f'{name} on {min(each)}' for name, each in of.items())})")
+def _backends(tasks: Sequence[Task], baseline: str) -> list[str]:
+    """Comparisons of groups on different backends, so that what differs is not the framework alone."""
+    found = [
+        f"{task.label} ({other.first.framework} on {other.backend}, {group.first.framework} on {group.backend})"
+        for task in tasks
+        for group in task.groups
+        if (other := baseline_of(group, task, baseline)) and other.backend != group.backend
+    ]
     return [f"frameworks are compared on different backends, whose speeds differ too: {_some(found)}"] if found else []
 
 
 def _at_once(tasks: Sequence[Task]) -> list[str]:
     """Runs that shared their time with others on hardware of the same kind, which may have been the same machine."""
-    machines: dict[str, list[tuple[float, float]]] = {}
-    for run in (run for task in tasks for group in task.groups for run in group.runs):
+    runs = [run for task in tasks for group in task.groups for run in group.runs]
+    # Seeds of one program lie side by side and took equally long to the last digit; they are one.
+    programs = {(run.path.parent, run.wall_seconds) if "num_seeds" in run.execution else run.path: run for run in runs}
+    machines: dict[str, list[Span]] = {}
+    for run in programs.values():
         if (began := _began(run)) is not None and run.wall_seconds:
             hardware = str([value for key, value in run.facts.items() if key.startswith("hardware.")])
             machines.setdefault(hardware, []).append((began, began + run.wall_seconds))
@@ -112,10 +118,6 @@ def _began(run: Run) -> float | None:
         return datetime.fromisoformat(run.started or "").timestamp()
     except (TypeError, ValueError):
         return None
-
-
-def _frameworks(task: Task) -> list[str]:
-    return list(dict.fromkeys(group.first.framework for group in task.groups))
 
 
 def _apart(tasks: Sequence[Task]) -> list[str]:

@@ -81,7 +81,7 @@ def _write(database: Database, tasks: list[Task], options: Options, out: Path) -
     analysis = analyse(tasks, options)
     charts = figures(analysis, database.connection, options)
     found = tables(analysis, options, database.runs, database.left_out)
-    doubts = [*warnings(tasks), *database.warnings]
+    doubts = [*warnings(tasks, options.baseline), *database.warnings]
     for doubt in [*doubts, *(f"left out: {each.folder}: {each.reason}" for each in database.left_out)]:
         say(f"warning: {doubt}")
     sentences = summary(analysis, options)

@@ -85,7 +85,7 @@ def find(folders: Sequence[str]) -> list[Path]:
         if not Path(folder).is_dir():
             raise ConfigError(f"{folder} is not a folder: name one that outputs= named, or a run's")
         for run in _below(Path(folder)):
-            found.setdefault(run.resolve(), run)
+            found.setdefault(run.resolve(), run if run.name else run.resolve())  # "." names no file as it is written
     return [found[resolved] for resolved in sorted(found)]
 
 
@@ -142,7 +142,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     recorded = {key: about.get(key) or {} for key in ("hardware", "versions", "execution")}
     facts = flat({**recorded, "git_commit": about.get("git_commit")})
     if isinstance(device := facts.get("execution.device"), str):
-        facts["execution.device"] = device.removesuffix(":0")
+        facts["execution.device"] = execution["device"] = device.removesuffix(":0")  # not the `auto` that was asked for
     return Run(
         folder=str(path),
         name=str(config.get("name", "default")),

@@ -15,6 +15,8 @@ FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 """In this order; others follow by name."""
 SHOWN_KEYS = 3
 """So many differing hyperparameters name a setting; where more are needed a digest does."""
+OF_PROGRAMS = ("steady_sps", "compile_seconds", "wall_seconds", "setup_seconds")
+"""Figures that seeds which were trained by one program (`num_seeds`) have from one measurement."""
 MAX_VALUE = 16
 """Letters of a value that is short."""
 
@@ -50,9 +52,11 @@ class Group:
         return dict(sorted(found.items()))
 
     def values(self, name: str) -> Array:
-        """A figure of every complete run that has it; speeds of incomplete ones if none is complete."""
-        runs = self.finished or (self.runs if name == "steady_sps" else [])
-        return np.array([value for run in runs if (value := getattr(run, name)) is not None], dtype=np.float64)
+        """A figure of every complete run that has it; times and speeds of seeds trained by one program count once."""
+        found = [value for run in self.finished if (value := getattr(run, name)) is not None]
+        if name in OF_PROGRAMS and "num_seeds" in self.first.execution:
+            found = list(dict.fromkeys(found))  # two programs do not take equally long to the last digit
+        return np.array(found, dtype=np.float64)
 
 
 @dataclass
