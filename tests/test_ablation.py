@@ -80,7 +80,7 @@ FRAMES = network(spaces.Box(0, 255, (4, 84, 84), np.uint8))
 
 
 def test_each_step_lacks_what_comes_above_it() -> None:
-    climbed = steps(TORCH, circumstances(FRAMES, on_gpu=False, graph_backend=None), None)
+    climbed = steps(TORCH, circumstances(FRAMES, gpu=None, graph_backend=None), None)
     assert [step.title for step in climbed] == [
         "PyTorch, operation by operation",
         "freed memory is kept",
@@ -97,7 +97,7 @@ def test_each_step_lacks_what_comes_above_it() -> None:
 
 
 def test_what_does_not_apply_is_left_out() -> None:
-    on_cpu = steps(JAX, circumstances(VECTORS, on_gpu=False, graph_backend="jax"), "jax")
+    on_cpu = steps(JAX, circumstances(VECTORS, gpu=None, graph_backend="jax"), "jax")
     assert [step.handicaps for step in on_cpu] == [
         ("copy_buffers", "unroll_update"),
         ("unroll_update",),
@@ -106,9 +106,11 @@ def test_what_does_not_apply_is_left_out() -> None:
         (),
     ]
     assert on_cpu[-1].words == ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=10"]
-    on_gpu = steps(TORCH, circumstances(VECTORS, on_gpu=True, graph_backend=None), None)
+    on_gpu = steps(TORCH, circumstances(VECTORS, gpu=(9, 0), graph_backend=None), None)
     assert [step.title for step in on_gpu][-4:] == ["torch.compile", "CUDA graphs", "TF32", "bfloat16"]
     assert on_gpu[-1].words == ["framework=torch_compile", "framework.cudagraphs=true", "precision=bfloat16"]
+    on_older = steps(TORCH, circumstances(VECTORS, gpu=(7, 5), graph_backend=None), None)
+    assert [step.title for step in on_older][-3:] == ["torch.compile", "CUDA graphs", "bfloat16"]
 
 
 def test_shares_are_parts_of_the_logarithm_of_the_whole() -> None:

@@ -141,6 +141,7 @@ def test_the_throughput_workload_has_more_environments(tmp_path: Path, capfd: py
         (["workload=huge"], "workload=huge: choose one of canonical, throughput"),
         (["rounds=0"], "rounds=0: must be at least 1"),
         (["framework=torch_eager", "backend=jax"], "framework=torch_eager cannot step backend=jax"),
+        (["ppo.target_kl=0.01"], "ppo.target_kl=0.01: a bench measures all epochs; use ppo.target_kl=null"),
         (["env=nope"], "env=nope: there is no such choice"),
         (["round=3"], "there is no key round; did you mean rounds?"),
         (["total_timesteps=1000"], "total_timesteps: a bench ends after its rounds and iterations; leave it out"),

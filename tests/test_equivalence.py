@@ -11,7 +11,7 @@ import pytest
 from ppo_bench.cli import exit_code
 from ppo_bench.equivalence.command import load, main
 from ppo_bench.equivalence.differences import Outcome, compare
-from ppo_bench.equivalence.explain import sensitivity, ties
+from ppo_bench.equivalence.explain import Tie, sensitivity, tied_actions, ties
 from ppo_bench.equivalence.processes import Follower, Workers, played
 from ppo_bench.equivalence.tolerances import TOLERANCES
 from ppo_bench.errors import Failed
@@ -125,6 +125,15 @@ def test_an_action_that_hangs_on_rounding_is_a_tie_and_its_margin_is_told(led: O
     assert tie.leader_action == led.actions[5, 2]
     assert tie.other_action == 1 - led.actions[5, 2]
     assert tie.margin == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_an_action_of_several_components_is_tied_where_all_that_differ_are() -> None:
+    leader = outcome(np.array([[[0, 0], [0, 0]], [[0, 0], [0, 0]]]), [1.0])
+    other = outcome(np.array([[[1, 1], [1, 0]], [[1, 1], [0, 0]]]), [1.0])
+    assert compare(leader, other, 0.0).actions == 3
+    found = [Tie(1, *place, 0, 1, 0.0, 1.0) for place in ((0, 0), (0, 1), (1, 0), (1, 0))]
+    # Of the first action one component ties and one truly differs; of the last both tie.
+    assert tied_actions(leader, other, found) == 2
 
 
 def test_a_plain_difference_of_actions_is_no_tie(led: Outcome) -> None:

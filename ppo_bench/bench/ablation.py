@@ -46,7 +46,7 @@ TORCH = (
     Rung("Adam in one kernel", (), "adam_by_operations"),
     Rung("torch.compile", ("framework=torch_compile", "framework.cudagraphs=false")),
     Rung("CUDA graphs", ("framework.cudagraphs=true",), None, "gpu"),
-    Rung("TF32", ("precision=tf32",), None, "gpu"),
+    Rung("TF32", ("precision=tf32",), None, "tf32"),
     Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
 )
 JAX = (
@@ -56,7 +56,7 @@ JAX = (
     Rung("the update is a loop", (), "unroll_update"),
     Rung("environments in the program", ("backend=GRAPH",), None, "graph"),
     Rung("ten iterations a call", ("framework.iterations_per_call=10",), None, "graph"),
-    Rung("TF32", ("precision=tf32",), None, "gpu"),
+    Rung("TF32", ("precision=tf32",), None, "tf32"),
     Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
 )
 LADDERS = {"PyTorch": TORCH, "JAX": JAX}
@@ -64,13 +64,13 @@ GRAPH_BACKENDS = ("jax", "envpool_xla")
 """The first that an environment has is climbed to."""
 
 
-def circumstances(network: NetworkSpec, on_gpu: bool, graph_backend: str | None) -> set[str]:
-    """What `Rung.needs` may name."""
-    found = {"gpu" if on_gpu else "cpu"}
+def circumstances(network: NetworkSpec, gpu: tuple[int, int] | None, graph_backend: str | None) -> set[str]:
+    """What `Rung.needs` may name; `gpu` is the compute capability of the GPU, if there is one."""
+    found = {"gpu" if gpu else "cpu"} | ({"tf32"} if gpu and gpu >= (8, 0) else set())
     if network.uint8:
         found.add("frames")
     if network.convolutions:
-        found |= {"convolutions"} | (set() if on_gpu else {"cpu convolutions"})
+        found |= {"convolutions"} | (set() if gpu else {"cpu convolutions"})
     if graph_backend:
         found.add("graph")
     return found
@@ -136,7 +136,7 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
         )
     asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
     graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
-    there = circumstances(network_of(config), _on_gpu(config), graph)
+    there = circumstances(network_of(config), _gpu(config), graph)
     kept = [word for word in job if not word.startswith("framework=")]
     sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]
     for name, ladder in LADDERS.items():
@@ -155,10 +155,11 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
         yield f"{name}, {backend.name}", Climb(kept, climbed, configs)
 
 
-def _on_gpu(config: Config) -> bool:
+def _gpu(config: Config) -> tuple[int, int] | None:
     import torch
 
-    return torch.cuda.is_available() and config.root.device != "cpu"
+    on_gpu = torch.cuda.is_available() and config.root.device != "cpu"
+    return torch.cuda.get_device_capability() if on_gpu else None
 
 
 def _measured(climb: Climb) -> list[dict[str, Any]]:

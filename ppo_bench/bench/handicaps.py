@@ -82,7 +82,16 @@ def adam_by_operations() -> None:
     runner: Any = import_module("ppo_bench.runners.torch")
 
     def unfused(*arguments: Any, **options: Any) -> Any:
-        return torch.optim.Adam(*arguments, **options | {"fused": False, "capturable": False})
+        adam = torch.optim.Adam(
+            *arguments, **options | {"fused": False, "capturable": False, "lr": options["lr"].cpu()}
+        )
+        adam.register_step_pre_hook(count_on_host)
+        return adam
+
+    def count_on_host(adam: Any, *_: Any) -> None:
+        # A count on a GPU would be fetched from there in every step, which Adam's usual form does not do.
+        for state in adam.state.values():
+            state["step"] = state["step"].cpu()
 
     runner.torch = _Changed(torch, optim=SimpleNamespace(Adam=unfused))
 

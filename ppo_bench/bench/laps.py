@@ -23,9 +23,9 @@ class Start(NamedTuple):
     """What a program took before its first turn."""
 
     setup_seconds: float
-    """Environments, network and initial weights; not the import of packages."""
+    """Environments, network and initial weights, with the import of their packages."""
     compile_seconds: float
-    """How much longer the first iteration took than the second."""
+    """How much longer the first call of the program took than the second."""
     peak_memory_bytes: int
     """Of the process, environments included."""
     gpu_memory_bytes: int | None
@@ -74,7 +74,7 @@ class Laps:
         self.training = Training(config, config.ppo.update_epochs)
         setup_seconds = time.perf_counter() - started
         first, *_, last = (self.training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
-        self.start = Start(setup_seconds, first - last, *_memory(config))
+        self.start = Start(setup_seconds, (first - last) * config.framework.iterations_per_call, *_memory(config))
 
     def turn(self) -> float:
         """Seconds of an iteration."""

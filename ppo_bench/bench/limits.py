@@ -12,7 +12,8 @@ from ppo_bench.bench.programs import network_of
 from ppo_bench.config import Config
 
 REPEATS = 7
-PRODUCT_SIZE = 2048
+PRODUCT_SIZES = {"cpu": 2048, "cuda": 8192}
+"""Of the large product, by kind of device: far more than what launching it takes."""
 
 
 class Arithmetic(NamedTuple):
@@ -77,8 +78,9 @@ def _arithmetic(config: Config) -> Arithmetic:
             times.append(time.perf_counter() - started)
         return min(times)
 
-    factor = torch.randn((PRODUCT_SIZE, PRODUCT_SIZE), dtype=layers, device=device)
-    rates = [2 * PRODUCT_SIZE**3 / seconds(lambda: factor @ factor)]
+    size = PRODUCT_SIZES[device.type]
+    factor = torch.randn((size, size), dtype=layers, device=device)
+    rates = [2 * size**3 / seconds(lambda: factor @ factor)]
     if network.convolutions:
         rates.append(flop(both) / seconds(both))
     per_row, per_row_learnt = flop(forward) / rows, flop(both) / rows

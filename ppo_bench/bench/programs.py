@@ -48,6 +48,8 @@ def load(job: list[str]) -> Config:
     for key, value in (("rounds", root.rounds), ("iterations", root.iterations)):
         if value < 1:
             raise ConfigError(f"{key}={value}: must be at least 1")
+    if config.ppo.target_kl is not None:
+        raise ConfigError(f"ppo.target_kl={config.ppo.target_kl}: a bench measures all epochs; use ppo.target_kl=null")
     if len(chosen := [key for key in ("ablation", "scaling", "trace") if getattr(root, key)]) > 1:
         raise ConfigError(f"{' '.join(f'{key}=true' for key in chosen)}: one at a time")
     if root.num_seeds > 1 and not root.scaling:

@@ -17,7 +17,7 @@ from ppo_bench.cli import Parser
 from ppo_bench.config import Config, RootSchema, load_config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.equivalence.differences import Difference, compare
-from ppo_bench.equivalence.explain import Sensitivity, Tie, sensitivity, ties
+from ppo_bench.equivalence.explain import Sensitivity, Tie, sensitivity, tied_actions, ties
 from ppo_bench.equivalence.processes import Workers, played
 from ppo_bench.equivalence.report import Comparison, report
 from ppo_bench.equivalence.tolerances import TOLERANCES
@@ -116,7 +116,8 @@ def _compare(configs: dict[str, Config], mode: str) -> Comparison:
                     observations = played(config, led)
                     found = ties(config, led, outcome, observations, iteration, tolerance.ties)
                     found_ties[name] += found
-                    difference = difference._replace(actions=difference.actions - len(found), tied=bool(found))
+                    untied = difference.actions - tied_actions(led, outcome, found)
+                    difference = difference._replace(actions=untied, tied=bool(found))
                 differences[name].append(difference)
                 over = mode == "lockstep" and not difference.tied and not difference.within(tolerance)
                 if over and iteration not in sensitivities and len(sensitivities) < EXPLAINED:

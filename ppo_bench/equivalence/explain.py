@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +72,13 @@ def ties(
         if abs(margin) <= tolerance * max(1.0, float(np.abs(scores).max())):
             found.append(Tie(iteration, int(t), int(n), mine, theirs, margin, float(scores[mine])))
     return found
+
+
+def tied_actions(leader: Outcome, other: Outcome, found: Sequence[Tie]) -> int:
+    """Actions that differ in nothing but ties; one of several components may tie where another truly differs."""
+    components = (leader.actions != other.actions).reshape(*leader.actions.shape[:2], -1).sum(-1)
+    tied = Counter((tie.step, tie.env) for tie in found)
+    return sum(count == components[place] for place, count in tied.items())
 
 
 class Sensitivity(NamedTuple):

@@ -60,7 +60,7 @@ class Replayed:
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "capturable=True")  # an optimiser's, until it is recorded
+            warnings.filterwarnings("ignore", ".*capturable=True")  # an optimiser's, until it is recorded
             for _ in range(WARM_UP_CALLS):
                 self._function(*fixed, *self._inputs)
         torch.cuda.current_stream().wait_stream(aside)

@@ -199,7 +199,8 @@ class TorchRunner:
             foreach=False,
             capturable=self._replays or not fused,
         )
-        step = torch.tensor(float(steps), dtype=torch.float32, device=self._device)
+        # The fused kernels want a count in float32; Adam by operations takes powers of it in its own type.
+        step = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=self._device)
         optimizer.state[params] = {"step": step} | {MOMENTS[name]: moment for name, moment in moments.items()}
         views = networks.named_views(params.detach(), self._network)
         return TorchState(seed, iteration, params, views, optimizer, envs)
