@@ -63,9 +63,11 @@ def explain(error: Exception, path: str = "", root: str = "config") -> str:
     full_key = re.search(r"full_key: (\S+)", text)
     text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
     text = re.sub(r"\s*See https?://\S+.*", "", text)
-    if missing := re.search(r"Could not (?:find|load) '(\w+)/([^']*)'", text):
+    if missing := re.search(r"Could not (?:find|load) '(hydra/\w+|\w+)/([^']*)'", text):
         folder = CONF / missing[1]
         choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+        if missing[1].startswith("hydra/"):  # most of which are plugins'
+            choices = sorted(getattr(error, "options", None) or choices)
         close = nearest(missing[2], choices)
         if len(choices) > MANY_KEYS and close:
             return f"{missing[1]}={missing[2]}: there is no such choice; did you mean {', '.join(close)}?"

@@ -191,8 +191,13 @@ class Config:
     @property
     def job_folder(self) -> Path:
         """By which a command is known: the folder of its first run that is not complete, else of its first."""
-        folders = [choose_folder(config.run_folder, self.root.rerun) for config in self.of_each_seed()]
+        folders = self.folders
         return next((folder for folder in folders if not (folder / "result.json").exists()), folders[0])
+
+    @property
+    def folders(self) -> list[Path]:
+        """Of the command's runs, one for each seed, as `rerun` chooses them now."""
+        return [choose_folder(config.run_folder, self.root.rerun) for config in self.of_each_seed()]
 
     @property
     def run_folder(self) -> Path:

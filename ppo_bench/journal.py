@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ class Outcome(NamedTuple):
     """Its overrides."""
     folder: str
     detail: str
-    """The error of a failed job, else its `final_return_mean`."""
+    """The error of a failed job, else its `final_return_mean`, that of all its seeds."""
 
 
 class Journal:
@@ -51,10 +52,12 @@ class Journal:
         return [Outcome(*json.loads(line)) for line in lines if line.endswith("\n")]
 
 
-def finished(state: str, words: list[str], folder: Path) -> tuple[Outcome, float | None]:
-    """The outcome of a run that is complete, and its `final_return_mean`."""
-    value = read_json(folder / "result.json").get("final_return_mean")
-    return Outcome(state, words, str(folder), "no episode ended" if value is None else f"{value:.2f}"), value
+def finished(state: str, words: list[str], folders: Sequence[Path]) -> tuple[Outcome, float | None]:
+    """The outcome of a job whose seeds' `folders` are complete, and the mean of their `final_return_mean`."""
+    found = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
+    values = [value for value in found if value is not None]
+    value = statistics.fmean(values) if len(values) == len(found) else None
+    return Outcome(state, words, str(folders[0]), "no episode ended" if value is None else f"{value:.2f}"), value
 
 
 @contextmanager

@@ -77,9 +77,13 @@ def search(own: Sequence[str], words: Sequence[str], job: Job) -> None:
             import optuna
 
             optuna.logging.set_verbosity(logging.WARNING)
-        Path(config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)  # where the best values are written
+        if not any(word.startswith("hydra.sweep.dir=") for word in own):
+            config.hydra.sweep.dir = str(job.journal.with_suffix(""))  # of this search alone, for the best values
+        Path(config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
         sweeper = Plugins.instance().instantiate_sweeper(hydra_context=context, task_function=job, config=config)
         sweeper.sweep(list(config.hydra.overrides.task))
+        for file in Path(config.hydra.sweep.dir).glob("optimization_results.*"):
+            say(f"the best values are in {file}")
 
 
 @contextmanager

@@ -47,6 +47,8 @@ class LoopState:
     best_return: float | None = None
     loaded_steps: int = 0
     """Part of `global_step` that was another run's (`checkpoint.load`); the other sums are of this run alone."""
+    together: int = 1
+    """The most seeds that one program trained at a time with this one: its speeds are a share of theirs."""
     metrics_mark: Mark = NO_ROWS
     episodes_mark: Mark = NO_ROWS
 
@@ -84,7 +86,7 @@ class Record:
         self.config = config
         self.folder = folder
         self.loop = loop
-        self._together = together
+        loop.together = max(loop.together, together)
         if new:
             self._begin(execution)
         else:
@@ -133,7 +135,7 @@ class Record:
         self._metrics.close()
         self._episodes.close()
         result = _result(self.config, self.loop, self.folder, setup_seconds)
-        write_json(self.folder / "result.json", result | {"num_seeds": self._together})
+        write_json(self.folder / "result.json", result | {"num_seeds": self.loop.together})
 
 
 def _metrics_row(loop: LoopState, metrics: Metrics, episodes: list[Episode], sps: float) -> dict[str, Any]:

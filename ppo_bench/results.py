@@ -57,7 +57,13 @@ def own_folder(folder: Path) -> Iterator[None]:
             raise ConfigError(f"cannot write to {folder}; choose another folder by outputs=")
         # The system frees the lock however this process ends.
         for _ in range(LOCK_TRIES):
-            if took := _lock(descriptor, fcntl.LOCK_EX):
+            try:
+                took = _lock(descriptor, fcntl.LOCK_EX)
+            except OSError as error:  # such as Lustre's, mounted without flock
+                raise ConfigError(
+                    f"cannot lock {folder}: {error.strerror} on its file system; choose another folder by outputs="
+                ) from error
+            if took:
                 break
             time.sleep(0.1)
         if not took:
@@ -65,6 +71,11 @@ def own_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def are_complete(folders: Sequence[Path]) -> bool:
+    """Whether the runs in all of `folders` have been trained to their ends."""
+    return all((folder / "result.json").exists() for folder in folders)
 
 
 def in_use(folder: Path) -> bool:
@@ -75,6 +86,8 @@ def in_use(folder: Path) -> bool:
         return False
     try:
         return not _lock(descriptor, fcntl.LOCK_SH)
+    except OSError:  # where there are no locks, no training is
+        return False
     finally:
         os.close(descriptor)
 

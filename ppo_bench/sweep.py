@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hydra
 from hydra import initialize_config_dir
@@ -33,8 +33,17 @@ from ppo_bench.journal import STATES, Journal, Outcome, failures_reported, finis
 from ppo_bench.launchers import launch, search, with_defaults
 from ppo_bench.paths import CONF
 from ppo_bench.progress import say
+from ppo_bench.results import are_complete
 from ppo_bench.slurm.sbatch import refusal, require_slurm
 from ppo_bench.sweep_job import Job
+
+
+class Planned(NamedTuple):
+    """A job that a sweep is to run, if it is not complete."""
+
+    words: list[str]
+    folders: list[Path]
+    """Of its runs, one for each seed."""
 
 
 def sweep(overrides: Sequence[str]) -> int:
@@ -45,31 +54,31 @@ def sweep(overrides: Sequence[str]) -> int:
     on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", word) for word in own)
     searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
     configs = [(load_config([*own, *job]), job) for job in ([_corner(words)] if searching else expand(words))]
-    folders: dict[Path, list[str]] = {}
+    planned: dict[Path, Planned] = {}
     for config, job in configs:
         config.require()
-        folders.setdefault(config.job_folder, job)
-    if len(folders) < len(configs):
-        say(f"warning: {len(configs)} jobs are only {len(folders)} runs; what tells the others apart changes no run")
+        planned.setdefault(config.job_folder, Planned(job, config.folders))
+    if len(planned) < len(configs):
+        say(f"warning: {len(configs)} jobs are only {len(planned)} runs; what tells the others apart changes no run")
     outputs = Path(configs[0][0].root.outputs)
-    done = [folder for folder in folders if (folder / "result.json").exists()]
-    todo = {folder: job for folder, job in folders.items() if folder not in done}
+    done = [folder for folder in planned if (folder / "result.json").exists()]
+    todo = {folder: job for folder, job in planned.items() if folder not in done}
     if on_slurm:
         require_slurm()
         say(f"{len(todo)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")
     if searching:
-        outcomes, _ = _run(outputs, on_slurm, partial(search, own, words))
+        outcomes, trouble = _run(outputs, on_slurm, partial(search, own, words))
     else:
-        outcomes = [finished("skipped", folders[folder], folder)[0] for folder in done]
+        outcomes, trouble = [finished("skipped", *planned[folder])[0] for folder in done], None
         for folder in done:
             print(folder, flush=True)
         if todo:
-            ended, trouble = _run(outputs, on_slurm, partial(launch, own, list(todo.values())))
-            outcomes += ended + _lost(todo, ended, trouble)
+            ended, lost = _run(outputs, on_slurm, partial(launch, own, [job.words for job in todo.values()]))
+            outcomes += ended + _lost(todo, ended, lost)
     print_table(outcomes)
     states = [outcome.state for outcome in outcomes]
     say(", ".join(f"{states.count(state)} {state}" for state in STATES))
-    return 1 if "failed" in states or not states else 0
+    return 1 if "failed" in states or not states or trouble else 0
 
 
 def _run(outputs: Path, on_slurm: bool, start: Callable[[Job], None]) -> tuple[list[Outcome], str | None]:
@@ -97,16 +106,16 @@ def _run(outputs: Path, on_slurm: bool, start: Callable[[Job], None]) -> tuple[l
     return journal.outcomes(), trouble
 
 
-def _lost(todo: dict[Path, list[str]], ended: Sequence[Outcome], trouble: str | None) -> list[Outcome]:
+def _lost(todo: dict[Path, Planned], ended: Sequence[Outcome], trouble: str | None) -> list[Outcome]:
     """Jobs that a launcher lost have left no outcome; what counts is what is there."""
     known = {Path(outcome.folder) for outcome in ended}
     refused = [outcome.words for outcome in ended if not outcome.folder]
     return [
-        finished("done", job, folder)[0]
-        if (folder / "result.json").exists()
-        else Outcome("failed", job, str(folder), trouble or "the launcher lost it")
+        finished("done", *job)[0]
+        if are_complete(job.folders)
+        else Outcome("failed", job.words, str(folder), trouble or "the launcher lost it")
         for folder, job in todo.items()
-        if folder not in known and job not in refused
+        if not known & {*job.folders} and job.words not in refused
     ]
 
 

@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -29,7 +30,7 @@ from ppo_bench.errors import ConfigError, reason
 from ppo_bench.journal import POLL_SECONDS, Journal, Outcome, finished
 from ppo_bench.progress import say
 from ppo_bench.provenance import JOBS_AT_ONCE
-from ppo_bench.results import in_use
+from ppo_bench.results import are_complete, in_use
 from ppo_bench.slurm.job import requeue
 
 
@@ -64,18 +65,18 @@ class Job:
             config.require()
         except ConfigError as error:  # of values that a sweeper has chosen
             return Outcome("failed", words, "", str(error)), None
-        folder = config.job_folder
-        if (folder / "result.json").exists():
-            return finished("skipped", words, folder)
+        folder, folders = config.job_folder, config.folders
+        if are_complete(folders):
+            return finished("skipped", words, folders)
         while True:
             self._wait_for(folder)
             if self._is_over():
                 return None, None
-            failure = None if (folder / "result.json").exists() else self._train(words, shared)
+            failure = None if are_complete(folders) else self._train(words, shared)
             if self.stop_requests and failure:
                 return None, None
             if failure is None:
-                return finished("done", words, folder)
+                return finished("done", words, folders)
             if not in_use(folder):  # else another process has taken it since it was looked at
                 return Outcome("failed", words, str(folder), failure), None
 
@@ -110,15 +111,16 @@ def divide(cpus: Sequence[int], jobs: int) -> list[list[int]]:
 
 @contextmanager
 def _share(folder: Path, shares: list[list[int]], is_over: Any) -> Iterator[list[int]]:
-    """Wait for a share of the CPUs that no other job has, and keep this process and its children to it.
+    """Wait for a share of the CPUs that no other job of this machine has, and keep this process and its children to it.
 
     By affinity, which PyTorch's, XLA's and EnvPool's threads all respect.
     """
-    file = _free_share(folder, len(shares), is_over) if shares else None
-    if file is None:
+    found = _free_share(folder, shares, is_over) if shares else None
+    if found is None:
         yield []
         return
-    before, share = os.sched_getaffinity(0), shares[int(Path(file.name).suffix[1:])]
+    file, share = found
+    before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, share)
     try:
         yield share
@@ -127,18 +129,27 @@ def _share(folder: Path, shares: list[list[int]], is_over: Any) -> Iterator[list
         file.close()
 
 
-def _free_share(folder: Path, count: int, is_over: Any) -> IO[str] | None:
-    """The lock of a share, held; None if the sweep is over before one is free."""
+def _free_share(folder: Path, shares: list[list[int]], is_over: Any) -> tuple[IO[str], list[int]] | None:
+    """The lock of a share, held, and the share; None if the sweep is over before one is free."""
+    waiting = False
     while not is_over():
-        for k in range(count):
-            file = open(folder / f"share.{k}", "w")  # noqa: SIM115 (held as long as the job runs)
+        for share in shares:
+            file = open(folder / _lock_name(share), "w")  # noqa: SIM115 (held as long as the job runs)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return file
+                return file, share
             except BlockingIOError:
                 file.close()
+        if not waiting:
+            say(f"waiting for CPUs, which other runs in {folder.parent} have")
+        waiting = True
         time.sleep(POLL_SECONDS)
     return None
+
+
+def _lock_name(share: Sequence[int]) -> str:
+    """Of the file that is held by whom these CPUs of this machine belong to; folders may be several machines'."""
+    return f"share.{socket.gethostname()}.{share[0]}-{share[-1]}"
 
 
 def _is_alive(process: int) -> bool:

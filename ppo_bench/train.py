@@ -20,7 +20,7 @@ from ppo_bench.record import LoopState, Record, report_finished
 from ppo_bench.results import choose_folder, own_folder
 from ppo_bench.runners.base import Metrics, Problem, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
-from ppo_bench.trackers.mirrors import Mirrors
+from ppo_bench.trackers.mirrors import PATIENCE, Mirrors
 from ppo_bench.video.filmer import Filmer
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -60,7 +60,7 @@ def train(config: Config, started_at: float) -> list[Path]:
     for run in runs:
         if (run.folder / "result.json").exists():
             report_finished(run.folder)
-            with Mirrors([run.folder], config.trackers) as mirrors:
+            with Mirrors([run.folder], config.trackers, PATIENCE) as mirrors:
                 mirrors.start()
         else:
             todo.append(run)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ppo_bench.errors import ConfigError
-from ppo_bench.results import Mark, Rows, check_rows, choose_folder, own_folder, read_json, speeds, write_json
+from ppo_bench.results import (
+    Mark,
+    Rows,
+    check_rows,
+    choose_folder,
+    in_use,
+    own_folder,
+    read_json,
+    speeds,
+    write_json,
+)
 
 
 def test_a_json_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -124,6 +136,16 @@ def test_a_folder_that_another_run_holds_is_refused_until_that_one_ends(tmp_path
         pass
     with own_folder(tmp_path):
         pass
+
+
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(ConfigError, match=f"cannot lock {tmp_path}: Function not implemented"), own_folder(tmp_path):
+        pass
+    assert not in_use(tmp_path)
 
 
 def test_rows_that_a_checkpoint_counts_and_the_file_lacks_are_an_error(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
 from ppo_bench.errors import reason
+from ppo_bench.journal import finished
 from ppo_bench.paths import CONF
 from ppo_bench.sweep import expand
 from ppo_bench.sweep_job import divide
@@ -215,8 +216,9 @@ def test_optuna_maximises_the_final_return_and_trains_no_trial_twice(
     returns = [result["final_return_mean"] for result in results]
     assert len(set(returns)) == 2
     assert sorted(line.split()[-1] for line in lines[-3:-1]) == sorted(f"{value:.2f}" for value in returns)
-    best = (tmp_path / ".sweeps" / "optimization_results.yaml").read_text()
-    assert f"best_value: {max(returns)}" in best
+    (best,) = tmp_path.glob(".sweeps/*/optimization_results.yaml")
+    assert f"best_value: {max(returns)}" in best.read_text()
+    assert f"ppo_bench: the best values are in {best}" in lines
     monkeypatch.setattr(sys, "executable", "/bin/false")
     assert exit_code(main, arguments) == 0
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 0 done, 0 failed, 2 skipped"
@@ -237,6 +239,31 @@ def test_a_search_over_what_is_not_there_is_one_line(
     assert exit_code(main, ["-m", "hydra/sweeper=optuna", word, *GYM, *SMALL, f"outputs={tmp_path}/outputs"]) == 2
     assert_one_line(capfd.readouterr().err, fragment)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_value_of_a_job_is_the_mean_of_its_seeds(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("seed1", "seed2")]
+    for folder, value in zip(folders, (1.0, 4.0), strict=True):
+        folder.mkdir()
+        (folder / "result.json").write_text(json.dumps({"final_return_mean": value}))
+    outcome, mean = finished("done", ["num_seeds=2"], folders)
+    assert (outcome.detail, mean) == ("2.50", 2.5)
+    (folders[1] / "result.json").write_text(json.dumps({"final_return_mean": None}))
+    assert finished("done", ["num_seeds=2"], folders)[1] is None
+
+
+@pytest.mark.parametrize(
+    ("word", "choices"),
+    [
+        ("hydra/launcher=joblb", "basic, joblib, slurm, submitit_local, submitit_slurm"),
+        ("hydra/sweeper=optun", "basic, optuna"),
+    ],
+)
+def test_a_misspelt_launcher_or_sweeper_is_one_line_that_names_those_there_are(
+    word: str, choices: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, ["-m", word, "seed=1,2"]) == 2
+    assert_one_line(capfd.readouterr().err, f"{word}: there is no such choice; choose one of {choices}")
 
 
 def test_sweeps_expand_lists_ranges_and_globs() -> None:

@@ -131,7 +131,7 @@ def test_a_tensorboard_that_looks_on_sees_every_step_once_when_a_run_resumes(tmp
     def mirror(last: int) -> None:
         opened = Tensorboard().open(tmp_path, {"started": "2026-01-01T00:00:00+00:00", "config": {}})
         opened.write([{"global_step": step, "sps": float(step), "wall_seconds": 0.1} for step in range(1, last + 1)])
-        opened.close([], None)
+        opened.close(None)
 
     (tmp_path / "tensorboard").mkdir()
     mirror(10)

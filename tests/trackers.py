@@ -29,7 +29,10 @@ class Troubled:
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         self._meet("write")
 
-    def close(self, videos: Sequence[tuple[Path, int]], result: dict[str, Any] | None) -> None:
+    def show(self, videos: Sequence[tuple[Path, int]]) -> None:
+        pass
+
+    def close(self, result: dict[str, Any] | None) -> None:
         self._meet("close")
 
     def _meet(self, moment: str) -> None:

@@ -28,12 +28,15 @@ def main(arguments: list[str]) -> int:
     trainer = os.getppid()
     mirror = tracker.open(folder, read_json(folder / "run.json"))
     os.write(STDIN, b"r")  # a socket: the tracker is ready
-    rows, over = Tail(folder / "metrics.jsonl"), False
+    rows, shown, over = Tail(folder / "metrics.jsonl"), set[tuple[Path, int]](), False
     while not over:
         over = bool(select.select([STDIN], [], [], POLL_SECONDS)[0]) or os.getppid() != trainer
         mirror.write(rows.new())
+        new = [video for video in videos(folder) if video not in shown]
+        mirror.show(new)
+        shown.update(new)
     result = folder / "result.json"
-    mirror.close(videos(folder), read_json(result) if result.exists() else None)
+    mirror.close(read_json(result) if result.exists() else None)
     return 0
 
 

@@ -32,8 +32,11 @@ class Mirror(Protocol):
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """Take rows of metrics.jsonl, in their order."""
 
-    def close(self, videos: Sequence[tuple[Path, int]], result: dict[str, Any] | None) -> None:
-        """Take videos, each with its `global_step`, and result.json if the run is complete; make all of it last."""
+    def show(self, videos: Sequence[tuple[Path, int]]) -> None:
+        """Take videos, each with its `global_step`."""
+
+    def close(self, result: dict[str, Any] | None) -> None:
+        """Take result.json if the run is complete, and make all of it last."""
 
 
 class Tracker(Protocol):

@@ -28,14 +28,16 @@ READY_SECONDS = 5.0
 """How long the end of a run waits for a tracker that has not even begun."""
 FINISH_SECONDS = 20.0
 """How long it waits for one that has begun to finish."""
+PATIENCE = 30
+"""Times these are waited where mirroring is all that a command does."""
 
 
 class Mirrors:
     """The trackers of runs that are trained together, which end with this context."""
 
-    def __init__(self, folders: Sequence[Path], trackers: Mapping[str, Tracker]) -> None:
-        """Each of `trackers` for each of the runs' `folders`."""
-        self._folders, self._trackers = folders, trackers
+    def __init__(self, folders: Sequence[Path], trackers: Mapping[str, Tracker], patience: int = 1) -> None:
+        """Each of `trackers` for each of the runs' `folders`; the end waits `patience` times as long as usual."""
+        self._folders, self._trackers, self._patience = folders, trackers, patience
         self._processes: list[_Process] = []
 
     def __enter__(self) -> Mirrors:
@@ -58,7 +60,7 @@ class Mirrors:
         try:
             if kind is None or not issubclass(kind, KeyboardInterrupt):
                 for process in self._processes:
-                    process.wait(started)
+                    process.wait(started, self._patience)
         finally:
             for process in self._processes:
                 process.close()
@@ -94,10 +96,10 @@ class _Process:
         with suppress(OSError):  # of one that has ended itself
             self._socket.shutdown(socket.SHUT_WR)
 
-    def wait(self, started: float) -> None:
-        """Wait for the tracker's end, within limits that count from `started`."""
-        ready = self._is_ready(started + READY_SECONDS - time.monotonic())
-        limit = FINISH_SECONDS if ready else READY_SECONDS
+    def wait(self, started: float, patience: int) -> None:
+        """Wait for the tracker's end, within limits that count from `started`, `patience` times as long as usual."""
+        ready = self._is_ready(started + patience * READY_SECONDS - time.monotonic())
+        limit = patience * (FINISH_SECONDS if ready else READY_SECONDS)
         self._ended.wait(max(0.0, started + limit - time.monotonic()))
 
     def close(self) -> None:

@@ -73,12 +73,15 @@ class WandbRun:
             if row["global_step"] >= self._first_step:
                 self._run.log(tagged(row) | {"global_step": row["global_step"]}, step=row["global_step"])
 
-    def close(self, videos: Sequence[tuple[Path, int]], result: dict[str, Any] | None) -> None:
-        """Videos, and the result as the run's summary."""
+    def show(self, videos: Sequence[tuple[Path, int]]) -> None:
+        """Videos as they are."""
         import wandb
 
         for path, step in videos:
             self._run.log({f"videos/{path.stem}": wandb.Video(str(path), format="mp4"), "global_step": step})
+
+    def close(self, result: dict[str, Any] | None) -> None:
+        """The result as the run's summary."""
         self._run.summary.update(result or {})
         self._run.finish(exit_code=0 if result else 1)
 
