@@ -77,7 +77,7 @@ def search(own: Sequence[str], words: Sequence[str], job: Job) -> None:
             import optuna
 
             optuna.logging.set_verbosity(logging.WARNING)
-        if not any(word.startswith("hydra.sweep.dir=") for word in own):
+        if not any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in own):
             config.hydra.sweep.dir = str(job.journal.with_suffix(""))  # of this search alone, for the best values
         Path(config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
         sweeper = Plugins.instance().instantiate_sweeper(hydra_context=context, task_function=job, config=config)

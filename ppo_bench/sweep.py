@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import hydra
 from hydra import initialize_config_dir
@@ -38,14 +38,6 @@ from ppo_bench.slurm.sbatch import refusal, require_slurm
 from ppo_bench.sweep_job import Job
 
 
-class Planned(NamedTuple):
-    """A job that a sweep is to run, if it is not complete."""
-
-    words: list[str]
-    folders: list[Path]
-    """Of its runs, one for each seed."""
-
-
 def sweep(overrides: Sequence[str]) -> int:
     """Run every job of a sweep; 1 if any failed. Raises `ConfigError` for the first that is misconfigured."""
     own = [word for word in overrides if word.lstrip("+~").startswith(("hydra/", "hydra."))]
@@ -54,26 +46,26 @@ def sweep(overrides: Sequence[str]) -> int:
     on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", word) for word in own)
     searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
     configs = [(load_config([*own, *job]), job) for job in ([_corner(words)] if searching else expand(words))]
-    planned: dict[Path, Planned] = {}
+    planned: dict[tuple[Path, ...], list[str]] = {}
     for config, job in configs:
         config.require()
-        planned.setdefault(config.job_folder, Planned(job, config.folders))
+        planned.setdefault(tuple(config.folders), job)
     if len(planned) < len(configs):
         say(f"warning: {len(configs)} jobs are only {len(planned)} runs; what tells the others apart changes no run")
     outputs = Path(configs[0][0].root.outputs)
-    done = [folder for folder in planned if (folder / "result.json").exists()]
-    todo = {folder: job for folder, job in planned.items() if folder not in done}
+    done = [folders for folders in planned if are_complete(folders)]
+    todo = {folders: job for folders, job in planned.items() if folders not in done}
     if on_slurm:
         require_slurm()
         say(f"{len(todo)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")
     if searching:
         outcomes, trouble = _run(outputs, on_slurm, partial(search, own, words))
     else:
-        outcomes, trouble = [finished("skipped", *planned[folder])[0] for folder in done], None
-        for folder in done:
-            print(folder, flush=True)
+        outcomes, trouble = [finished("skipped", planned[folders], folders)[0] for folders in done], None
+        for folders in done:
+            print(folders[0], flush=True)
         if todo:
-            ended, lost = _run(outputs, on_slurm, partial(launch, own, [job.words for job in todo.values()]))
+            ended, lost = _run(outputs, on_slurm, partial(launch, own, list(todo.values())))
             outcomes += ended + _lost(todo, ended, lost)
     print_table(outcomes)
     states = [outcome.state for outcome in outcomes]
@@ -106,16 +98,15 @@ def _run(outputs: Path, on_slurm: bool, start: Callable[[Job], None]) -> tuple[l
     return journal.outcomes(), trouble
 
 
-def _lost(todo: dict[Path, Planned], ended: Sequence[Outcome], trouble: str | None) -> list[Outcome]:
+def _lost(todo: dict[tuple[Path, ...], list[str]], ended: Sequence[Outcome], trouble: str | None) -> list[Outcome]:
     """Jobs that a launcher lost have left no outcome; what counts is what is there."""
-    known = {Path(outcome.folder) for outcome in ended}
-    refused = [outcome.words for outcome in ended if not outcome.folder]
+    known = [outcome.words for outcome in ended]
     return [
-        finished("done", *job)[0]
-        if are_complete(job.folders)
-        else Outcome("failed", job.words, str(folder), trouble or "the launcher lost it")
-        for folder, job in todo.items()
-        if not known & {*job.folders} and job.words not in refused
+        finished("done", job, folders)[0]
+        if are_complete(folders)
+        else Outcome("failed", job, str(folders[0]), trouble or "the launcher lost it")
+        for folders, job in todo.items()
+        if job not in known
     ]
 
 

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -115,31 +115,27 @@ def _share(folder: Path, shares: list[list[int]], is_over: Any) -> Iterator[list
 
     By affinity, which PyTorch's, XLA's and EnvPool's threads all respect.
     """
-    found = _free_share(folder, shares, is_over) if shares else None
-    if found is None:
+    held = _hold_share(folder, shares, is_over) if shares else None
+    if held is None:
         yield []
         return
-    file, share = found
+    share, locks = held
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, share)
     try:
         yield share
     finally:
         os.sched_setaffinity(0, before)
-        file.close()
+        locks.close()
 
 
-def _free_share(folder: Path, shares: list[list[int]], is_over: Any) -> tuple[IO[str], list[int]] | None:
-    """The lock of a share, held, and the share; None if the sweep is over before one is free."""
+def _hold_share(folder: Path, shares: list[list[int]], is_over: Any) -> tuple[list[int], ExitStack] | None:
+    """A share and the locks of its CPUs, held; None if the sweep is over before one is free."""
     waiting = False
     while not is_over():
         for share in shares:
-            file = open(folder / _lock_name(share), "w")  # noqa: SIM115 (held as long as the job runs)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return file, share
-            except BlockingIOError:
-                file.close()
+            if locks := _locks(folder, share):
+                return share, locks
         if not waiting:
             say(f"waiting for CPUs, which other runs in {folder.parent} have")
         waiting = True
@@ -147,9 +143,16 @@ def _free_share(folder: Path, shares: list[list[int]], is_over: Any) -> tuple[IO
     return None
 
 
-def _lock_name(share: Sequence[int]) -> str:
-    """Of the file that is held by whom these CPUs of this machine belong to; folders may be several machines'."""
-    return f"share.{socket.gethostname()}.{share[0]}-{share[-1]}"
+def _locks(folder: Path, share: Sequence[int]) -> ExitStack | None:
+    """Locks of all CPUs of a share, until they are closed; None if one of them is another job's."""
+    with ExitStack() as locks:
+        for cpu in share:  # of this machine: the folder may be several machines'
+            file = locks.enter_context(open(folder / f"cpu.{socket.gethostname()}.{cpu}", "w"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
+        return locks.pop_all()
 
 
 def _is_alive(process: int) -> bool:

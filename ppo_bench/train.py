@@ -56,14 +56,13 @@ def train(config: Config, started_at: float) -> list[Path]:
     `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on `STOP_SIGNALS`.
     """
     runs = [Run(own, choose_folder(own.run_folder, own.root.rerun)) for own in config.of_each_seed()]
-    todo = []
-    for run in runs:
-        if (run.folder / "result.json").exists():
-            report_finished(run.folder)
-            with Mirrors([run.folder], config.trackers, PATIENCE) as mirrors:
-                mirrors.start()
-        else:
-            todo.append(run)
+    finished = [run.folder for run in runs if (run.folder / "result.json").exists()]
+    todo = [run for run in runs if run.folder not in finished]
+    for folder in finished:
+        report_finished(folder)
+    if finished:
+        with Mirrors(finished, config.trackers, 1 if todo else PATIENCE) as mirrors:
+            mirrors.start()
     if todo:
         _train_runs(config, todo, started_at)
     return [run.folder for run in runs]

@@ -131,7 +131,7 @@ def test_a_tensorboard_that_looks_on_sees_every_step_once_when_a_run_resumes(tmp
     def mirror(last: int) -> None:
         opened = Tensorboard().open(tmp_path, {"started": "2026-01-01T00:00:00+00:00", "config": {}})
         opened.write([{"global_step": step, "sps": float(step), "wall_seconds": 0.1} for step in range(1, last + 1)])
-        opened.close(None)
+        opened.close()
 
     (tmp_path / "tensorboard").mkdir()
     mirror(10)
@@ -163,6 +163,25 @@ def test_a_finished_run_is_mirrored_afterwards_with_its_videos(
     assert image.step == 1024
     (copied,) = folder.glob("wandb/offline-run-*/files/media/videos/videos/*.mp4")
     assert copied.read_bytes() == video.read_bytes()
+    (file,) = folder.glob("wandb/offline-run-*/*.wandb")
+    *logged, last = history(file)
+    assert [row["_step"] for row in logged] == [row["global_step"] for row in logged] == [512, 1024]
+    assert not CLEANRL & set(last)  # the video's row is its own
+    assert last["global_step"] == 1024
+
+
+def test_a_video_that_cannot_be_read_costs_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    assert exit_code(main, run) == 0
+    folder = load_config(run).run_folder
+    (folder / "videos").mkdir()
+    (folder / "videos" / "episode_1.mp4").write_bytes(b"no film")
+    (folder / "videos" / "episode_1.json").write_text(json.dumps({"global_step": 512}))
+    assert exit_code(main, ["tracker=tensorboard", *run]) == 0
+    assert "warning" not in capfd.readouterr().err
+    assert [event.step for event in events(folder).Scalars("charts/SPS")] == [512, 1024]
+    assert '"status": "complete"' in events(folder).Tensors("result")[0].tensor_proto.string_val[0].decode()
+    assert "InvalidDataError" in (folder / "tensorboard" / "mirror.log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,13 @@ class Troubled:
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         self._meet("write")
 
-    def show(self, videos: Sequence[tuple[Path, int]]) -> None:
+    def show(self, video: Path, global_step: int) -> None:
         pass
 
-    def close(self, result: dict[str, Any] | None) -> None:
+    def conclude(self, result: dict[str, Any] | None) -> None:
+        pass
+
+    def close(self) -> None:
         self._meet("close")
 
     def _meet(self, moment: str) -> None:

@@ -78,7 +78,7 @@ def tied_actions(leader: Outcome, other: Outcome, found: Sequence[Tie]) -> int:
     """Actions that differ in nothing but ties; one of several components may tie where another truly differs."""
     components = (leader.actions != other.actions).reshape(*leader.actions.shape[:2], -1).sum(-1)
     tied = Counter((tie.step, tie.env) for tie in found)
-    return sum(count == components[place] for place, count in tied.items())
+    return sum(count == int(components[place]) for place, count in tied.items())
 
 
 class Sensitivity(NamedTuple):

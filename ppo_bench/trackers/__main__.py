@@ -10,11 +10,12 @@ import json
 import os
 import select
 import sys
+import traceback
 from pathlib import Path
 
 from ppo_bench.cli import exit_code
 from ppo_bench.results import read_json
-from ppo_bench.trackers.mirror import Tail, Tracker, videos
+from ppo_bench.trackers.mirror import Mirror, Tail, Tracker, videos
 
 POLL_SECONDS = 1.0
 STDIN = 0
@@ -32,12 +33,22 @@ def main(arguments: list[str]) -> int:
     while not over:
         over = bool(select.select([STDIN], [], [], POLL_SECONDS)[0]) or os.getppid() != trainer
         mirror.write(rows.new())
-        new = [video for video in videos(folder) if video not in shown]
-        mirror.show(new)
-        shown.update(new)
+        _show(mirror, folder, shown, 0 if over else 1)  # one at a time, since encoding takes seconds
     result = folder / "result.json"
-    mirror.close(read_json(result) if result.exists() else None)
+    mirror.conclude(read_json(result) if result.exists() else None)
+    _show(mirror, folder, shown)
+    mirror.close()
     return 0
+
+
+def _show(mirror: Mirror, folder: Path, shown: set[tuple[Path, int]], most: int | None = None) -> None:
+    """Hand over at most so many videos that have not been shown; one that cannot be costs no other."""
+    for video in [video for video in videos(folder) if video not in shown][:most]:
+        shown.add(video)
+        try:
+            mirror.show(*video)
+        except Exception:
+            traceback.print_exc()
 
 
 if __name__ == "__main__":

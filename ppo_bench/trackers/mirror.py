@@ -32,11 +32,14 @@ class Mirror(Protocol):
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """Take rows of metrics.jsonl, in their order."""
 
-    def show(self, videos: Sequence[tuple[Path, int]]) -> None:
-        """Take videos, each with its `global_step`."""
+    def show(self, video: Path, global_step: int) -> None:
+        """Take a video of the checkpoint at `global_step`."""
 
-    def close(self, result: dict[str, Any] | None) -> None:
-        """Take result.json if the run is complete, and make all of it last."""
+    def conclude(self, result: dict[str, Any] | None) -> None:
+        """Take result.json if the run is complete; there are no more rows."""
+
+    def close(self) -> None:
+        """Make all of it last."""
 
 
 class Tracker(Protocol):

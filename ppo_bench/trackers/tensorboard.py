@@ -60,16 +60,19 @@ class Events:
             self._add(Summary(value=values), row["global_step"], self._started + row["wall_seconds"])
         self._writer.flush()
 
-    def show(self, videos: Sequence[tuple[Path, int]]) -> None:
-        """Videos as GIFs."""
-        for path, step in videos:
-            self._add(_gif(path), step, path.stat().st_mtime)
+    def show(self, video: Path, global_step: int) -> None:
+        """As a GIF."""
+        self._add(_gif(video), global_step, video.stat().st_mtime)
         self._writer.flush()
 
-    def close(self, result: dict[str, Any] | None) -> None:
-        """The result as text."""
+    def conclude(self, result: dict[str, Any] | None) -> None:
+        """As text."""
         if result:
             self._text("result", f"```json\n{json.dumps(result, indent=2)}\n```")
+        self._writer.flush()
+
+    def close(self) -> None:
+        """See `Mirror.close`."""
         self._writer.close()
 
     def _text(self, tag: str, text: str) -> None:

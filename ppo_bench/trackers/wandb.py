@@ -61,7 +61,7 @@ class WandbRun:
     """An open run of wandb."""
 
     def __init__(self, run: Any) -> None:
-        self._run = run
+        self._run, self._exit_code = run, 1
         # What the server has of an earlier part of this run; offline it is 0, and all is written anew.
         self._first_step = run.step
         run.define_metric("global_step")
@@ -71,19 +71,24 @@ class WandbRun:
         """The tags of each row at its `global_step`."""
         for row in rows:
             if row["global_step"] >= self._first_step:
-                self._run.log(tagged(row) | {"global_step": row["global_step"]}, step=row["global_step"])
+                # At once: a video that comes next has its own `global_step`, and would write it over this one's.
+                values = tagged(row) | {"global_step": row["global_step"]}
+                self._run.log(values, step=row["global_step"], commit=True)
 
-    def show(self, videos: Sequence[tuple[Path, int]]) -> None:
-        """Videos as they are."""
+    def show(self, video: Path, global_step: int) -> None:
+        """As it is."""
         import wandb
 
-        for path, step in videos:
-            self._run.log({f"videos/{path.stem}": wandb.Video(str(path), format="mp4"), "global_step": step})
+        self._run.log({f"videos/{video.stem}": wandb.Video(str(video), format="mp4"), "global_step": global_step})
 
-    def close(self, result: dict[str, Any] | None) -> None:
-        """The result as the run's summary."""
+    def conclude(self, result: dict[str, Any] | None) -> None:
+        """As the run's summary."""
+        self._exit_code = 0 if result else 1
         self._run.summary.update(result or {})
-        self._run.finish(exit_code=0 if result else 1)
+
+    def close(self) -> None:
+        """See `Mirror.close`."""
+        self._run.finish(exit_code=self._exit_code)
 
 
 def _run_id(folder: Path) -> str:
