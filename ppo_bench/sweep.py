@@ -58,15 +58,16 @@ def sweep(overrides: Sequence[str]) -> int:
     if on_slurm:
         require_slurm()
         say(f"{len(todo)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")
+    trouble = None  # of a search, where nobody knows which jobs it has cost
     if searching:
         outcomes, trouble = _run(outputs, on_slurm, partial(search, own, words))
     else:
-        outcomes, trouble = [finished("skipped", planned[folders], folders)[0] for folders in done], None
+        outcomes = [finished("skipped", planned[folders], folders)[0] for folders in done]
         for folders in done:
             print(folders[0], flush=True)
         if todo:
-            ended, lost = _run(outputs, on_slurm, partial(launch, own, list(todo.values())))
-            outcomes += ended + _lost(todo, ended, lost)
+            ended, why = _run(outputs, on_slurm, partial(launch, own, list(todo.values())))
+            outcomes += ended + _lost(todo, ended, why)
     print_table(outcomes)
     states = [outcome.state for outcome in outcomes]
     say(", ".join(f"{states.count(state)} {state}" for state in STATES))

@@ -111,7 +111,7 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
         start = env.reset(seeds)
         actions = np.stack(_actions(env, steps))
         program = jax.jit(lambda state: jax.lax.scan(start.step, state, actions))
-        state = jax.block_until_ready(program(start.state))[0]
+    state = start.state
 
     def play() -> float:
         nonlocal state
@@ -120,5 +120,6 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
             state = jax.block_until_ready(program(state))[0]
             return time.perf_counter() - started
 
-    play()  # of a state that a program has returned it may be compiled anew
+    for _ in range(WARM_UP_ITERATIONS):
+        play()
     return play

@@ -33,7 +33,8 @@ def main(arguments: list[str]) -> int:
     while not over:
         over = bool(select.select([STDIN], [], [], POLL_SECONDS)[0]) or os.getppid() != trainer
         mirror.write(rows.new())
-        _show(mirror, folder, shown, 0 if over else 1)  # one at a time, since encoding takes seconds
+        if not over:
+            _show(mirror, folder, shown, most=1)  # since encoding takes seconds
     result = folder / "result.json"
     mirror.conclude(read_json(result) if result.exists() else None)
     _show(mirror, folder, shown)
