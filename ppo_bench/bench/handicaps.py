@@ -118,9 +118,13 @@ def convolve_by_library() -> None:
     networks: Any = import_module("ppo_bench.networks.jax")
 
     def convolve(layer: Any, x: Any, weight: Any, dtype: Any) -> Any:
-        sides = [(layer.padding, layer.padding)] * 2
+        sides, x = [(layer.padding, layer.padding)] * 2, x.astype(weight.dtype)
         sums = jax.lax.conv_general_dilated(
-            x, weight, (layer.stride, layer.stride), sides, dimension_numbers=("NHWC", "OHWI", "NHWC")
+            x.astype(weight.dtype),
+            weight,
+            (layer.stride, layer.stride),
+            sides,
+            dimension_numbers=("NHWC", "OHWI", "NHWC"),
         )
         return sums.astype(dtype)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -14,6 +16,9 @@ from ppo_bench.ppo import Head
 
 Params = dict[str, jax.Array]
 Carry = tuple[()]
+
+SLICES_BYTES = 4 * 2**20
+"""At most, of the images that a convolution on a CPU takes at a time; half and twice as many are no faster."""
 
 _ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": nn.relu}
 
@@ -32,11 +37,11 @@ class Network(nn.Module):
         params = {p.name: self.param(p.name, nn.initializers.zeros, p.shape, self.dtype) for p in spec.parameters}
         log_std = params.get("actor.log_std")  # no layer's: never rounded
         params |= {name: params[name] / 255.0 for name in spec.scaled_weights}
-        x = obs.astype(self.layers)
         params = {name: parameter.astype(self.layers) for name, parameter in params.items()}
+        x = obs
         for layer in spec.convolutions:
             x = self._image_layer(layer, params, x)
-        x = x.reshape(x.shape[0], -1)
+        x = x.reshape(x.shape[0], -1).astype(self.layers)
         x = self._chain(spec.trunk, params, x)
         output = self._chain(spec.actor, params, x).astype(self.dtype)
         values = self._chain(spec.critic, params, x).squeeze(-1).astype(self.dtype)
@@ -71,18 +76,24 @@ def apply(
 
 
 def convolve(layer: Conv, x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """A convolution of channels-last `x [B, H, W, C]` by `weight [out, k, k, C]`; sums of type `dtype`.
+    """A convolution of channels-last `x [B, H, W, C]` by `weight [out, k, k, C]`, in its type; sums of type `dtype`.
 
-    XLA convolves with cuDNN on a GPU. On a CPU its gradients fall into a slow path, 10 times slower and worse in a loop
-    (docs/performance.md), so there the same sum is written as matrix products.
+    XLA convolves with cuDNN on a GPU. On a CPU its gradients fall into a slow path, 10 times slower and worse in a
+    loop, so there the same sum is written as matrix products: of a few images at a time where there are many, so that
+    slices stay in the cache and the gradient makes them anew instead of keeping them all (docs/performance.md).
     """
     device = jax.config.jax_default_device  # type: ignore[attr-defined]  # which runners set
     if (device.platform if device else jax.default_backend()) != "cpu":
         strides, padding = (layer.stride, layer.stride), [(layer.padding, layer.padding)] * 2
-        layout = ("NHWC", "OHWI", "NHWC")
+        layout, x = ("NHWC", "OHWI", "NHWC"), x.astype(weight.dtype)
         return jax.lax.conv_general_dilated(x, weight, strides, padding, dimension_numbers=layout).astype(dtype)
-    sides = (layer.padding, layer.padding)
-    return _convolve_by_products(jnp.pad(x, ((0, 0), sides, sides, (0, 0))), weight, layer.stride, dtype)
+    batch, one = x.shape[0], functools.partial(_convolve_by_products, layer, weight, dtype)
+    slices = math.prod(layer.output_size(size) for size in x.shape[1:3]) * weight[0].nbytes
+    together = max(n for n in range(1, batch + 1) if batch % n == 0 and (n == 1 or n * slices <= SLICES_BYTES))
+    if together == batch:
+        return one(x)
+    sums = jax.lax.map(jax.checkpoint(one), x.reshape(batch // together, together, *x.shape[1:]))
+    return sums.reshape(batch, *sums.shape[2:])
 
 
 def max_pool(x: jax.Array) -> jax.Array:
@@ -100,12 +111,13 @@ def max_pool(x: jax.Array) -> jax.Array:
     return x
 
 
-def _convolve_by_products(x: jax.Array, weight: jax.Array, stride: int, dtype: jnp.dtype) -> jax.Array:
-    """Blocks of stride x stride pixels become channels; then one product for each row of the kernel."""
-    batch, height, width, channels = x.shape
-    outputs, kernel = weight.shape[:2]
+def _convolve_by_products(layer: Conv, weight: jax.Array, dtype: jnp.dtype, x: jax.Array) -> jax.Array:
+    """`convolve`: blocks of stride x stride pixels become channels; then one product for each row of the kernel."""
+    outputs, kernel, stride, sides = layer.outputs, layer.kernel, layer.stride, (layer.padding, layer.padding)
     if kernel % stride:
         raise ValueError(f"a kernel of {kernel} is no multiple of its stride {stride}")
+    x = jnp.pad(x.astype(weight.dtype), ((0, 0), sides, sides, (0, 0)))
+    batch, height, width, channels = x.shape
     rows, columns, taps = height // stride, width // stride, kernel // stride
     x = x[:, : rows * stride, : columns * stride].reshape(batch, rows, stride, columns, stride, channels)
     x = x.transpose(0, 1, 3, 2, 4, 5).reshape(batch, rows, columns, -1)

@@ -1,0 +1,47 @@
+"""Convolutions of many images in JAX on a CPU: sums and gradients are PyTorch's, and no slices of all are kept."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from ppo_bench.networks.jax import convolve
+from ppo_bench.networks.layers import Conv
+
+
+@pytest.mark.parametrize("layer", [Conv("first", 4, 32, 8, 4), Conv("same", 16, 16, 3, 1, padding=1)])
+@pytest.mark.parametrize("images", [1, 24, 23])  # 23 is prime: they go one by one
+def test_sums_and_gradients_are_those_of_pytorch(layer: Conv, images: int) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(images, 44, 40, layer.inputs))
+    weight = rng.normal(size=(layer.outputs, layer.kernel, layer.kernel, layer.inputs))
+    there, theirs = (torch.from_numpy(array).requires_grad_() for array in (x, weight))
+    channels_first = there.permute(0, 3, 1, 2), theirs.permute(0, 3, 1, 2)
+    expected = torch.nn.functional.conv2d(*channels_first, stride=layer.stride, padding=layer.padding)
+    expected.square().sum().backward()
+    with jax.enable_x64(True):
+        x_, weight_ = jnp.asarray(x), jnp.asarray(weight)
+
+        def sums(x: jax.Array, weight: jax.Array) -> jax.Array:
+            return convolve(layer, x, weight, jnp.dtype("float64"))
+
+        assert_allclose(sums(x_, weight_), expected.detach().permute(0, 2, 3, 1), rtol=1e-12, atol=1e-10)
+        gradients = jax.jit(jax.grad(lambda x, weight: (sums(x, weight) ** 2).sum(), (0, 1)))(x_, weight_)
+    assert there.grad is not None
+    assert theirs.grad is not None
+    assert_allclose(gradients[0], there.grad, rtol=1e-12, atol=1e-9)
+    assert_allclose(gradients[1], theirs.grad, rtol=1e-12, atol=1e-9)
+
+
+def test_the_gradient_of_many_images_keeps_slices_of_few() -> None:
+    layer = Conv("same", 16, 16, 3, 1, padding=1)
+    x, weight = jnp.zeros((256, 64, 64, 16)), jnp.zeros((16, 3, 3, 16))
+    gradient = jax.grad(lambda x, weight: (convolve(layer, x, weight, x.dtype) ** 2).sum(), (0, 1))
+    memory = jax.jit(gradient).lower(x, weight).compile().memory_analysis()
+    slices = 256 * 64 * 64 * weight[0].nbytes
+    assert memory is not None
+    assert memory.temp_size_in_bytes < slices / 2  # all at once: twice the slices
