@@ -25,7 +25,7 @@ def test_graphs_that_are_asked_for_without_a_gpu_are_refused(capsys: pytest.Capt
     from ppo_bench.__main__ import main
 
     assert exit_code(main, ["framework=torch_compile", "framework.cudagraphs=true"]) == 2
-    assert "framework.cudagraphs=true: PyTorch sees no CUDA device here" in capsys.readouterr().err
+    assert "framework.cudagraphs=true needs a GPU, not device=cpu" in capsys.readouterr().err
 
 
 def test_graphs_that_are_asked_for_on_a_cpu_are_refused() -> None:

@@ -51,8 +51,9 @@ def main(arguments: list[str]) -> int:
 def _phases(programs: Sequence[tuple[list[str], Config]]) -> None:
     configs = [config for _, config in programs]
     root, path = schema(configs[0]), bench_file(configs[0], "", ".json")
+    arithmetics = _arithmetics(configs)  # first: on a device that PyTorch does not see there is none
     measured = in_turn([(Phases, config) for config in configs], root.rounds, root.iterations)
-    report(configs, labels([job for job, _ in programs]), measured, _arithmetics(configs), path)
+    report(configs, labels([job for job, _ in programs]), measured, arithmetics, path)
 
 
 def _arithmetics(configs: list[Config]) -> list[Arithmetic]:

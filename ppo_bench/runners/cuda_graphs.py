@@ -51,6 +51,7 @@ class Replayed:
         self._graph.replay()
         return self._outputs
 
+    @torch.inference_mode(False)  # what a recording allocates is to be written to outside that mode
     @torch.no_grad()
     def _record(self, fixed: tuple[Any, ...], inputs: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
         self._graph = self._outputs = None  # gives the memory of an earlier one back first

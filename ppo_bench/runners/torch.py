@@ -93,6 +93,7 @@ class TorchRunner:
         advantages = functools.partial(advantages_and_targets, self._network, self._ppo, self._storage)
         gradient = compiled(functools.partial(clipped_gradient, self._network, layers, self._ppo))
         learn = functools.partial(_learn, gradient)
+        self._noise: Step = Replayed(self._action_noise) if replay else direct(self._action_noise)
         self._policy: Step = Replayed(compiled(act)) if replay else direct(compiled(act) if on_gpu else act)
         self._advantages: Step = Replayed(advantages) if replay else direct(advantages)
         self._learn: Step = Replayed(learn, changed=_learnt) if replay else direct(learn)
@@ -132,11 +133,13 @@ class TorchRunner:
     @torch.inference_mode()
     def _collect(self, state: TorchState, iteration: int) -> tuple[RolloutState, Rollout]:
         """The rollout; observations, heads, actions and values end up in the storage."""
-        fixed, noise_of_step = (state.views,), self._action_noise(state.seed, iteration).unbind()
+        fixed = (state.views,)
+        noise_of_step = self._noise((), self._scalar(state.seed), self._scalar(iteration)).unbind()
 
         def act(t: int, obs: np.ndarray) -> np.ndarray:
             row = self._rows[t]
-            row.obs.copy_(torch.from_numpy(obs))
+            # Moved as they lie, and then arranged on the device: channels come last there, in EnvPool first.
+            row.obs.copy_(torch.from_numpy(obs).to(self._device))
             actions, head, value = self._policy(fixed, row.obs, noise_of_step[t])
             row.actions.copy_(actions)
             row.heads.copy_(head)
@@ -147,11 +150,9 @@ class TorchRunner:
         act(self._ppo.num_steps, envs.obs)  # for the value of the last observations
         return envs, rollout
 
-    def _action_noise(self, seed: int, iteration: int) -> Tensor:
+    def _action_noise(self, seed: Tensor, iteration: Tensor) -> Tensor:
         """The noise of a whole iteration `[T + 1, N, A]`: Gumbel for categorical policies, else standard normal."""
-        words = noise.action_words(
-            torch, self._scalar(seed), self._scalar(iteration), self._steps, self._env_ids, self._lanes
-        )
+        words = noise.action_words(torch, seed, iteration, self._steps, self._env_ids, self._lanes)
         variates = noise.gumbel if self._network.discrete else noise.normal
         return variates(torch, words, self._dtype)
 

@@ -6,7 +6,8 @@ system grow with every step (8% in CartPole), and in float32 its trajectories ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -72,7 +73,7 @@ class JaxEnv(GraphEnv):
 
     def reset(self, seeds: Sequence[int]) -> Start:
         """See `GraphEnv.reset`."""
-        with jax.enable_x64(True):
+        with _in_full():
             # Compiled, which makes each array anew: a program reuses the memory of those that it is given.
             return Start(self.step, *self._start(jnp.asarray(seeds, jnp.int32)))
 
@@ -84,7 +85,7 @@ class JaxEnv(GraphEnv):
 
     def step(self, state: JaxState, actions: jax.Array) -> tuple[JaxState, Step]:
         """See `Start.step`."""
-        with jax.enable_x64(True):
+        with _in_full():
             reset, goes_on = state.done, ~state.done
             moved, reward, terminated = self._dynamics.step(state.dynamics, actions)
             episodes = state.episodes + reset
@@ -106,6 +107,13 @@ class JaxEnv(GraphEnv):
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+@contextmanager
+def _in_full() -> Iterator[None]:
+    """The dynamics' own types, and on a GPU no products in TF32, whatever the precision of learning."""
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        yield
 
 
 def _where(condition: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
