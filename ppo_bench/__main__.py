@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 
@@ -42,6 +43,8 @@ def main(arguments: list[str]) -> int:
         return sweep(options.overrides)
     config = load_config(options.overrides)
     config.require()
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C, until training has something to keep
     from ppo_bench.train import train
 
     for folder in train(config, _STARTED_AT):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -26,7 +27,12 @@ class Parser(argparse.ArgumentParser):
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command; its exit code. Errors that are not the user's to mend keep their traceback."""
     try:
-        return main(arguments)
+        code = main(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read has seen enough, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes as it ends
+        return 1
     except Exception as error:
         for kind, code in EXIT_CODES.items():
             if isinstance(error, kind):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -14,6 +15,13 @@ from ppo_bench.errors import ConfigError, nearest
 from ppo_bench.paths import CONF
 
 MANY_KEYS = 20  # more than one line is to list
+PLAINLY = {
+    r"Ambiguous value for argument '([^']*)'.*": r"\1: several values make a sweep, by -m; a list is written [a,b]",
+    r"([^:]*): .*is not a ListConfig.*": r"\1: expected a list, such as [a,b]",
+    r"([^:]*): Cannot assign \w+ to Dict.*": r"\1: expected keys with values, such as {a:1}",
+    r"([^:]*): .*is not a subclass of \w+Schema\..*": r"\1: set one of the keys below it, as in \1.key=value",
+}
+"""What OmegaConf and Hydra say in words of their own, and what it means."""
 
 
 def snake_case(name: object) -> str:
@@ -57,6 +65,8 @@ def typed(path: str, cls: Any, node: Any, root: str = "config") -> Any:
 
 def explain(error: Exception, path: str = "", root: str = "config") -> str:
     """A composition error of Hydra or OmegaConf as one line; `path` completes the keys that it names."""
+    if isinstance(error, OverrideParseException) and error.override:
+        return f"{error.override!r} cannot be read: expected key=value; a value with spaces or brackets is quoted"
     text = str(error).split("Config search path")[0]
     if override := re.search(r"Could not (?:override|delete)[^']*'([^']*)'", text):
         return _no_key(override[1], root)
@@ -64,20 +74,31 @@ def explain(error: Exception, path: str = "", root: str = "config") -> str:
     text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
     text = re.sub(r"\s*See https?://\S+.*", "", text)
     if missing := re.search(r"Could not (?:find|load) '(hydra/\w+|\w+)/([^']*)'", text):
-        folder = CONF / missing[1]
-        choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
-        if missing[1].startswith("hydra/"):  # most of which are plugins'
-            choices = sorted(getattr(error, "options", None) or choices)
-        close = nearest(missing[2], choices)
-        if len(choices) > MANY_KEYS and close:
-            return f"{missing[1]}={missing[2]}: there is no such choice; did you mean {', '.join(close)}?"
-        if len(choices) > MANY_KEYS:
-            return f"{missing[1]}={missing[2]}: there is no such choice; python -m ppo_bench --help lists them"
-        return f"{missing[1]}={missing[2]}: there is no such choice; choose one of {', '.join(choices)}"
+        return _no_choice(missing[1], missing[2], error)
     if full_key is None:
-        return one_line(text)
+        return _plainly(one_line(text))
     key = f"{path}.{full_key[1]}".strip(".")
-    return _no_key(key, root) if "not in" in text else f"{key}: {one_line(text)}"
+    return _no_key(key, root) if "not in" in text else _plainly(f"{key}: {one_line(text)}")
+
+
+def _no_choice(group: str, choice: str, error: Exception) -> str:
+    folder = CONF / group
+    choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+    if group.startswith("hydra/"):  # most of which are plugins'
+        choices = sorted(getattr(error, "options", None) or choices)
+    close = nearest(choice, choices)
+    if len(choices) > MANY_KEYS and close:
+        return f"{group}={choice}: there is no such choice; did you mean {', '.join(close)}?"
+    if len(choices) > MANY_KEYS:
+        return f"{group}={choice}: there is no such choice; python -m ppo_bench --help lists them"
+    return f"{group}={choice}: there is no such choice; choose one of {', '.join(choices)}"
+
+
+def _plainly(said: str) -> str:
+    for jargon, meaning in PLAINLY.items():
+        if match := re.fullmatch(jargon, said):
+            return match.expand(meaning)
+    return said
 
 
 def offered() -> list[tuple[str, str, str]]:
@@ -111,11 +132,27 @@ def _no_key(key: str, root: str) -> str:
     known = _known_keys(root)
     if key in known:  # of a dictionary that was given as a whole
         return f"{key} has no such key; it has {', '.join(name for name in known if name.startswith(f'{key}.'))}"
-    if close := nearest(key, known):
+    if choices := _choices_with(key):
+        return f"there is no key {key}; that is a key of {', '.join(choices)}"
+    keys = [name for name in known if not any(other.startswith(f"{name}.") for other in known)]
+    if close := nearest(key, keys):
         return f"there is no key {key}; did you mean {close[0]}?"
     if len(known) < MANY_KEYS:
         return f"there is no key {key}; there are {', '.join(known)}"
     return f"there is no key {key}; python -m ppo_bench --cfg job prints them all"
+
+
+def _choices_with(key: str) -> list[str]:
+    """The choices of a group that have a key, such as `backend=envpool` for `backend.num_threads`."""
+    group, _, rest = key.partition(".")
+    if group not in ("framework", "backend", "network", "tracker"):
+        return []
+    found = []
+    for path in sorted((CONF / group).glob("*.yaml")):
+        prefix = f"{path.stem}." if group == "tracker" else ""
+        if rest.startswith(prefix) and rest.removeprefix(prefix) in OmegaConf.load(path):
+            found.append(f"{group}={path.stem}")
+    return found
 
 
 def _known_keys(root: str) -> list[str]:

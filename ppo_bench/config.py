@@ -127,10 +127,12 @@ class Config:
     def require(self) -> None:
         """Raise `ConfigError` if framework and backend do not go together, or a package that they need is missing."""
         if self.backend.in_graph and not self.framework.takes_graph_envs:
+            on_the_host = [name for name in ("gymnasium", "envpool") if name in self.root.env.ids]
+            pairs = [("jax_xla", self.backend.name), *((self.framework.name, name) for name in on_the_host)]
             raise ConfigError(
                 f"framework={self.framework.name} cannot step backend={self.backend.name}, whose environments are part "
-                f"of a JAX program; pairs that work: framework=jax_xla backend={self.backend.name}, "
-                f"framework={self.framework.name} backend=gymnasium, framework={self.framework.name} backend=envpool"
+                "of a JAX program; pairs that work: "
+                + ", ".join(f"framework={one} backend={other}" for one, other in pairs)
             )
         if self.root.num_seeds > 1 and not (self.framework.takes_graph_envs and self.backend.vmappable):
             seeds = ",".join(str(config.root.seed) for config in self.of_each_seed())

@@ -20,6 +20,7 @@ from ppo_bench.report.lines import duckdb_error, one_line
 from ppo_bench.results import plain
 
 FORMATS = ("table", "csv", "json")
+VIEWS = "the views are runs, metrics, episodes: try 'describe runs'"
 
 
 def main(arguments: list[str]) -> int:
@@ -34,10 +35,12 @@ def main(arguments: list[str]) -> int:
         say(f"warning: {doubt}")
     try:
         found = database.connection.execute(options.sql)
+        if found is None:
+            raise ConfigError(f"{options.sql!r} holds no statement; {VIEWS}")
         names = [column[0] for column in found.description or []]
         rows = found.fetchall()
     except duckdb_error() as error:
-        raise ConfigError(f"{one_line(error)}; the views are runs, metrics, episodes: try 'describe runs'") from error
+        raise ConfigError(f"{one_line(error)}; {VIEWS}") from error
     _print(options.format, names, rows)
     return 0
 

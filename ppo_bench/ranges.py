@@ -35,6 +35,7 @@ def check_values(config: Config) -> None:
             "choose auto, cpu, cuda or cuda:<i>",
         ),
         ("name", root.name, _is_inside(root.name), "must be a relative path without '..'"),
+        ("env.game", root.env.game, root.env.game is None or root.env.game.strip() != "", "must name a game"),
         ("env.name", root.env.name, root.env.name.strip() != "", "must not be empty"),
         ("env.id", root.env.id, root.env.id is None or root.env.id.strip() != "", "must not be empty"),
         ("outputs", root.outputs, root.outputs.strip() != "", "must name a folder"),

@@ -193,7 +193,9 @@ def _mean(values: list[float] | list[int]) -> float | None:
 def report_finished(folder: Path) -> None:
     """Say what came of a run that is complete."""
     result = read_json(folder / "result.json")
-    say(f"{folder} is done: final_return_mean {result.get('final_return_mean')}; rerun=true trains afresh beside it")
+    mean = result.get("final_return_mean")
+    shown = "none" if mean is None else f"{mean:.2f}"
+    say(f"{folder} is done: final_return_mean {shown}; rerun=true trains afresh beside it")
     warn_of_differences(folder)
 
 

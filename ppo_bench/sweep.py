@@ -32,6 +32,7 @@ from ppo_bench.errors import ConfigError, Interrupted
 from ppo_bench.journal import STATES, Journal, Outcome, failures_reported, finished, print_table
 from ppo_bench.launchers import launch, search, with_defaults
 from ppo_bench.paths import CONF
+from ppo_bench.preflight import require_all
 from ppo_bench.progress import say
 from ppo_bench.results import are_complete
 from ppo_bench.slurm.sbatch import refusal, require_slurm
@@ -47,8 +48,8 @@ def sweep(overrides: Sequence[str]) -> int:
     searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
     configs = [(load_config([*own, *job]), job) for job in ([_corner(words)] if searching else expand(words))]
     planned: dict[tuple[Path, ...], list[str]] = {}
+    require_all([config for config, _ in configs])
     for config, job in configs:
-        config.require()
         planned.setdefault(tuple(config.folders), job)
     if len(planned) < len(configs):
         say(f"warning: {len(configs)} jobs are only {len(planned)} runs; what tells the others apart changes no run")

@@ -27,6 +27,7 @@ from ppo_bench.progress import duration
 from ppo_bench.results import in_use, read_json
 
 REFRESH_SECONDS = 1.0
+WIDE = 10_000  # columns of a pipe; tables take what they need
 TAIL_BYTES = 16_384
 RECENT_EPISODES = 100
 STATES = {"running": "green", "starting": "green", "stopped": "yellow", "broken": "red", "done": "dim"}
@@ -71,8 +72,8 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"there are no runs under {options.folder}")
     console = Console()
     if options.once or not console.is_terminal:
-        # Wide enough for whoever reads it from a pipe.
-        (console if console.is_terminal else Console(width=max(console.width, 160))).print(shown(rows, options.folder))
+        # Into a pipe every row is a line.
+        (console if console.is_terminal else Console(width=WIDE)).print(shown(rows, options.folder))
         return 0
     try:
         with Live(console=console, auto_refresh=False, screen=True) as live:

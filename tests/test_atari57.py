@@ -89,11 +89,12 @@ def test_runs_from_before_there_were_57_are_found(override: str, folder: str) ->
     ("words", "line"),
     [
         ("env=brekout", "env=brekout: there is no such choice; did you mean breakout, minatar_breakout?"),
-        ("env=atari env.game=Brekout", "EnvPool has no environment 'Brekout-v5'"),
-        ("env=atari env.game=Brekout", "did you mean Breakout-v5"),
-        ("env=atari env.game=QBERT", "did you mean Qbert-v5"),
+        ("env=atari env.game=Brekout", "EnvPool has no Atari game 'Brekout'; did you mean Breakout"),
+        ("env=atari env.game=Pong-v5", "EnvPool has no Atari game 'Pong-v5'; did you mean Pong?"),
+        ("env=atari env.game=", "env.game=: must name a game"),
+        ("env=atari env.game=QBERT", "did you mean Qbert?"),
         ("env=atari env.game=Brekout backend=gymnasium", "Did you mean: `BreakoutNoFrameskip`?"),
-        ("env=atari env.game=null", "EnvPool has no environment 'None-v5'"),
+        ("env=atari env.game=null", "EnvPool has no Atari game 'None'"),
         ("env.game=Pong", "there is no key env.game"),
     ],
 )

@@ -35,12 +35,15 @@ WRONG = {
     "env=null": "env=null",
     # pairs
     "framework=torch_eager backend=jax": "pairs that work: framework=jax_xla backend=jax, framework=torch_eager",
+    "framework=torch_eager env=minatar_breakout ppo.num_envs=4": "that work: framework=jax_xla backend=jax",
     "framework=torch_eager backend=envpool_xla": "pairs that work: framework=jax_xla backend=envpool_xla",
     "framework=jax_xla env=pong backend=jax": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
     # keys
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "total_timestep=2048": "there is no key total_timestep; did you mean total_timesteps?",
     "framework.threads=2": "did you mean framework.num_threads?",
+    "backend=gymnasium backend.num_threads=2": "that is a key of backend=envpool, backend=envpool_xla",
+    "tracker.wandb.mode=offline": "there is no key tracker.wandb.mode; that is a key of tracker=wandb",
     "checkpoint.interval=2": "there is no key checkpoint.interval",
     "+ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "+surprise=1": "there is no key surprise",
@@ -54,6 +57,9 @@ WRONG = {
     "rerun=perhaps": "rerun: Value 'perhaps'",
     "checkpoint=3": "checkpoint: ",
     "env.atari=true": "env.atari: ",
+    "video=true": "video: set one of the keys below it, as in video.key=value",
+    "env.kwargs=speed": "env.kwargs: expected keys with values, such as {a:1}",
+    "network=mlp network.hidden_sizes=64": "network.hidden_sizes: expected a list, such as [a,b]",
     "env.ids=[CartPole-v1]": "env.ids",
     # ranges
     "seed=-1": "seed=-1: must lie between 0 and 2147483647",
@@ -115,7 +121,8 @@ WRONG = {
     # syntax and interpolations
     "seed": "seed",
     "seed=[1": "[1",
-    "seed=1,2": "seed=1,2",
+    "seed=1,2": "seed=1,2: several values make a sweep, by -m; a list is written [a,b]",
+    "help": "'help' cannot be read: expected key=value",
     "ppo.gamma=${nothing.here}": "ppo.gamma: Interpolation key 'nothing.here' not found",
     "ppo.gamma=${oc.env:NOT_SET_ANYWHERE}": "ppo.gamma: ",
     "framework._target_=os.nothing": "framework._target_ names no class that can be imported",

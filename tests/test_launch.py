@@ -43,6 +43,7 @@ WRONG = {
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "name=a outputs=a,b": "outputs=a,b: one submission has one folder of outputs",
     "--now": "--now",
+    "seed=1,2 env.id=Nothing-v0": "gymnasium cannot make 'Nothing-v0'",
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,8 @@ def test_lines_that_are_cut_are_no_rows(outputs: Path, capfd: pytest.CaptureFixt
     [
         ("select nothing from runs", 'column "nothing" not found'),
         ("selec 1", "syntax error"),
+        ("", "'' holds no statement; the views"),
+        ("-- nothing", "'-- nothing' holds no statement"),
         ("select * from trainings", "trainings"),
     ],
 )
@@ -82,6 +86,18 @@ def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd
     assert error.count("\n") == 1
     assert fragment in error
     assert "the views are runs, metrics, episodes" in error
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(outputs: Path) -> None:
+    command = [sys.executable, "-m", "ppo_bench.query", "select * from range(1_000_000)", str(outputs)]
+    with subprocess.Popen(
+        command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as query_of_many_rows:
+        assert query_of_many_rows.stdout is not None
+        assert query_of_many_rows.stderr is not None
+        assert query_of_many_rows.stdout.readline().strip() == "range"
+        query_of_many_rows.stdout.close()
+        assert query_of_many_rows.stderr.read() == ""
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

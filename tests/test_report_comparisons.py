@@ -104,6 +104,14 @@ def test_seeds_of_one_program_are_one_measurement_of_its_speed(
     assert found["cartpole", "jax_xla", "final_return_mean"][3] == 5
 
 
+def test_what_only_some_runs_have_is_no_label_of_the_others(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed, together in ((1, {}), (2, {}), (3, {"config.num_seeds": 2}), (4, {"config.num_seeds": 2})):
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=together)
+    _, printed, errors = report(capfd, tmp_path / "o")
+    assert "num_seeds=2" in printed + errors
+    assert "None" not in printed + errors
+
+
 def test_what_ran_on_a_gpu_is_not_pooled_with_what_ran_on_a_cpu(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

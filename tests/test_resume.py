@@ -64,6 +64,21 @@ def test_a_signal_to_all_processes_of_a_run_stops_it_as_one_to_the_run_does(tmp_
     assert "the same command resumes there" in error.splitlines()[-1]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
+def test_a_signal_while_a_run_starts_is_said(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "ppo_bench", *RUN, f"outputs={tmp_path}"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        while not run.stderr.readline().endswith(" torch._C\n"):  # imports are written as they end: more are to come
+            pass
+        run.send_signal(number)
+        last = run.stderr.readlines()[-1]
+    assert last == "ppo_bench: stopped at once\n"
+    assert run.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+
+
 def stop_after_first_checkpoint(command: list[str], folder: Path, number: signal.Signals) -> tuple[int, str]:
     """Exit code and last line on stderr of a run that got the signal once it had a checkpoint."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -93,6 +93,7 @@ def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
         (["seed=range(1,3)", "env=cartpole,nothing"], "env=nothing: there is no such choice"),
         (["seed=1,2", "ppo.gama=0.9"], "did you mean ppo.gamma?"),
         (["seed=range(1"], "range(1"),
+        (["env.id=CartPole-v1,Nothing-v0"], "gymnasium cannot make 'Nothing-v0'"),
     ],
     ids=str,
 )
@@ -110,19 +111,19 @@ def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
-    assert exit_code(main, ["-m", "env.id=Nothing-v0,CartPole-v1", *overrides]) == 1
+    assert exit_code(main, ["-m", "ppo.learning_rate=1e30,0.001", *overrides]) == 1
     lines = capfd.readouterr().err.splitlines()
-    assert lines[0].startswith("ppo_bench: gymnasium cannot make 'Nothing-v0'")
-    failed = [line for line in lines if line.startswith("ppo_bench: failed: env.id=Nothing-v0 ")]
+    assert lines[0].startswith("ppo_bench: policy_loss is nan in iteration 1: learning diverged")
+    failed = [line for line in lines if line.startswith("ppo_bench: failed: ppo.learning_rate=1e+30 ")]
     assert len(failed) == 1
-    assert "gymnasium cannot make 'Nothing-v0'" in failed[0]
+    assert "policy_loss is nan in iteration 1" in failed[0]
     assert lines.index(failed[0]) < len(lines) - 4, "reported before the other run and the table"
     header, first, second, last = lines[-4:]
     assert header.split() == ["state", "job", "final", "return", "or", "error"]
-    assert first.split()[:5] == ["failed", "env.id=Nothing-v0", "gymnasium", "cannot", "make"]
-    folder = run_folder("env.id=CartPole-v1", *overrides)
+    assert first.split()[:5] == ["failed", "ppo.learning_rate=1e+30", "policy_loss", "is", "nan"]
+    folder = run_folder("ppo.learning_rate=0.001", *overrides)
     value = json.loads((folder / "result.json").read_text())["final_return_mean"]
-    assert second.split() == ["done", "env.id=CartPole-v1", f"{value:.2f}"]
+    assert second.split() == ["done", "ppo.learning_rate=0.001", f"{value:.2f}"]
     assert last == "ppo_bench: 1 done, 1 failed, 0 skipped"
 
 
@@ -188,7 +189,7 @@ def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_not
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_jobs_side_by_side_share_the_cpus_and_fail_alone(launcher: str, tmp_path: Path) -> None:
     overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
-    jobs = [f"hydra/launcher={launcher}", "env.id=CartPole-v1,Nothing-v0", "seed=1", *overrides]
+    jobs = [f"hydra/launcher={launcher}", "ppo.learning_rate=0.001,1e30", "seed=1", *overrides]
     # In a process of its own: launchers have their way with a process's signals and files.
     sweep = subprocess.run(
         [sys.executable, "-m", "ppo_bench", "-m", *jobs], check=False, cwd=ROOT, capture_output=True, text=True
@@ -198,9 +199,9 @@ def test_jobs_side_by_side_share_the_cpus_and_fail_alone(launcher: str, tmp_path
     each = "1 CPU" if CPUS < 4 else f"{CPUS // 2} CPUs"
     warning = f"2 runs at a time, {each} each: their speeds cannot be compared with those of a run alone"
     assert f"ppo_bench: warning: {warning}" in lines
-    assert any(line.startswith("ppo_bench: failed: env.id=Nothing-v0 ") for line in lines)
+    assert any(line.startswith("ppo_bench: failed: ppo.learning_rate=1e+30 ") for line in lines)
     assert lines[-1] == "ppo_bench: 1 done, 1 failed, 0 skipped"
-    run = json.loads((run_folder("env.id=CartPole-v1", *overrides) / "run.json").read_text())
+    run = json.loads((run_folder("ppo.learning_rate=0.001", *overrides) / "run.json").read_text())
     assert (run["hardware"]["jobs_at_once"], run["hardware"]["cores_available"]) == (2, CPUS // 2)
 
 

@@ -167,7 +167,7 @@ def test_a_finished_run_is_reported_and_not_touched(copied: Path, capfd: pytest.
     mean = json.loads((copied / "result.json").read_text())["final_return_mean"]
     assert printed.out.splitlines()[-1] == str(copied)
     assert printed.err.splitlines() == [
-        f"ppo_bench: {copied} is done: final_return_mean {mean}; rerun=true trains afresh beside it"
+        f"ppo_bench: {copied} is done: final_return_mean {mean:.2f}; rerun=true trains afresh beside it"
     ]
     assert snapshot(copied) == before
 

@@ -74,13 +74,13 @@ def network_of(config: Config) -> NetworkSpec:
 def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
     """The words and the configuration of every program: what is not chosen is taken in every way that there is.
 
-    Left out is what cannot be or lacks a package. Raises `ConfigError` if that leaves nothing, or if it is what is
-    asked for.
+    Left out is what cannot be or lacks a package. Raises `ConfigError` if that leaves nothing, or if it is the one
+    thing that is asked for.
     """
     chosen = {word.partition("=")[0] for word in overrides}
     frameworks = sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), reverse=True)
-    found = []
-    for job in expand(overrides):
+    jobs, found = expand(overrides), []
+    for job in jobs:
         for backend in [[]] if "backend" in chosen else _backends(job):
             for framework in [[]] if "framework" in chosen else [[f"framework={name}"] for name in frameworks]:
                 words = [*job, *backend, *framework]
@@ -90,7 +90,7 @@ def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
                 try:
                     config.require()
                 except ConfigError as reason:
-                    if chosen & CHOICES:
+                    if chosen & CHOICES and len(jobs) == 1:
                         raise
                     say(f"left out: {reason}")
                     continue

@@ -146,13 +146,17 @@ def _envpool() -> Any:
 def _registered(envpool: Any, task: Task) -> None:
     """Raise `ConfigError` unless EnvPool has the environment and what it needs: a ROM, Qt."""
     known = envpool.list_all_envs()
-    if task.id not in known:
-        missing = (
-            f"{task.id!r}, or no ROM of it (they come with the package envpool-assets)" if task.atari else repr(task.id)
+    if task.id not in known and task.atari:  # EnvPool knows the games whose ROMs it finds
+        game, games = task.id.removesuffix("-v5"), (name.removesuffix("-v5") for name in _with_roms())
+        close = nearest(game, games)
+        hint = f"did you mean {', '.join(close)}? If not, its" if close else "if that is its name, its"
+        raise ConfigError(
+            f"EnvPool has no Atari game {game!r}; {hint} ROM is missing: pip install --force-reinstall envpool-assets"
         )
+    if task.id not in known:
         close = nearest(task.id, known)
         hint = f"did you mean {', '.join(close)}?" if close else "envpool.list_all_envs() lists them"
-        raise ConfigError(f"EnvPool has no environment {missing}; {hint}")
+        raise ConfigError(f"EnvPool has no environment {task.id!r}; {hint}")
     try:
         envpool.make_spec(task.id)
     except ImportError as error:
@@ -161,6 +165,13 @@ def _registered(envpool: Any, task: Task) -> None:
         raise ConfigError(
             f"{task.id} on EnvPool needs Qt 5 of the system (libqt5core5a and libqt5gui5 on Debian): make setup-procgen"
         ) from error
+
+
+def _with_roms() -> list[str]:
+    """The ids of the Atari games that can be played."""
+    from envpool.registration import registry
+
+    return [env_id for env_id, (module, *_) in registry.specs.items() if module == "envpool.atari"]
 
 
 def _flat_space(space: Any) -> Any:

@@ -135,6 +135,8 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
     if multiprocessing.parent_process():
         # A worker of AsyncVectorEnv leaves Ctrl-C to the process that waits for its answers.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # it has inherited that process's answers
+            signal.signal(number, signal.SIG_DFL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # v4 tasks are meant where they are named
         _register(task)

@@ -154,7 +154,8 @@ def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
         settings = {run.setting_key: run.setting for run in runs if run.env == env}
         keys = _telling(list(settings.values()))
         for key, setting in settings.items():
-            told = " ".join(f"{name}={setting.get(name)}" for name in keys) if len(keys) <= SHOWN_KEYS else f"({key})"
+            told = " ".join(f"{name}={setting[name]}" for name in keys if name in setting)
+            told = told if len(keys) <= SHOWN_KEYS else f"({key})"
             labels[key] = f" {told}" if told else ""
     return labels
 
@@ -182,7 +183,7 @@ def _option_labels(runs: Sequence[Run]) -> dict[int, str]:
         members = {number: run for number, run in enumerate(runs) if (run.framework, run.backend) == pair}
         keys = differing([run.execution for run in members.values()])
         for number, run in members.items():
-            words = [f"{key.rpartition('.')[2]}={run.execution.get(key)}" for key in keys]
+            words = [f"{key.rpartition('.')[2]}={run.execution[key]}" for key in keys if key in run.execution]
             labels[number] = "".join(f" {word}" for word in words)
     return labels
 
