@@ -93,12 +93,12 @@ class Analysis:
     tasks: list[Task]
     algorithms: list[str]
     scales: dict[str, Scale]
-    """By task; `low_is` says between what its scores are normalised."""
+    """By task; `low_is` says between what its scores are normalised. Of those with a scale: see `_scale`."""
     aggregates: list[Aggregate]
     pairs: list[Pair]
     improvements: list[Improvement]
     shared: list[Task]
-    """Tasks that every algorithm finished: those that aggregates over tasks are of."""
+    """Tasks with a scale that every algorithm finished: those that aggregates over tasks are of."""
     profiles: dict[str, Band]
     thresholds: Array
     references: list[AgainstPublished]
@@ -107,20 +107,21 @@ class Analysis:
 def analyse(tasks: list[Task], options: Options) -> Analysis:
     """Compute everything but the curves."""
     names = algorithms(tasks)
-    scales = {task.label: _scale(task) for task in tasks}
+    scales = {task.label: scale for task in tasks if (scale := _scale(task))}
     pairs = [pair for task in tasks for group in task.groups if (pair := _pair(task, group, options))]
     shared = [task for task in tasks if len([g for g in task.groups if len(_finals(g))]) == len(names)]
+    scored = [task for task in shared if task.label in scales]
     aggregates = [row for task in tasks for group in task.groups for row in _of_group(group, scales, options)]
     aggregates += [row for pair in pairs for row in _of_pair(pair)]
-    thresholds, profiles = _profiles(shared, names, scales, options)
+    thresholds, profiles = _profiles(scored, names, scales, options)
     return Analysis(
         tasks=tasks,
         algorithms=names,
         scales=scales,
-        aggregates=aggregates + _over_tasks(shared, scales, options),
+        aggregates=aggregates + _over_tasks(scored, scales, options),
         pairs=pairs,
         improvements=_improvements(tasks, shared, names, options),
-        shared=shared,
+        shared=scored,
         profiles=profiles,
         thresholds=thresholds,
         references=[row for task in tasks for group in task.groups for row in against_published(group)],
@@ -137,16 +138,16 @@ def _finals(group: Group) -> Array:
     return group.values("final_return_mean")
 
 
-def _scale(task: Task) -> Scale:
-    """The published scale of a task, or from the lowest to the highest final return in the report."""
+def _scale(task: Task) -> Scale | None:
+    """The published scale of a task, or from the lowest to the highest final return in the report if these differ."""
     known = scale_of(task.env_id)
     if known and known.high is not None:
         return known
     finals = np.concatenate([_finals(group) for group in task.groups])
-    low, high = (finals.min(), finals.max()) if len(finals) else (0.0, 1.0)
-    if not high > low:
-        low, high = low - 1.0, low  # all runs are as good as the best
-    return Scale(task.env, float(low), float(high), "lowest run", "highest run", "the runs of this report")
+    if not len(finals) or not finals.max() > finals.min():
+        return None  # how good a lone run is cannot be said
+    low, high = float(finals.min()), float(finals.max())
+    return Scale(task.env, low, high, "lowest run", "highest run", "the runs of this report")
 
 
 def _pair(task: Task, group: Group, options: Options) -> Pair | None:
@@ -187,12 +188,14 @@ def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[
             estimate = bootstrap(statistic, [values], seed=options.seed, resamples=options.resamples)
             rows.append(Aggregate(group.task, group.backend, group.framework, metric, *estimate, len(values)))
 
-    scale = scales[group.task]
+    scale = scales.get(group.task)
     add("final_return_median", median, finals)
     add("final_return_iqm", iqm, finals)
     add("final_return_mean", mean, finals)
-    add("optimality_gap", optimality_gap, normalise(finals, scale))
-    add("human_normalised_score" if scale.high_is == "human" else "normalised_score", mean, normalise(finals, scale))
+    if scale:
+        score = "human_normalised_score" if scale.high_is == "human" else "normalised_score"
+        add("optimality_gap", optimality_gap, normalise(finals, scale))
+        add(score, mean, normalise(finals, scale))
     for metric in ("steady_sps", "compile_seconds", "wall_seconds", "setup_seconds"):
         add(metric, mean, group.values(metric))
     return rows

@@ -49,18 +49,16 @@ def _returns(analysis: Analysis) -> Table:
     by = _by_metric(analysis.aggregates)
     rows = []
     for task in analysis.tasks:
-        scale = analysis.scales[task.label]
+        scale = analysis.scales.get(task.label)
+        between = f"{cell(scale.low)} ({scale.low_is}) to {cell(scale.high)} ({scale.high_is})" if scale else ""
         for group in task.groups:
             key = (task.label, group.backend, group.framework)
             if (*key, "final_return_mean") not in by:
                 continue
             found = [by[*key, name].estimate for name in ("final_return_median", "final_return_iqm")]
-            gap = by[*key, "optimality_gap"]
-            between = f"{cell(scale.low)} ({scale.low_is}) to {cell(scale.high)} ({scale.high_is})"
-            rows.append(
-                (task.label, group.algorithm, gap.seeds, *found, by[*key, "final_return_mean"].estimate,
-                 gap.estimate, between)
-            )  # fmt: skip
+            average = by[*key, "final_return_mean"]
+            gap = by[*key, "optimality_gap"].estimate if scale else None
+            rows.append((task.label, group.algorithm, average.seeds, *found, average.estimate, gap, between))
     columns = ("env", "algorithm", "seeds", "median", "IQM", "mean", "optimality gap", "scores from 0 to 1 are")
     note = (
         "Mean return of the last 100 training episodes of each seed; 95% bootstrap intervals over seeds. "
@@ -154,10 +152,10 @@ def _human(analysis: Analysis) -> Table:
     by = _by_metric(analysis.aggregates)
     rows = []
     for task in analysis.tasks:
-        scale = analysis.scales[task.label]
         for group in task.groups:
             found = by.get((task.label, group.backend, group.framework, "human_normalised_score"))
             if found:
+                scale = analysis.scales[task.label]
                 row = (task.label, group.algorithm, found.seeds, found.estimate, scale.low, scale.high, scale.source)
                 rows.append(row)
     columns = ("env", "algorithm", "seeds", "human-normalised score", "random play", "human", "source")
