@@ -100,8 +100,11 @@ def _start(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopStat
         return [LoopState() for _ in runs], runner.init(seeds)
     iteration, global_step = source.loop["iteration"], source.loop["global_step"]
     loops = [LoopState(iteration, global_step, loaded_steps=global_step) for _ in runs]
-    # What is random is each run's own.
-    return loops, runner.restore([source.arrays | {"seed": np.array(seed)} for seed in seeds])
+    try:  # what is random is each run's own
+        return loops, runner.restore([source.arrays | {"seed": np.array(seed)} for seed in seeds])
+    except ConfigError as error:
+        root = runs[0].config.root
+        raise ConfigError(f"checkpoint.load={root.checkpoint.load}, env={root.env.name}: {error}") from error
 
 
 def _resume(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:

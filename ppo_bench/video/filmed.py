@@ -101,10 +101,10 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
         if np.shape(picture)[2:] != (3,) or picture.dtype != np.uint8:
             raise TypeError("its renderer gives no picture of [H, W, 3] bytes")
     except Exception as error:  # whatever the environment's renderer and the libraries below it raise
-        raise ConfigError(
-            f"{asked}: {config.task.id} cannot be drawn ({' '.join(str(error).split())}); classic control needs "
-            f"pip install 'ppo-bench[video]', {MUJOCO_NEEDS}"
-        ) from error
+        said = " ".join(str(error).split())
+        needs = f"; classic control needs pip install 'ppo-bench[video]', {MUJOCO_NEEDS}"
+        hint = "" if "not implemented" in said.lower() else needs
+        raise ConfigError(f"{asked}: {config.task.id} cannot be drawn ({said}){hint}") from error
     return FilmedEnv(scene, path)
 
 
