@@ -121,12 +121,37 @@ def _convolve_by_products(layer: Conv, weight: jax.Array, dtype: jnp.dtype, x: j
     rows, columns, taps = height // stride, width // stride, kernel // stride
     x = x[:, : rows * stride, : columns * stride].reshape(batch, rows, stride, columns, stride, channels)
     x = x.transpose(0, 1, 3, 2, 4, 5).reshape(batch, rows, columns, -1)
-    blocks = weight.reshape(outputs, taps, stride, taps, stride, channels).transpose(1, 3, 2, 4, 5, 0)
-    matrices = blocks.reshape(taps, -1, outputs)
+    blocks = weight.reshape(outputs, taps, stride, taps, stride, channels).transpose(1, 0, 3, 2, 4, 5)
+    matrices = blocks.reshape(taps, outputs, -1)
     rows, columns = rows - taps + 1, columns - taps + 1
     x = jnp.concatenate([x[:, :, j : j + columns] for j in range(taps)], -1)
     products = [
-        jnp.matmul(x[:, i : i + rows].reshape(batch * rows * columns, -1), matrices[i], preferred_element_type=dtype)
-        for i in range(taps)
+        _product(x[:, i : i + rows].reshape(batch * rows * columns, -1), matrices[i], dtype) for i in range(taps)
     ]
     return sum(products[1:], products[0]).reshape(batch, rows, columns, outputs)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _product(x: jax.Array, matrix: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """`x [B, K]` times `matrix [N, K]`, transposed; sums of type `dtype`.
+
+    XLA makes a gradient `[N, K]` of few rows twice as fast as one `[K, N]`, and forward the product by `[K, N]`.
+    """
+    turned = jax.lax.optimization_barrier(matrix.T)  # else XLA folds the transposition into the product
+    return jnp.matmul(x, turned, preferred_element_type=dtype)
+
+
+def _product_forward(
+    x: jax.Array, matrix: jax.Array, dtype: jnp.dtype
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _product(x, matrix, dtype), (x, matrix)
+
+
+def _product_backward(
+    dtype: jnp.dtype, saved: tuple[jax.Array, jax.Array], sums: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    x, matrix = saved
+    return jnp.matmul(sums, matrix).astype(x.dtype), jnp.matmul(sums.T, x).astype(matrix.dtype)
+
+
+_product.defvjp(_product_forward, _product_backward)
