@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ppo_bench.cli import Parser, exit_code
 
@@ -43,13 +45,24 @@ def main(arguments: list[str]) -> int:
         return sweep(options.overrides)
     config = load_config(options.overrides)
     config.require()
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C, until training has something to keep
-    from ppo_bench.train import train
+    with _signals_as_ctrl_c():
+        from ppo_bench.train import train
 
-    for folder in train(config, _STARTED_AT):
-        print(folder)
+        for folder in train(config, _STARTED_AT):
+            print(folder)
     return 0
+
+
+@contextmanager
+def _signals_as_ctrl_c() -> Iterator[None]:
+    """They end the program at once, and say so, until training has something to keep and heeds them itself."""
+    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -28,12 +29,12 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command; its exit code. Errors that are not the user's to mend keep their traceback."""
     try:
         code = main(arguments)
-        sys.stdout.flush()
+        if sys.stdout:  # None where it was closed beforehand
+            sys.stdout.flush()
         return code
-    except BrokenPipeError:  # whoever read has seen enough, such as head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes as it ends
-        return 1
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            return 1
         for kind, code in EXIT_CODES.items():
             if isinstance(error, kind):
                 return _fail(code, error)
@@ -47,6 +48,16 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
         raise
     except KeyboardInterrupt:
         return _fail(130, "stopped at once")
+
+
+def _nobody_reads() -> bool:
+    """Whether whoever read what is printed has seen enough, such as head; what is left then goes nowhere."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    closed = any(event & select.POLLERR for _, event in poll.poll(0))
+    if closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return closed
 
 
 def _out_of_memory(error: Exception) -> bool:

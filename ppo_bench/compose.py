@@ -134,8 +134,8 @@ def _no_key(key: str, root: str) -> str:
         return f"{key} has no such key; it has {', '.join(name for name in known if name.startswith(f'{key}.'))}"
     if choices := _choices_with(key):
         return f"there is no key {key}; that is a key of {', '.join(choices)}"
-    keys = [name for name in known if not any(other.startswith(f"{name}.") for other in known)]
-    if close := nearest(key, keys):
+    ends = [name for name in known if not any(other.startswith(f"{name}.") for other in known)]
+    if close := nearest(key, ends if "." in key else known):
         return f"there is no key {key}; did you mean {close[0]}?"
     if len(known) < MANY_KEYS:
         return f"there is no key {key}; there are {', '.join(known)}"

@@ -1,30 +1,33 @@
-"""What every run of a sweep is asked before the first one starts."""
+"""What the environments of a sweep are asked before its first run starts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ppo_bench.config import Config
 from ppo_bench.video.filmer import Filmer
 
 
-def require_all(configs: Sequence[Config]) -> None:
-    """Raise `ConfigError` if a package is missing, or an environment that cannot be made or, where asked for, drawn.
+def check_environments(configs: Iterable[Config]) -> None:
+    """Raise `ConfigError` for one that gymnasium or EnvPool does not have, or that cannot be drawn where that is asked.
 
-    Each environment is made once, and none of a JAX program: their names are checked, and a GPU is left to the runs.
+    Those of a JAX program are left to the runs, as a GPU is.
     """
-    for config in configs:
-        config.require()
-    made = set()
-    for config in configs:
-        films = config.root.video.every_episodes > 0
-        task = replace(config.task, num_envs=1)
-        what = repr((config.backend, task, films))
-        if what in made:
-            continue
-        made.add(what)
-        if not config.backend.in_graph:
-            config.backend.make(task).close()
-        if films:
-            Filmer(config).require()
+    seen, before = set(), dict(os.environ)
+    try:
+        for config in configs:
+            films = config.root.video.every_episodes > 0
+            task = replace(config.task, num_envs=1)
+            what = repr((config.backend, task, films))
+            if what in seen:
+                continue
+            seen.add(what)
+            if not config.backend.in_graph:
+                config.backend.make(task).close()
+            if films:
+                Filmer(config).require()
+    finally:  # what libraries of physics and graphics were told is no business of the runs
+        os.environ.clear()
+        os.environ.update(before)

@@ -32,7 +32,7 @@ from ppo_bench.errors import ConfigError, Interrupted
 from ppo_bench.journal import STATES, Journal, Outcome, failures_reported, finished, print_table
 from ppo_bench.launchers import launch, search, with_defaults
 from ppo_bench.paths import CONF
-from ppo_bench.preflight import require_all
+from ppo_bench.preflight import check_environments
 from ppo_bench.progress import say
 from ppo_bench.results import are_complete
 from ppo_bench.slurm.sbatch import refusal, require_slurm
@@ -48,14 +48,15 @@ def sweep(overrides: Sequence[str]) -> int:
     searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
     configs = [(load_config([*own, *job]), job) for job in ([_corner(words)] if searching else expand(words))]
     planned: dict[tuple[Path, ...], list[str]] = {}
-    require_all([config for config, _ in configs])
     for config, job in configs:
+        config.require()
         planned.setdefault(tuple(config.folders), job)
     if len(planned) < len(configs):
         say(f"warning: {len(configs)} jobs are only {len(planned)} runs; what tells the others apart changes no run")
     outputs = Path(configs[0][0].root.outputs)
     done = [folders for folders in planned if are_complete(folders)]
     todo = {folders: job for folders, job in planned.items() if folders not in done}
+    check_environments(config for config, _ in configs if tuple(config.folders) in todo)
     if on_slurm:
         require_slurm()
         say(f"{len(todo)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")

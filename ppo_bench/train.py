@@ -103,8 +103,8 @@ def _start(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopStat
     try:  # what is random is each run's own
         return loops, runner.restore([source.arrays | {"seed": np.array(seed)} for seed in seeds])
     except ConfigError as error:
-        root = runs[0].config.root
-        raise ConfigError(f"checkpoint.load={root.checkpoint.load}, env={root.env.name}: {error}") from error
+        load, task = runs[0].config.root.checkpoint.load, runs[0].config.task.name
+        raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
 
 
 def _resume(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:

@@ -44,6 +44,7 @@ WRONG = {
     "framework.threads=2": "did you mean framework.num_threads?",
     "backend=gymnasium backend.num_threads=2": "that is a key of backend=envpool, backend=envpool_xla",
     "tracker.wandb.mode=offline": "there is no key tracker.wandb.mode; that is a key of tracker=wandb",
+    "frmework=jax_xla": "there is no key frmework; did you mean framework?",
     "checkpoint.interval=2": "there is no key checkpoint.interval",
     "+ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "+surprise=1": "there is no key surprise",

@@ -37,6 +37,19 @@ def test_sums_and_gradients_are_those_of_pytorch(layer: Conv, images: int) -> No
     assert_allclose(gradients[1], theirs.grad, rtol=1e-12, atol=1e-9)
 
 
+@pytest.mark.parametrize("images", [256, 251])
+def test_gradients_of_parts_are_not_added_up_in_the_layers_type(images: int) -> None:
+    layer, rng = Conv("first", 4, 32, 8, 4), np.random.default_rng(1)
+    x = jnp.asarray(rng.integers(0, 256, (images, 84, 84, 4)), jnp.uint8)
+    weight = jnp.asarray(rng.normal(size=(32, 8, 8, 4)), jnp.bfloat16)
+
+    def gradient(weight: jax.Array) -> jax.Array:
+        return jax.jit(jax.grad(lambda weight: convolve(layer, x, weight, jnp.dtype("float32")).mean()))(weight)
+
+    precise = gradient(weight.astype(jnp.float32))
+    assert_allclose(gradient(weight).astype(jnp.float32), precise, rtol=2**-8)  # as rounded once
+
+
 def test_the_gradient_of_many_images_keeps_slices_of_few() -> None:
     layer = Conv("same", 16, 16, 3, 1, padding=1)
     x, weight = jnp.zeros((256, 64, 64, 16)), jnp.zeros((16, 3, 3, 16))

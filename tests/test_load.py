@@ -143,7 +143,7 @@ WRONG = {
     "damaged": ([], "is damaged (the checksum of arrays.safetensors does not match): name another one"),
     "wider network": (["network=mlp", "network.hidden_sizes=[32]"], "use the network that it was trained with"),
     "deeper network": (["network=mlp", "network.hidden_sizes=[64,64,64]"], "use the network that it was trained with"),
-    "another environment": (["env=acrobot", "backend=gymnasium"], ", env=acrobot: params.actor.0.weight is [64, 4] in"),
+    "another environment": (["env=acrobot", "backend=gymnasium"], ", for acrobot: params.actor.0.weight is [64, 4] in"),
     "at the end": ([f"total_timesteps={LOADED * BATCH + 511}"], "has done 5120 steps, and total_timesteps=5631 leaves"),
     "beyond the end": (["total_timesteps=1024"], "has done 5120 steps, and total_timesteps=1024 leaves no iteration"),
     "between two calls": (

@@ -70,13 +70,42 @@ def test_a_signal_while_a_run_starts_is_said(number: signal.Signals, tmp_path: P
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
-        while not run.stderr.readline().endswith(" torch._C\n"):  # imports are written as they end: more are to come
-            pass
+        for line in iter(run.stderr.readline, ""):
+            if line.endswith(" torch._C\n"):  # imports are written as they end: more are to come
+                break
         run.send_signal(number)
         last = run.stderr.readlines()[-1]
     assert last == "ppo_bench: stopped at once\n"
     assert run.returncode == 130
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_to_all_processes_of_a_run_that_starts_ends_it_with_a_line(tmp_path: Path) -> None:
+    """Workers end first, which the run meets as it closes its environments."""
+    command = [sys.executable, "-c", STARTS_SLOWLY, *RUN, "backend.vectorization=async", f"outputs={tmp_path}"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "environments are there\n"
+        os.killpg(run.pid, signal.SIGTERM)
+        _, error = run.communicate(timeout=60)
+    assert error == "ppo_bench: stopped at once\n"
+    assert run.returncode == 130
+
+
+STARTS_SLOWLY = """
+import sys, time
+from ppo_bench import train
+from ppo_bench.__main__ import main
+from ppo_bench.cli import exit_code
+def start(runs, runner):
+    print("environments are there", flush=True)
+    time.sleep(60)
+train._start = start
+sys.exit(exit_code(main, sys.argv[1:]))
+"""
 
 
 def stop_after_first_checkpoint(command: list[str], folder: Path, number: signal.Signals) -> tuple[int, str]:

@@ -252,7 +252,6 @@ def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray]
         ("env=pendulum backend=envpool_xla framework=jax_xla", (500, 500), 30),
         ("env=breakout backend=envpool", (210, 160), 15),
         ("env=pong backend=gymnasium", (210, 160), 15),
-        ("env=dmc_cheetah_run backend=envpool", (240, 320), 100),  # its step is 0.01 s
         ("env.id=LunarLander-v3 backend=envpool", (400, 600), 15),  # gymnasium lacks Box2D
         ("env.id=Breakout-v5 env.atari={episodic_life:true,reward_clip:true} backend=envpool", (210, 160), 15),
     ],
@@ -265,6 +264,20 @@ def test_environments_are_drawn_by_gymnasium_or_else_by_envpool(
     assert env.mp4.fps == fps
     assert frames[0].std() > 5
     assert (frames[-1] != frames[0]).any()
+
+
+def test_dm_control_is_drawn(tmp_path: Path) -> None:
+    """In a process of its own, as films are: dm_control decides how to draw as it is imported."""
+    code = """
+import sys
+from pathlib import Path
+from tests.test_video import drawn
+_, frames, env = drawn("env=dmc_cheetah_run backend=envpool", Path(sys.argv[1]))
+print(frames.shape, env.mp4.fps, frames[0].std() > 5, (frames[-1] != frames[0]).any())
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "film.mp4")]
+    run = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert run.stdout == "(13, 240, 320, 3) 100 True True\n", run.stderr  # its step is 0.01 s
 
 
 def test_procgen_shows_what_the_policy_sees(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def convolve_by_library() -> None:
     networks: Any = import_module("ppo_bench.networks.jax")
 
     def convolve(layer: Any, x: Any, weight: Any, dtype: Any) -> Any:
-        sides, x = [(layer.padding, layer.padding)] * 2, x.astype(weight.dtype)
+        sides = [(layer.padding, layer.padding)] * 2
         sums = jax.lax.conv_general_dilated(
             x.astype(weight.dtype),
             weight,

@@ -122,8 +122,11 @@ class GymnasiumEnv:
     def close(self) -> None:
         """Close every environment, and the worker processes if there are any."""
         if not self._lost_worker:
-            self._envs.close()
-            return
+            try:
+                self._envs.close()
+                return
+            except (EOFError, ConnectionError):  # a worker has ended and nobody has noticed yet
+                pass
         for process in self._envs.processes:  # gymnasium would wait for the answer of the one that has ended
             process.terminate()
         self._envs.closed = True

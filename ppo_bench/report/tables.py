@@ -143,7 +143,10 @@ def _over_tasks(analysis: Analysis) -> Table:
                 cells = [each.estimate for each in found] + [None] * (4 - len(found))
                 rows.append((scores.replace("_", " "), framework, backend, found[0].seeds, *cells))
     shared = ", ".join(task.label for task in analysis.shared)
-    note = f"Over what all have finished: {shared}. Bootstrap stratified by env; the human scores are Atari's alone."
+    note = (
+        f"Over what all have finished and has a scale: {shared}. Bootstrap stratified by env; the human scores are "
+        "Atari's alone."
+    )
     columns = ("scores", "framework", "backend", "seeds", "median", "IQM", "mean", "optimality gap")
     return Table("over_envs", "Over all environments", columns, rows, note)
 

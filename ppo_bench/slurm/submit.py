@@ -14,7 +14,7 @@ from pathlib import Path
 from ppo_bench.cli import Parser
 from ppo_bench.config import load_config
 from ppo_bench.errors import ConfigError
-from ppo_bench.preflight import require_all
+from ppo_bench.preflight import check_environments
 from ppo_bench.progress import say
 from ppo_bench.slurm import ledger
 from ppo_bench.slurm.job import REQUEUE_IF_EARLY, Run, TrainInTurn
@@ -51,14 +51,15 @@ def main(arguments: list[str]) -> int:
 def _runs(overrides: Sequence[str]) -> tuple[Path, list[Run]]:
     """The outputs folder, and every run of the sweep once, with its folder relative to that."""
     configs = [(load_config(job), job) for job in expand(overrides)]
-    require_all([config for config, _ in configs])
     runs: dict[str, Run] = {}
     for config, job in configs:
+        config.require()
         folder = str(config.job_folder)
         runs.setdefault(folder, Run(folder, job))
     folders = {config.root.outputs for config, _ in configs}
     if len(folders) > 1:
         raise ConfigError(f"outputs={','.join(sorted(folders))}: one submission has one folder of outputs")
+    check_environments(config for config, _ in configs if not (config.job_folder / "result.json").exists())
     return Path(folders.pop()), list(runs.values())
 
 
