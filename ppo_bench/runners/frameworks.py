@@ -13,6 +13,7 @@ from ppo_bench.errors import ConfigError, require
 from ppo_bench.gpu_memory import share_gpu_memory
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Policy, Problem
+from ppo_bench.runners.idle_threads import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     from ppo_bench.runners.jax import JaxRunner
@@ -39,9 +40,10 @@ class Torch:
 
     def runner(self, problem: Problem) -> TorchRunner:
         """The runner for `problem`."""
+        let_idle_threads_sleep()
         from ppo_bench.runners.torch import TorchRunner
 
-        return TorchRunner(problem, self.num_threads)
+        return TorchRunner(problem, self.num_threads, self._compiler(), self._cuda_graphs)
 
     def seeds_runner(self, problem: Problem) -> NoReturn:
         """There is none: see `Config.require`."""
@@ -49,9 +51,19 @@ class Torch:
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
         """The policy whose parameters are in `arrays`."""
+        let_idle_threads_sleep()
         from ppo_bench.runners.torch_policy import policy
 
-        return policy(network, arrays, precision, device, self.num_threads)
+        return policy(network, arrays, precision, device, self.num_threads, self._compiler())
+
+    def _compiler(self) -> Compiler | None:
+        """What functions go through before they are used."""
+        return None
+
+    @property
+    def _cuda_graphs(self) -> bool | None:
+        """Whether CUDA graphs are recorded; None if so on a GPU."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -71,19 +83,6 @@ class TorchCompile(Torch):
         if self.cudagraphs not in ("auto", True, False):
             raise ConfigError(f"framework.cudagraphs={self.cudagraphs}: choose auto, true or false")
 
-    def runner(self, problem: Problem) -> TorchRunner:
-        """The runner for `problem`."""
-        from ppo_bench.runners.torch import TorchRunner
-
-        cuda_graphs = None if self.cudagraphs == "auto" else self.cudagraphs
-        return TorchRunner(problem, self.num_threads, self._compiler(), cuda_graphs)
-
-    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
-        """The policy whose parameters are in `arrays`."""
-        from ppo_bench.runners.torch_policy import policy
-
-        return policy(network, arrays, precision, device, self.num_threads, self._compiler())
-
     def _compiler(self) -> Compiler:
         if folder := _cache_folder(self.compile_cache, "torch"):
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # read when something is first compiled
@@ -91,6 +90,10 @@ class TorchCompile(Torch):
 
         # Shapes never change, so none is made symbolic; a graph break would be an error, not a slow path.
         return functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
+
+    @property
+    def _cuda_graphs(self) -> bool | None:
+        return None if self.cudagraphs == "auto" else self.cudagraphs
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,51 @@
+"""Threads of PyTorch leave their cores to others soon after an operation."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys, time
+from ppo_bench.runners.idle_threads import let_idle_threads_sleep
+
+if sys.argv[1] == "sleep":
+    let_idle_threads_sleep()
+import torch
+
+torch.set_num_threads(2)
+numbers = torch.ones(600, 600)
+for _ in range(9):
+    torch.exp(numbers)
+    before = time.process_time()
+    time.sleep(0.1)
+    print(time.process_time() - before)
+"""
+
+
+def seconds_spun(how: str, **said: str) -> float:
+    """CPU seconds of a process that waits for 0.1 s after an operation of two threads."""
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    }
+    command = [sys.executable, "-c", PROGRAM, how]
+    run = subprocess.run(command, check=True, capture_output=True, text=True, env=environment | said)
+    return statistics.median(float(line) for line in run.stdout.split())
+
+
+def test_idle_threads_sleep() -> None:
+    as_they_come = seconds_spun("leave")
+    if as_they_come < 0.004:
+        pytest.skip(f"threads spin for {as_they_come:.4f} s as they come: not GNU OpenMP, or one core")
+    assert seconds_spun("sleep") < as_they_come / 4
+
+
+@pytest.mark.parametrize("said", [{"GOMP_SPINCOUNT": "300000"}, {"OMP_WAIT_POLICY": "active"}])
+def test_what_the_user_says_of_waiting_holds(said: dict[str, str]) -> None:
+    if seconds_spun("leave", **said) < 0.004:
+        pytest.skip("not GNU OpenMP, or one core")
+    assert seconds_spun("sleep", **said) > 0.004
