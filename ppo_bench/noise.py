@@ -16,6 +16,7 @@ the noise is wanted; they broadcast against each other.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -97,11 +98,27 @@ def action_words(
     return threefry2x32(key, (envs[None, :, None], lanes[None, None, :]))
 
 
-def permutations(xp: Any, seed: Array, iteration: Array, epochs: Array, indices: Array) -> Array:
-    """One permutation of `indices [B]` an epoch, `[E, B]` integers: a stable argsort of random words."""
+def stable_argsort(xp: Any, words: Array) -> Array:
+    """The places `[..., B]` of `words [..., B]` in ascending order, those of equal words as they come."""
+    return xp.argsort(words, stable=True)
+
+
+def permutations(
+    xp: Any,
+    seed: Array,
+    iteration: Array,
+    epochs: Array,
+    indices: Array,
+    *,
+    argsort: Callable[[Any, Array], Array] = stable_argsort,
+) -> Array:
+    """One permutation of `indices [B]` an epoch, `[E, B]` integers: the order of random words.
+
+    `argsort` is `stable_argsort`, or gives the same in another way.
+    """
     key0, key1 = stream_key(xp, seed, Stream.PERMUTATIONS, iteration, epochs)
     words, _ = threefry2x32((key0[:, None], key1[:, None]), (indices[None, :], xp.zeros_like(indices)[None, :]))
-    return xp.argsort(words, stable=True)
+    return argsort(xp, words)
 
 
 def env_seeds(seed: int, iteration: int, num_envs: int, stream: Stream = Stream.ENV_SEEDS) -> list[int]:

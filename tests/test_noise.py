@@ -16,6 +16,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench import noise, ppo
+from ppo_bench.runners.jax_learning import stable_argsort
 from tests.namespaces import NAMESPACES, Namespace, to_numpy
 
 
@@ -248,3 +249,18 @@ def test_permutations_are_the_same_in_every_namespace() -> None:
     by_numpy, by_torch, by_jax = (ns.run(noise.permutations, *arguments) for ns in NAMESPACES.values())
     assert_array_equal(by_torch, by_numpy)
     assert_array_equal(by_jax, by_numpy)
+
+
+def test_sorting_words_with_their_places_is_a_stable_argsort() -> None:
+    drawn = ints(7, -1, 7, -(2**31), 2**31 - 1, 0, -1, 7, -(2**31), 2**31 - 1)
+    many = np.random.default_rng(1).integers(-(2**31), 2**31, (4, 5_000), np.int32) // 2**20  # 4,096 values: most recur
+    for each in (drawn[None], many):
+        ordered = jax.jit(stable_argsort, static_argnums=0)(jnp, each)
+        assert ordered.dtype == jnp.int32
+        assert_array_equal(ordered, np.argsort(each, axis=-1, stable=True))
+
+
+def test_permutations_of_the_program_are_the_documented_ones() -> None:
+    arguments = ints(3), ints(9), indices(4), indices(64)
+    in_program = noise.permutations(jnp, *map(jnp.asarray, arguments), argsort=stable_argsort)
+    assert_array_equal(in_program, noise.permutations(np, *arguments))

@@ -146,6 +146,17 @@ def scan_backwards(_: Any, deltas: jax.Array, decays: jax.Array) -> jax.Array:
     return jax.lax.scan(step, jnp.zeros_like(deltas[0]), (deltas, decays), reverse=True)[1]
 
 
+def stable_argsort(_: Any, words: jax.Array) -> jax.Array:
+    """`noise.stable_argsort` of int32 words, by sorting numbers that hold a word and its place.
+
+    On a CPU XLA sorts pairs, as `jnp.argsort` does, 4 times slower (docs/performance.md).
+    """
+    with jax.enable_x64(True):
+        places = jnp.arange(words.shape[-1], dtype=jnp.int64)
+        ordered = jax.lax.sort(words.astype(jnp.int64) << 32 | places, is_stable=False)
+        return (ordered & 0xFFFFFFFF).astype(jnp.int32)
+
+
 def update(
     network: NetworkSpec,
     layers: jnp.dtype,
@@ -166,7 +177,7 @@ def update(
     obs, actions = (x[:-1].reshape(hp.batch_size, *x.shape[2:]) for x in (storage.obs, storage.actions))
     batch = Batch(obs, actions, targets)
     epochs, indices = (jnp.arange(n, dtype=jnp.int32) for n in (hp.update_epochs, hp.batch_size))
-    permutations = noise.permutations(jnp, seed[None], iteration[None], epochs, indices)
+    permutations = noise.permutations(jnp, seed[None], iteration[None], epochs, indices, argsort=stable_argsort)
 
     def gradient_step(learner: Learner, rows: jax.Array) -> tuple[Learner, jax.Array]:
         minibatch = jax.tree.map(lambda x: x[rows], batch)
