@@ -18,7 +18,7 @@ from ppo_bench.networks import jax as networks
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, Metrics, Problem
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
-from ppo_bench.runners.jax_learning import Learner, Learning, Storage, act, action_noise, allocate, update
+from ppo_bench.runners.jax_learning import MEASURED, Learner, Learning, Storage, act, action_noise, allocate, update
 from ppo_bench.runners.rollout import Statistics, export_statistics, initial_statistics, restore_statistics
 
 EnvStep = Callable[[Any, Any], tuple[Any, Step]]
@@ -95,20 +95,21 @@ class JaxGraphRunner:
 
     def _call(self, state: GraphState) -> None:
         """Run the next `iterations_per_call` iterations, or those that are left."""
-        iterations, rates = self.next_call(state.iteration)
-        counters = np.int32(state.seed), np.array(iterations, np.int32)
+        rates, counters = self.next_call(state.iteration)
         with jax.default_device(self.learning.device):
             state.learner, state.envs, *on_device = state.iterate(
-                state.learner, state.envs, *counters, np.array(rates, self.learning.dtype)
+                state.learner, state.envs, np.int32(state.seed), *counters
             )
         outcomes, measured = jax.device_get(on_device)
         state.totals, state.ahead = reported(outcomes, measured, rates, state.totals)
 
-    def next_call(self, iteration: int) -> tuple[range, list[float]]:
-        """Numbers and learning rates of the iterations that the call after `iteration` runs."""
-        count = max(1, min(self._iterations_per_call, self._num_iterations - iteration))
-        iterations = range(iteration + 1, iteration + count + 1)
-        return iterations, [self.learning.learning_rate(number) for number in iterations]
+    def next_call(self, iteration: int) -> tuple[list[float], tuple[np.ndarray, ...]]:
+        """Learning rates of the iterations that the call after `iteration` runs; what `iterate` is told of them."""
+        most = self._iterations_per_call
+        count = max(1, min(most, self._num_iterations - iteration))
+        rates = [self.learning.learning_rate(iteration + k) for k in range(1, count + 1)]
+        padded = np.array(rates + [0.0] * (most - count), self.learning.dtype)
+        return rates, (np.array(iteration + 1, np.int32), np.array(count, np.int32), padded)
 
     def init(self, seed: int) -> GraphState:
         """See `Runner.init`."""
@@ -194,27 +195,34 @@ def iterate(
     learner: Learner,
     envs: GraphEnvs,
     seed: jax.Array,
-    iterations: jax.Array,
+    first: jax.Array,
+    count: jax.Array,
     learning_rates: jax.Array,
 ) -> tuple[Learner, GraphEnvs, Outcome, dict[str, jax.Array]]:
-    """Iterations one after the other, each a rollout, advantages and an update.
+    """`count` iterations one after the other, each a rollout, advantages and an update.
 
-    `bounds` are those of continuous actions, `iterations [K]` count from 1, `learning_rates [K]` are theirs. Outcomes
-    are `[K, T, N]`, measurements `[K]`.
+    `bounds` are those of continuous actions; the iterations are number `first` (from 1) and those that follow. They are
+    at most as many as `learning_rates [K]`: the last call of a run may have fewer than the others and is the same
+    program. Outcomes are `[K, T, N]`, measurements `[K]`, the first `count` of each.
     """
     network, layers, hp, dtype = learning.network, learning.layers, learning.ppo, learning.dtype
 
-    def one(carry: tuple[Learner, GraphEnvs], x: tuple[jax.Array, jax.Array]) -> tuple[tuple[Learner, GraphEnvs], Any]:
-        (learner, envs), (iteration, learning_rate) = carry, x
+    def one(k: jax.Array, carry: tuple[Learner, GraphEnvs, Any]) -> tuple[Learner, GraphEnvs, Any]:
+        learner, envs, gave = carry
+        iteration = first + k
         noise_of_step = action_noise(network, hp, dtype, seed, iteration)
         envs, storage, outcome = _collect(env_step, bounds, learning, learner.params, noise_of_step, envs)
         flags = (outcome.rewards, outcome.terminated, outcome.truncated, outcome.real)
         learner, measured = update(
-            network, layers, hp, learning.optimizer, learner, storage, flags, seed, iteration, learning_rate
+            network, layers, hp, learning.optimizer, learner, storage, flags, seed, iteration, learning_rates[k]
         )
-        return (learner, envs), (outcome, measured)
+        return learner, envs, jax.tree.map(lambda rows, row: rows.at[k].set(row), gave, (outcome, measured))
 
-    (learner, envs), (outcomes, measured) = jax.lax.scan(one, (learner, envs), (iterations, learning_rates))
+    rows = (len(learning_rates), hp.num_steps, hp.num_envs)
+    kinds = {"rewards": jnp.float32, "raw_rewards": jnp.float32}
+    outcomes = Outcome(*(jnp.zeros(rows, kinds.get(name, jnp.bool)) for name in Outcome._fields))
+    measured = {name: jnp.zeros(len(learning_rates), dtype) for name in MEASURED}
+    learner, envs, (outcomes, measured) = jax.lax.fori_loop(0, count, one, (learner, envs, (outcomes, measured)))
     return learner, envs, outcomes, measured
 
 

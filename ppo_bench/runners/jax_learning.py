@@ -20,6 +20,8 @@ from ppo_bench.weights import initial_weights
 
 MOMENTS = {"adam.mean": "mu", "adam.variance": "nu"}  # our name: optax's
 REPORTED = tuple(name for name in ppo.Losses._fields if name != "total")
+MEASURED = (*REPORTED, "gradient_norm", "explained_variance")
+"""What an update measures."""
 
 
 class Learner(NamedTuple):
@@ -197,8 +199,7 @@ def update(
     rows = permutations.reshape(hp.update_epochs, hp.num_minibatches, hp.minibatch_size)
     (learner, _), (measured, ran) = jax.lax.scan(epoch, (learner, jnp.asarray(False)), rows)
     means = jnp.sum(measured, (0, 1)) / (jnp.sum(ran) * hp.num_minibatches)
-    names = (*REPORTED, "gradient_norm")
-    return learner, dict(zip(names, means, strict=True)) | {"explained_variance": explained_variance}
+    return learner, dict(zip(MEASURED, [*means, explained_variance], strict=True))
 
 
 def _gradient_step(

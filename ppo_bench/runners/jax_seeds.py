@@ -53,11 +53,10 @@ class JaxSeedsRunner:
 
     def _call(self, state: SeedsState) -> None:
         learning = self._one.learning
-        iterations, rates = self._one.next_call(state.iteration)
-        counters = np.array(state.seeds, np.int32), np.array(iterations, np.int32)
+        rates, counters = self._one.next_call(state.iteration)
         with jax.default_device(learning.device):
             state.learners, state.envs, *on_device = self._iterate(state.iterate)(
-                state.learners, state.envs, *counters, np.array(rates, learning.dtype)
+                state.learners, state.envs, np.array(state.seeds, np.int32), *counters
             )
         outcomes, measured = jax.device_get(on_device)
         reports = []
@@ -70,7 +69,7 @@ class JaxSeedsRunner:
     def _iterate(self, one: Iterate) -> Iterate:
         """The compiled iteration of all seeds, from that of one."""
         if one not in self._compiled:
-            mapped = jax.vmap(one, in_axes=(0, 0, 0, None, None))
+            mapped = jax.vmap(one, in_axes=(0, 0, 0, None, None, None))
             self._compiled[one] = jax.jit(mapped, donate_argnums=(0, 1))
         return self._compiled[one]
 
