@@ -112,6 +112,13 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _line(row: Mapping[str, Any]) -> str:
+    try:  # nearly every row is plain, and to make sure takes as long as to write it
+        return json.dumps(row, allow_nan=False) + "\n"
+    except ValueError:
+        return json.dumps(plain(row), allow_nan=False) + "\n"
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file so that it is there whole or not at all, even if the machine stops."""
     aside = path.with_name(f".{path.name}.tmp")
@@ -195,7 +202,7 @@ class Rows:
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows and hand them to the operating system."""
-        data = "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows).encode()
+        data = "".join(_line(row) for row in rows).encode()
         with naming(self._path):
             if self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -29,14 +29,21 @@ def fold_episodes(
     All `[T, N]`: unclipped rewards, flags of episodes' ends, and `real`, true where a step is not a reset.
     """
     num_envs = raw_rewards.shape[1]
-    rewards = np.where(real, raw_rewards, 0.0).astype(np.float64)
-    returns = totals.returns + np.cumsum(rewards, axis=0)
+    returns = totals.returns + np.cumsum(np.where(real, raw_rewards, 0.0), axis=0, dtype=np.float64)
     lengths = totals.lengths + np.cumsum(real, axis=0)
-    base_returns, base_lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
-    episodes = []
-    for step, env in np.argwhere(episode_over & real):
-        episode_return = returns[step, env] - base_returns[env]
-        length = lengths[step, env] - base_lengths[env]
-        episodes.append(Episode(int(step + 1) * num_envs, int(env), float(episode_return), int(length)))
-        base_returns[env], base_lengths[env] = returns[step, env], lengths[step, env]
-    return Totals(returns[-1] - base_returns, lengths[-1] - base_lengths), episodes
+    envs, steps = np.nonzero((episode_over & real).T)  # environment by environment
+    again = envs[1:] == envs[:-1]
+
+    def since_last_end(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of every episode that ended, and of those in progress."""
+        ends = sums[steps, envs]
+        before, last = np.zeros_like(ends), np.zeros_like(sums[0])
+        before[1:] = np.where(again, ends[:-1], 0)
+        last[envs] = ends  # an environment's last end is what stays
+        return ends - before, sums[-1] - last
+
+    (episode_returns, left_returns), (episode_lengths, left_lengths) = map(since_last_end, (returns, lengths))
+    in_order = np.argsort(steps, kind="stable")
+    columns = ((steps + 1) * num_envs, envs, episode_returns, episode_lengths)
+    episodes = list(map(Episode, *(column[in_order].tolist() for column in columns)))
+    return Totals(left_returns, left_lengths), episodes
