@@ -103,8 +103,8 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
         pools.append(env._envs.pool)  # type: ignore[attr-defined] # kept, so that no other gets its address
         addresses.append(address(state.envs.env))
         programs.append(state.iterate)
-        counters = np.int32(1), np.array([iteration], np.int32)
-        text = state.iterate.lower(state.learner, state.envs, *counters, np.array([1e-3], np.float32)).as_text()
+        _, counters = runner.next_call(iteration - 1)  # type: ignore[attr-defined]
+        text = state.iterate.lower(state.learner, state.envs, np.int32(1), *counters).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
         state = runner.restart(runner.step(state)[0], iteration)
     assert len(set(addresses)) == len(set(map(id, programs))) == 3
