@@ -18,6 +18,8 @@ from tests.namespaces import NAMESPACES, Namespace
 from tests.runners import FRAMEWORKS
 from tests.training import RUN, run_folder
 
+jax.config.update("jax_num_cpu_devices", 2)  # so that a program of several seeds is divided on any machine
+
 
 @pytest.fixture(params=NAMESPACES)
 def ns(request: pytest.FixtureRequest) -> Iterator[Namespace]:

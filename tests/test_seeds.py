@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -45,19 +46,19 @@ def learnt(folder: Path) -> list[dict[str, float]]:
     return [{key: value for key, value in row.items() if key not in ("wall_seconds", "sps")} for row in rows]
 
 
-@pytest.mark.parametrize("iterations_per_call", [1, 2])
-def test_each_seed_learns_what_it_learns_alone(iterations_per_call: int) -> None:
+@pytest.mark.parametrize(("iterations_per_call", "seeds"), [(1, SEEDS), (2, SEEDS[:2])])
+def test_each_seed_learns_what_it_learns_alone(iterations_per_call: int, seeds: tuple[int, ...]) -> None:
     problem = problem_for(JaxEnv(CartPole(), 4), 4, NORMALIZED)
     together = JaxSeedsRunner(problem, JaxEnv(CartPole(), 4), iterations_per_call)
     alone = JaxGraphRunner(problem, JaxEnv(CartPole(), 4), 1)
-    state = together.init(SEEDS)
+    state = together.init(seeds)
     rows = []
     for i in range(4):
         state, measured = together.step(state)
         rows.append(measured)
         if i == 1:
             state = together.restart(state, 2)
-    for k, (seed, arrays) in enumerate(zip(SEEDS, together.export(state), strict=True)):
+    for k, (seed, arrays) in enumerate(zip(seeds, together.export(state), strict=True)):
         own = alone.init(seed)
         for i in range(4):
             own, metrics, episodes = alone.step(own)
@@ -71,6 +72,42 @@ def test_each_seed_learns_what_it_learns_alone(iterations_per_call: int) -> None
         for name, array in expected.items():
             assert arrays[name].dtype == array.dtype, name
             np.testing.assert_allclose(arrays[name], array, rtol=1e-7, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize(("num_seeds", "devices", "rows"), [(1, 1, 1), (2, 2, 2), (3, 2, 4), (4, 2, 4), (5, 2, 6)])
+def test_seeds_are_divided_among_devices_in_equal_parts(num_seeds: int, devices: int, rows: int) -> None:
+    runner = JaxSeedsRunner(problem_for(JaxEnv(CartPole(), 4), 4, []), JaxEnv(CartPole(), 4), 1)
+    state = runner.init(range(num_seeds))
+    assert [int(arrays["seed"]) for arrays in runner.export(state)] == list(range(num_seeds))
+    for array in (state.learners.params["actor.0.weight"], state.envs.obs):
+        assert (len(array.devices()), len(array)) == (devices, rows)
+        assert {len(part.data) for part in array.addressable_shards} == {rows // devices}
+
+
+DEVICES = """
+import sys
+from ppo_bench.config import load_config
+from ppo_bench.train import _build
+
+config = load_config(sys.argv[1:])
+_build(config, config.framework.seeds_runner)
+import jax
+print(jax.device_count())
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "devices"),
+    [
+        ({}, len(os.sched_getaffinity(0))),
+        ({"JAX_NUM_CPU_DEVICES": "3"}, 3),
+        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, 4),
+    ],
+)
+def test_every_core_is_a_device_unless_the_user_says_how_many(said: dict[str, str], devices: int) -> None:
+    command = [sys.executable, "-c", DEVICES, *TOGETHER]
+    run = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | said)
+    assert run.stdout == f"{devices}\n"
 
 
 def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from dataclasses import dataclass
@@ -126,6 +127,7 @@ class Jax:
     def seeds_runner(self, problem: Problem) -> JaxSeedsRunner:
         """The runner of several seeds at once, whose environments are `vmappable`."""
         self._prepare(problem)
+        _make_cores_devices()
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
         assert isinstance(problem.env, GraphEnv)
@@ -152,3 +154,13 @@ class Jax:
 def _cache_folder(root: str | None, framework: str) -> str | None:
     """Where compiled programs of `framework` are kept under `root`; None if they are not to be kept."""
     return None if root is None else str(Path(root).expanduser() / framework)
+
+
+def _make_cores_devices() -> None:
+    """Have JAX see a device for every core that this process may use, unless it has begun or the user has said more."""
+    import jax
+
+    by_flag = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if not by_flag and "JAX_NUM_CPU_DEVICES" not in os.environ:
+        with contextlib.suppress(RuntimeError):  # JAX has begun: a program is divided among the devices that it has
+            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))

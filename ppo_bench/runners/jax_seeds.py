@@ -1,14 +1,17 @@
-"""Several seeds trained by one JAX program: that of one seed, mapped over all."""
+"""Several seeds trained by one JAX program: that of one seed, mapped over all and divided among the cores."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Spec
 
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.runners.base import Arrays, Problem
@@ -16,6 +19,8 @@ from ppo_bench.runners.episodes import Totals
 from ppo_bench.runners.jax_graph import GraphEnvs, GraphState, Iterate, JaxGraphRunner, reported
 from ppo_bench.runners.jax_learning import Learner
 from ppo_bench.runners.seeds import Measured
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -26,7 +31,7 @@ class SeedsState:
     iteration: int
     """Iterations done."""
     learners: Learner
-    """Those of all seeds, stacked: arrays `[S, ...]`."""
+    """Those of all seeds, stacked: arrays `[S, ...]`, or a few rows more."""
     envs: GraphEnvs
     """Those of all seeds, stacked."""
     totals: list[Totals]
@@ -41,8 +46,10 @@ class JaxSeedsRunner:
 
     def __init__(self, problem: Problem, env: GraphEnv, iterations_per_call: int) -> None:
         self._one = JaxGraphRunner(problem, env, iterations_per_call)
+        self._device = self._one.learning.device
+        self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = self._one.execution
-        self._compiled: dict[Iterate, Iterate] = {}
+        self._compiled: dict[tuple[Iterate, NamedSharding], Iterate] = {}
 
     def step(self, state: SeedsState) -> tuple[SeedsState, Measured]:
         """See `SeedsRunner.step`."""
@@ -52,11 +59,11 @@ class JaxSeedsRunner:
         return state, state.ahead.pop(0)
 
     def _call(self, state: SeedsState) -> None:
-        learning = self._one.learning
         rates, counters = self._one.next_call(state.iteration)
-        with jax.default_device(learning.device):
-            state.learners, state.envs, *on_device = self._iterate(state.iterate)(
-                state.learners, state.envs, np.array(state.seeds, np.int32), *counters
+        iterate = self._iterate(state.iterate, self._sharding(len(state.seeds)))
+        with jax.default_device(self._device):
+            state.learners, state.envs, *on_device = iterate(
+                state.learners, state.envs, np.array(self._padded(state.seeds), np.int32), *counters
             )
         outcomes, measured = jax.device_get(on_device)
         reports = []
@@ -66,12 +73,34 @@ class JaxSeedsRunner:
             reports.append(report)
         state.ahead = [list(of_all) for of_all in zip(*reports, strict=True)]
 
-    def _iterate(self, one: Iterate) -> Iterate:
+    def _iterate(self, one: Iterate, sharding: NamedSharding) -> Iterate:
         """The compiled iteration of all seeds, from that of one."""
-        if one not in self._compiled:
+        if (one, sharding) not in self._compiled:
             mapped = jax.vmap(one, in_axes=(0, 0, 0, None, None, None))
-            self._compiled[one] = jax.jit(mapped, donate_argnums=(0, 1))
-        return self._compiled[one]
+            seeds, same = sharding.spec, Spec()
+            program = jax.shard_map(
+                mapped,
+                mesh=sharding.mesh,
+                in_specs=(seeds, seeds, seeds, same, same, same),
+                out_specs=seeds,
+                check_vma=False,  # no seed needs anything of another
+            )
+            self._compiled[one, sharding] = jax.jit(program, donate_argnums=(0, 1))
+        return self._compiled[one, sharding]
+
+    def _sharding(self, num_seeds: int) -> NamedSharding:
+        """The seeds in equal parts, one on each device."""
+        return NamedSharding(Mesh(np.array(self._devices[: self._parts(num_seeds)]), ("seeds",)), Spec("seeds"))
+
+    def _parts(self, num_seeds: int) -> int:
+        """The fewest devices of which none has more seeds than if all of them were used."""
+        most = math.ceil(num_seeds / len(self._devices))
+        return math.ceil(num_seeds / most)
+
+    def _padded(self, of_each_seed: Sequence[T]) -> list[T]:
+        """With the last again, so that parts are equal; what the program makes of it is dropped."""
+        missing = -len(of_each_seed) % self._parts(len(of_each_seed))
+        return [*of_each_seed, *([of_each_seed[-1]] * missing)]
 
     def init(self, seeds: Sequence[int]) -> SeedsState:
         """See `SeedsRunner.init`."""
@@ -94,30 +123,29 @@ class JaxSeedsRunner:
         self._one.close()
 
     def _stacked(self, states: Sequence[GraphState]) -> SeedsState:
-        first = states[0]
+        first, sharding = states[0], self._sharding(len(states))
 
         def stack(*trees: Any) -> Any:
             with jax.enable_x64(True):  # as the environments' arrays are
-                stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *trees)
-            return jax.device_put(stacked, self._one.learning.device)
+                return jax.device_put(jax.tree.map(lambda *arrays: jnp.stack(arrays), *trees), sharding)
 
         return SeedsState(
             seeds=[state.seed for state in states],
             iteration=first.iteration,
-            learners=stack(*(state.learner for state in states)),
-            envs=stack(*(state.envs for state in states)),
+            learners=stack(*(state.learner for state in self._padded(states))),
+            envs=stack(*(state.envs for state in self._padded(states))),
             totals=[state.totals for state in states],
             iterate=first.iterate,
         )
 
-    @staticmethod
-    def _apart(state: SeedsState) -> list[GraphState]:
-        """The state of each seed."""
+    def _apart(self, state: SeedsState) -> list[GraphState]:
+        """The state of each seed, on the device where one is restored and starts anew."""
         assert not state.ahead, "the program has run ahead of the iteration that is asked for"
+        everything = jax.device_get((state.learners, state.envs))
 
         def own(k: int) -> GraphState:
             with jax.enable_x64(True):
-                learner, envs = jax.tree.map(lambda array: array[k], (state.learners, state.envs))
+                learner, envs = jax.device_put(jax.tree.map(lambda array: array[k], everything), self._device)
             return GraphState(state.seeds[k], state.iteration, learner, envs, state.totals[k], state.iterate)
 
         return [own(k) for k in range(len(state.seeds))]
