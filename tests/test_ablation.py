@@ -29,7 +29,7 @@ REPLACED = {
     "store_floats": ("torch_eager", "runners.torch", "allocate"),
     "convolve_channels_first": ("torch_eager", "networks.torch", "F"),
     "shuffle_on_host": ("torch_eager", "runners.torch", "noise"),
-    "adam_by_operations": ("torch_eager", "runners.torch", "torch"),
+    "adam_by_operations": ("torch_eager", "runners.torch", "Adam"),
     "copy_buffers": ("jax_xla", "runners.jax", "jax"),
     "convolve_by_library": ("jax_xla", "networks.jax", "convolve"),
     "unroll_update": ("jax_xla", "runners.jax_learning", "jax"),

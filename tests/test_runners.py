@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -181,3 +183,19 @@ def test_torch_compile_does_not_compile_again_after_the_first_iteration() -> Non
     with torch._dynamo.config.patch(error_on_recompile=True), torch.compiler.set_stance("fail_on_recompile"):
         for _ in range(3):
             state, _, _ = runner.step(state)
+
+
+WITHOUT_A_COMPILER = """
+import sys
+from ppo_bench.config import load_config
+from ppo_bench.train import build_runner
+
+runner = build_runner(load_config(["framework=torch_eager", "backend=gymnasium"]))
+runner.step(runner.init(1))
+assert not {"torch._dynamo", "torch._inductor", "jax"} & set(sys.modules), sorted(sys.modules)
+"""
+
+
+def test_eager_pytorch_begins_without_importing_a_compiler() -> None:
+    """Which takes as long as PyTorch itself."""
+    subprocess.run([sys.executable, "-c", WITHOUT_A_COMPILER], check=True)

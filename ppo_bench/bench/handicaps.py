@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 
@@ -77,23 +76,14 @@ def shuffle_on_host() -> None:
 
 def adam_by_operations() -> None:
     """Take Adam's step operation by operation, not in one fused kernel."""
-    import torch
-
     runner: Any = import_module("ppo_bench.runners.torch")
+    fused = runner.Adam
 
-    def unfused(*arguments: Any, **options: Any) -> Any:
-        adam = torch.optim.Adam(
-            *arguments, **options | {"fused": False, "capturable": False, "lr": options["lr"].cpu()}
-        )
-        adam.register_step_pre_hook(count_on_host)
-        return adam
-
-    def count_on_host(adam: Any, *_: Any) -> None:
+    def unfused(mean: Any, variance: Any, count: Any, learning_rate: Any, eps: float, *_: bool) -> Any:
         # A count on a GPU would be fetched from there in every step, which Adam's usual form does not do.
-        for state in adam.state.values():
-            state["step"] = state["step"].cpu()
+        return fused(mean, variance, count.cpu(), learning_rate.cpu(), eps, fused=False, capturable=False)
 
-    runner.torch = _Changed(torch, optim=SimpleNamespace(Adam=unfused))
+    runner.Adam = unfused
 
 
 # --- JAX --------------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class EnvPoolEnv:
         import gymnasium  # noqa: F401 (its import resets warning filters: before ours)
 
         envpool = _envpool()
-        _registered(envpool, task)
+        keys = _keys(envpool, task)
         task.plain("envpool")
         self.num_envs = task.num_envs
         self._id = task.id
@@ -62,9 +62,9 @@ class EnvPoolEnv:
         if task.atari:
             # Everything else is EnvPool's own default, and the same task as on gymnasium.
             self._options |= {"episodic_life": task.atari.episodic_life, "reward_clip": task.atari.reward_clip}
-            if "episodic_life" not in _keys(task.id):
+            if "episodic_life" not in keys:
                 raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
-        if unknown := set(task.kwargs) - _keys(task.id):
+        if unknown := set(task.kwargs) - keys:
             raise ConfigError(f"env.kwargs: {task.id} takes no {', '.join(sorted(unknown))} on backend=envpool")
         if taken := set(task.kwargs) & set(self._options):
             raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is set by env.atari: change it there")
@@ -143,8 +143,11 @@ def _envpool() -> Any:
     return envpool
 
 
-def _registered(envpool: Any, task: Task) -> None:
-    """Raise `ConfigError` unless EnvPool has the environment and what it needs: a ROM, Qt."""
+def _keys(envpool: Any, task: Task) -> set[str]:
+    """The options that EnvPool has for the environment, but for those that are set here.
+
+    Raises `ConfigError` unless it has the environment and what that needs: a ROM, Qt.
+    """
     known = envpool.list_all_envs()
     if task.id not in known and task.atari:  # EnvPool knows the games whose ROMs it finds
         game, games = task.id.removesuffix("-v5"), (name.removesuffix("-v5") for name in _with_roms())
@@ -158,7 +161,7 @@ def _registered(envpool: Any, task: Task) -> None:
         hint = f"did you mean {', '.join(close)}?" if close else "envpool.list_all_envs() lists them"
         raise ConfigError(f"EnvPool has no environment {task.id!r}; {hint}")
     try:
-        envpool.make_spec(task.id)
+        return set(envpool.make_spec(task.id).config._fields) - SET_HERE  # once: 0.1 s
     except ImportError as error:
         if "Qt" not in str(error):
             raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
@@ -190,13 +193,6 @@ def _flat(obs: Any) -> Any:
         return obs
     parts = [obs[name].reshape(len(obs[name]), -1) for name in sorted(obs)]
     return parts[0].__array_namespace__().concatenate(parts, 1)
-
-
-def _keys(env_id: str) -> set[str]:
-    """The options that EnvPool has for an environment, but for those that are set here."""
-    import envpool
-
-    return set(envpool.make_spec(env_id).config._fields) - SET_HERE
 
 
 def as_step(resets: Any, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> Step:

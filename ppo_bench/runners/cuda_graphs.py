@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -60,8 +59,7 @@ class Replayed:
         before = [x.clone() for x in changed]
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*capturable=True")  # an optimiser's, until it is recorded
+        with torch.cuda.stream(aside):
             for _ in range(WARM_UP_CALLS):
                 self._function(*fixed, *self._inputs)
         torch.cuda.current_stream().wait_stream(aside)

@@ -20,6 +20,7 @@ from ppo_bench.runners.base import Arrays, Episode, Metrics, Problem, fitting, h
 from ppo_bench.runners.cuda_graphs import Replayed, Step, direct
 from ppo_bench.runners.memory import keep_freed_memory
 from ppo_bench.runners.rollout import HostEnvs, Rollout, RolloutState
+from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_learning import (
     REPORTED,
     Batch,
@@ -31,8 +32,7 @@ from ppo_bench.runners.torch_learning import (
 )
 from ppo_bench.weights import initial_weights
 
-MOMENTS = {"adam.mean": "exp_avg", "adam.variance": "exp_avg_sq"}  # our name: the optimiser's
-
+MOMENTS = ("adam.mean", "adam.variance")
 
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What is done to a function before it is used: nothing, or `torch.compile`."""
@@ -49,7 +49,7 @@ class TorchState:
     """`[P]`, every parameter."""
     views: networks.Params
     """The same by name; see `networks.named_views`."""
-    optimizer: torch.optim.Adam
+    adam: Adam
     envs: RolloutState
 
 
@@ -160,7 +160,7 @@ class TorchRunner:
     def _update(self, state: TorchState, batch: Batch, iteration: int, learning_rate: float) -> dict[str, float]:
         """Every epoch and minibatch; the means of what they measured."""
         hp = self._ppo
-        state.optimizer.param_groups[0]["lr"].fill_(learning_rate)
+        state.adam.learning_rate.fill_(learning_rate)
         permutations = noise.permutations(
             torch, self._scalar(state.seed), self._scalar(iteration), self._epochs, self._indices
         )
@@ -180,31 +180,24 @@ class TorchRunner:
     def init(self, seed: int) -> TorchState:
         """See `Runner.init`."""
         params = self._vector(list(initial_weights(self._network.parameters, seed).values()))
-        moments = {name: torch.zeros_like(params) for name in MOMENTS}
+        moments = [torch.zeros_like(params) for _ in MOMENTS]
         return self._state(seed, 0, params, 0, moments, self._envs.start(seed, 0))
 
     def _state(
-        self, seed: int, iteration: int, params: Tensor, steps: int, moments: dict[str, Tensor], envs: RolloutState
+        self, seed: int, iteration: int, params: Tensor, steps: int, moments: list[Tensor], envs: RolloutState
     ) -> TorchState:
         """A state whose Adam has made `steps` steps. The learning rate is set before every update."""
-        # The learning rate is a tensor, so that it can change between replays. The fused kernel of a GPU reads it as
-        # float32, which is too coarse for float64.
+        # The fused kernel of a GPU reads the learning rate as float32, which is too coarse for float64.
         fused = self._device.type != "cuda" or self._dtype != torch.float64
         coarse = self._device.type == "cuda" and fused
         learning_rate = torch.zeros((), dtype=torch.float32 if coarse else torch.float64, device=self._device)
-        optimizer = torch.optim.Adam(
-            [params.requires_grad_()],
-            lr=learning_rate,
-            eps=self._ppo.adam_eps,
-            fused=fused,
-            foreach=False,
-            capturable=self._replays or not fused,
-        )
         # The fused kernels want a count in float32; Adam by operations takes powers of it in its own type.
-        step = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=self._device)
-        optimizer.state[params] = {"step": step} | {MOMENTS[name]: moment for name, moment in moments.items()}
+        count = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=self._device)
+        capturable = self._replays or not fused
+        mean, variance = moments
+        adam = Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable)
         views = networks.named_views(params.detach(), self._network)
-        return TorchState(seed, iteration, params, views, optimizer, envs)
+        return TorchState(seed, iteration, params.requires_grad_(), views, adam, envs)
 
     def _vector(self, arrays: list[np.ndarray]) -> Tensor:
         flat = np.concatenate([array.ravel() for array in arrays])
@@ -212,14 +205,14 @@ class TorchRunner:
 
     def export(self, state: TorchState) -> Arrays:
         """See `Runner.export`."""
-        adam = state.optimizer.state[state.params]
-        vectors = {"params": state.params.detach()} | {ours: adam[theirs] for ours, theirs in MOMENTS.items()}
+        adam = state.adam
+        vectors = {"params": state.params.detach(), "adam.mean": adam.mean, "adam.variance": adam.variance}
         arrays = {
             f"{kind}.{name}": view.cpu().numpy().copy()
             for kind, vector in vectors.items()
             for name, view in networks.named_views(vector, self._network).items()
         }
-        counters = {"seed": state.seed, "iteration": state.iteration, "adam.step": int(adam["step"])}
+        counters = {"seed": state.seed, "iteration": state.iteration, "adam.step": int(adam.count)}
         return arrays | {name: np.array(value) for name, value in counters.items()} | HostEnvs.export(state.envs)
 
     def restore(self, arrays: Arrays, carried: bool = False) -> TorchState:
@@ -230,7 +223,7 @@ class TorchRunner:
         )
         seed, iteration, steps = (int(fitting(arrays, name, ())) for name in ("seed", "iteration", "adam.step"))
         envs = self._envs.restore(arrays, seed, iteration, carried)
-        return self._state(seed, iteration, params, steps, dict(zip(MOMENTS, moments, strict=True)), envs)
+        return self._state(seed, iteration, params, steps, moments, envs)
 
     def restart(self, state: TorchState, iteration: int) -> TorchState:
         """See `Runner.restart`."""
@@ -244,14 +237,14 @@ class TorchRunner:
 
 def _learn(gradient: Callable[..., tuple[Tensor, Tensor]], state: TorchState, batch: Batch, rows: Tensor) -> Tensor:
     """One step of Adam on the transitions `rows`; what `clipped_gradient` measured."""
-    state.params.grad, measured = gradient(state.params, batch, rows)
-    state.optimizer.step()
+    direction, measured = gradient(state.params, batch, rows)
+    state.adam.step(state.params, direction)
     return measured
 
 
 def _learnt(state: TorchState, batch: Batch) -> list[Tensor]:
     """What `_learn` writes to."""
-    return [state.params.detach(), *state.optimizer.state[state.params].values()]
+    return [state.params.detach(), state.adam.mean, state.adam.variance, state.adam.count]
 
 
 def pick_device(device: str, precision: Precision) -> torch.device:
