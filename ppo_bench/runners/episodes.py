@@ -29,18 +29,22 @@ def fold_episodes(
     All `[T, N]`: unclipped rewards, flags of episodes' ends, and `real`, true where a step is not a reset.
     """
     num_envs = raw_rewards.shape[1]
-    returns = totals.returns + np.cumsum(np.where(real, raw_rewards, 0.0), axis=0, dtype=np.float64)
-    lengths = totals.lengths + np.cumsum(real, axis=0)
-    envs, steps = np.nonzero((episode_over & real).T)  # environment by environment
+    # Environment by environment: sums along rows that lie in one piece take half the time in wide programs.
+    raw_rewards, episode_over, real = (np.ascontiguousarray(array.T) for array in (raw_rewards, episode_over, real))
+    returns = np.cumsum(np.where(real, raw_rewards, 0.0).astype(np.float64), axis=1)
+    lengths = np.cumsum(real.astype(np.int64), axis=1)
+    returns += totals.returns[:, None]
+    lengths += totals.lengths[:, None]
+    envs, steps = np.nonzero(episode_over & real)
     again = envs[1:] == envs[:-1]
 
     def since_last_end(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of every episode that ended, and of those in progress."""
-        ends = sums[steps, envs]
-        before, last = np.zeros_like(ends), np.zeros_like(sums[0])
+        ends = sums[envs, steps]
+        before, last = np.zeros_like(ends), np.zeros_like(sums[:, 0])
         before[1:] = np.where(again, ends[:-1], 0)
         last[envs] = ends  # an environment's last end is what stays
-        return ends - before, sums[-1] - last
+        return ends - before, sums[:, -1] - last
 
     (episode_returns, left_returns), (episode_lengths, left_lengths) = map(since_last_end, (returns, lengths))
     in_order = np.argsort(steps, kind="stable")
