@@ -33,6 +33,7 @@ def build_runner(config: Config) -> Runner[Any]:
 
 
 def _build(config: Config, runner: Any) -> Any:
+    config.framework.begin(config.root.num_seeds)
     env = config.backend.make(config.task)
     try:
         network = config.network.build(env.observation_space, env.action_space)

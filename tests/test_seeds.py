@@ -90,23 +90,24 @@ from ppo_bench.config import load_config
 from ppo_bench.train import _build
 
 config = load_config(sys.argv[1:])
-_build(config, config.framework.seeds_runner)
-import jax
-print(jax.device_count())
+runner = _build(config, config.framework.seeds_runner)
+print(runner.execution["devices"])
 """
 
 
 @pytest.mark.parametrize(
-    ("said", "devices"),
+    ("env", "said", "devices"),
     [
-        ({}, len(os.sched_getaffinity(0))),
-        ({"JAX_NUM_CPU_DEVICES": "3"}, 3),
-        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, 4),
+        ("cartpole", {}, len(os.sched_getaffinity(0))),
+        ("minatar_breakout", {}, len(os.sched_getaffinity(0))),  # JAX begins as its game is made
+        ("cartpole", {"JAX_NUM_CPU_DEVICES": "3"}, 3),
+        ("cartpole", {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}, 4),
     ],
 )
-def test_every_core_is_a_device_unless_the_user_says_how_many(said: dict[str, str], devices: int) -> None:
-    command = [sys.executable, "-c", DEVICES, *TOGETHER]
-    run = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | said)
+def test_every_core_is_a_device_unless_the_user_says_how_many(env: str, said: dict[str, str], devices: int) -> None:
+    command = [sys.executable, "-c", DEVICES, *TOGETHER, f"env={env}", "device=cpu"]
+    unsaid = {name: value for name, value in os.environ.items() if name not in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS")}
+    run = subprocess.run(command, check=True, capture_output=True, text=True, env=unsaid | said)
     assert run.stdout == f"{devices}\n"
 
 
@@ -162,7 +163,8 @@ def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
     words = [*TOGETHER, "total_timesteps=51_200"]
     command = [sys.executable, "-m", "ppo_bench", *words, f"outputs={tmp_path / 'killed'}"]
     runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_seed()
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+    divided = os.environ | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=divided) as process:
         while not any((runs[1].run_folder / "checkpoints").glob("iteration_*")):
             assert process.poll() is None, "it was over before it could be killed"
             time.sleep(0.01)

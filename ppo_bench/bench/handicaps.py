@@ -77,11 +77,11 @@ def shuffle_on_host() -> None:
 def adam_by_operations() -> None:
     """Take Adam's step operation by operation, not in one fused kernel."""
     runner: Any = import_module("ppo_bench.runners.torch")
-    fused = runner.Adam
+    adam = runner.Adam
 
     def unfused(mean: Any, variance: Any, count: Any, learning_rate: Any, eps: float, *_: bool) -> Any:
         # A count on a GPU would be fetched from there in every step, which Adam's usual form does not do.
-        return fused(mean, variance, count.cpu(), learning_rate.cpu(), eps, fused=False, capturable=False)
+        return adam(mean, variance, count.cpu(), learning_rate.cpu(), eps, fused=False, capturable=False)
 
     runner.Adam = unfused
 

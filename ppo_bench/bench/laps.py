@@ -36,6 +36,7 @@ class Training:
     """A runner whose iterations are timed."""
 
     def __init__(self, config: Config, update_epochs: int) -> None:
+        config.framework.begin(config.root.num_seeds)
         hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
         env = config.backend.make(config.task)
         self.network: NetworkSpec = config.network.build(env.observation_space, env.action_space)

@@ -178,6 +178,9 @@ class Framework(Protocol):
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""
 
+    def begin(self, num_seeds: int = 1) -> None:
+        """Say what has to be said before its package, or an environment that uses it, begins; first of all."""
+
     def runner(self, problem: Problem) -> Runner[Any]:
         """The runner for `problem`."""
 

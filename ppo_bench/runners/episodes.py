@@ -29,7 +29,7 @@ def fold_episodes(
     All `[T, N]`: unclipped rewards, flags of episodes' ends, and `real`, true where a step is not a reset.
     """
     num_envs = raw_rewards.shape[1]
-    # Environment by environment: sums along rows that lie in one piece take half the time in wide programs.
+    # `[N, T]` from here on: sums along rows that lie in one piece take half the time in wide programs.
     raw_rewards, episode_over, real = (np.ascontiguousarray(array.T) for array in (raw_rewards, episode_over, real))
     returns = np.cumsum(np.where(real, raw_rewards, 0.0).astype(np.float64), axis=1)
     lengths = np.cumsum(real.astype(np.int64), axis=1)
@@ -39,7 +39,7 @@ def fold_episodes(
     again = envs[1:] == envs[:-1]
 
     def since_last_end(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of every episode that ended, and of those in progress."""
+        """Of every episode that ended, and of those in progress `[N]`, from running sums `[N, T]`."""
         ends = sums[envs, steps]
         before, last = np.zeros_like(ends), np.zeros_like(sums[:, 0])
         before[1:] = np.where(again, ends[:-1], 0)

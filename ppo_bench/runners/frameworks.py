@@ -39,9 +39,12 @@ class Torch:
         if self.num_threads is not None and self.num_threads < 1:
             raise ConfigError(f"framework.num_threads={self.num_threads}: must be at least 1, or null")
 
+    def begin(self, num_seeds: int = 1) -> None:
+        """See `Framework.begin`."""
+        let_idle_threads_sleep()
+
     def runner(self, problem: Problem) -> TorchRunner:
         """The runner for `problem`."""
-        let_idle_threads_sleep()
         from ppo_bench.runners.torch import TorchRunner
 
         return TorchRunner(problem, self.num_threads, self._compiler(), self._cuda_graphs)
@@ -52,7 +55,7 @@ class Torch:
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
         """The policy whose parameters are in `arrays`."""
-        let_idle_threads_sleep()
+        self.begin()
         from ppo_bench.runners.torch_policy import policy
 
         return policy(network, arrays, precision, device, self.num_threads, self._compiler())
@@ -114,9 +117,15 @@ class Jax:
         if self.iterations_per_call < 1:
             raise ConfigError(f"framework.iterations_per_call={self.iterations_per_call}: must be at least 1")
 
+    def begin(self, num_seeds: int = 1) -> None:
+        """See `Framework.begin`."""
+        share_gpu_memory()
+        if num_seeds > 1:
+            _make_cores_devices()
+
     def runner(self, problem: Problem) -> JaxRunner | JaxGraphRunner:
         """The runner for `problem`: one program for whole iterations if its environments can be part of that."""
-        self._prepare(problem)
+        self._keep_programs(problem)
         from ppo_bench.runners.jax import JaxRunner
         from ppo_bench.runners.jax_graph import JaxGraphRunner
 
@@ -126,16 +135,14 @@ class Jax:
 
     def seeds_runner(self, problem: Problem) -> JaxSeedsRunner:
         """The runner of several seeds at once, whose environments are `vmappable`."""
-        self._prepare(problem)
-        _make_cores_devices()
+        self._keep_programs(problem)
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
         assert isinstance(problem.env, GraphEnv)
         return JaxSeedsRunner(problem, problem.env, self.iterations_per_call)
 
-    def _prepare(self, problem: Problem) -> None:
-        """Set up JAX before its first use."""
-        share_gpu_memory()
+    def _keep_programs(self, problem: Problem) -> None:
+        """Have JAX keep compiled programs where that is wanted and they can be used again."""
         import jax
 
         lasting = not isinstance(problem.env, GraphEnv) or problem.env.programs_last
@@ -145,7 +152,7 @@ class Jax:
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
         """The policy whose parameters are in `arrays`."""
-        share_gpu_memory()
+        self.begin()
         from ppo_bench.runners.jax_policy import policy
 
         return policy(network, arrays, precision, device)
@@ -157,10 +164,10 @@ def _cache_folder(root: str | None, framework: str) -> str | None:
 
 
 def _make_cores_devices() -> None:
-    """Have JAX see a device for every core that this process may use, unless it has begun or the user has said more."""
+    """Have JAX see a device for every core that this process may use, unless the user has said how many."""
     import jax
 
-    by_flag = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if not by_flag and "JAX_NUM_CPU_DEVICES" not in os.environ:
+    said = jax.config.jax_num_cpu_devices != -1  # type: ignore[attr-defined]  # or JAX_NUM_CPU_DEVICES
+    if not said and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         with contextlib.suppress(RuntimeError):  # JAX has begun: a program is divided among the devices that it has
             jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))

@@ -48,7 +48,7 @@ class JaxSeedsRunner:
         self._one = JaxGraphRunner(problem, env, iterations_per_call)
         self._device = self._one.learning.device
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
-        self.execution = self._one.execution
+        self.execution = self._one.execution | {"devices": len(self._devices)}
         self._compiled: dict[tuple[Iterate, NamedSharding], Iterate] = {}
 
     def step(self, state: SeedsState) -> tuple[SeedsState, Measured]:

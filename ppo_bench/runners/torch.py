@@ -206,7 +206,8 @@ class TorchRunner:
     def export(self, state: TorchState) -> Arrays:
         """See `Runner.export`."""
         adam = state.adam
-        vectors = {"params": state.params.detach(), "adam.mean": adam.mean, "adam.variance": adam.variance}
+        moments = zip(MOMENTS, (adam.mean, adam.variance), strict=True)
+        vectors = {"params": state.params.detach(), **dict(moments)}
         arrays = {
             f"{kind}.{name}": view.cpu().numpy().copy()
             for kind, vector in vectors.items()
@@ -237,8 +238,8 @@ class TorchRunner:
 
 def _learn(gradient: Callable[..., tuple[Tensor, Tensor]], state: TorchState, batch: Batch, rows: Tensor) -> Tensor:
     """One step of Adam on the transitions `rows`; what `clipped_gradient` measured."""
-    direction, measured = gradient(state.params, batch, rows)
-    state.adam.step(state.params, direction)
+    clipped, measured = gradient(state.params, batch, rows)
+    state.adam.step(state.params, clipped)
     return measured
 
 
