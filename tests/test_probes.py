@@ -93,13 +93,13 @@ def test_a_continuous_target_is_met(framework: str) -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_an_endless_task_has_its_infinite_value_through_the_bootstrap(framework: str) -> None:
-    _, values = learn(framework, Endless, [0.0], "ppo.gae_lambda=0.5", iterations=200)
+    _, values = learn(framework, Endless, [0.0], "ppo.gae_lambda=0.5", iterations=100)
     np.testing.assert_allclose(values, [1.0 / (1.0 - GAMMA)], rtol=0.03)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_an_endless_task_misses_its_value_without_the_bootstrap(framework: str) -> None:
-    _, values = learn(framework, Endless, [0.0], "ppo.gae_lambda=0.5", "ppo.bootstrap_truncated=false", iterations=200)
+    _, values = learn(framework, Endless, [0.0], "ppo.gae_lambda=0.5", "ppo.bootstrap_truncated=false", iterations=100)
     # lambda-returns with k steps left: g_1 = 1, g_k = 1 + gamma (lambda g_{k-1} + (1 - lambda) V), and V is their mean
     # over k = 1..5, since the observation does not tell k: 5 V = 7.630756 + 2.630756 V.
     np.testing.assert_allclose(values, [3.2207], rtol=0.03)
