@@ -49,7 +49,7 @@ class JaxSeedsRunner:
         self._device = self._one.learning.device
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = self._one.execution | {"devices": len(self._devices)}
-        self._compiled: dict[tuple[Iterate, NamedSharding], Iterate] = {}
+        self._compiled: dict[tuple[Iterate, int], Iterate] = {}
 
     def step(self, state: SeedsState) -> tuple[SeedsState, Measured]:
         """See `SeedsRunner.step`."""
@@ -60,7 +60,7 @@ class JaxSeedsRunner:
 
     def _call(self, state: SeedsState) -> None:
         rates, counters = self._one.next_call(state.iteration)
-        iterate = self._iterate(state.iterate, self._sharding(len(state.seeds)))
+        iterate = self._iterate(state.iterate, len(state.seeds))
         with jax.default_device(self._device):
             state.learners, state.envs, *on_device = iterate(
                 state.learners, state.envs, np.array(self._padded(state.seeds), np.int32), *counters
@@ -73,9 +73,10 @@ class JaxSeedsRunner:
             reports.append(report)
         state.ahead = [list(of_all) for of_all in zip(*reports, strict=True)]
 
-    def _iterate(self, one: Iterate, sharding: NamedSharding) -> Iterate:
+    def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
         """The compiled iteration of all seeds, from that of one."""
-        if (one, sharding) not in self._compiled:
+        if (one, num_seeds) not in self._compiled:
+            sharding = self._sharding(num_seeds)
             mapped = jax.vmap(one, in_axes=(0, 0, 0, None, None, None))
             seeds, same = sharding.spec, Spec()
             program = jax.shard_map(
@@ -85,8 +86,8 @@ class JaxSeedsRunner:
                 out_specs=seeds,
                 check_vma=False,  # no seed needs anything of another
             )
-            self._compiled[one, sharding] = jax.jit(program, donate_argnums=(0, 1))
-        return self._compiled[one, sharding]
+            self._compiled[one, num_seeds] = jax.jit(program, donate_argnums=(0, 1))
+        return self._compiled[one, num_seeds]
 
     def _sharding(self, num_seeds: int) -> NamedSharding:
         """The seeds in equal parts, one on each device."""
@@ -123,7 +124,7 @@ class JaxSeedsRunner:
         self._one.close()
 
     def _stacked(self, states: Sequence[GraphState]) -> SeedsState:
-        first, sharding = states[0], self._sharding(len(states))
+        first, sharding, padded = states[0], self._sharding(len(states)), self._padded(states)
 
         def stack(*trees: Any) -> Any:
             with jax.enable_x64(True):  # as the environments' arrays are
@@ -132,8 +133,8 @@ class JaxSeedsRunner:
         return SeedsState(
             seeds=[state.seed for state in states],
             iteration=first.iteration,
-            learners=stack(*(state.learner for state in self._padded(states))),
-            envs=stack(*(state.envs for state in self._padded(states))),
+            learners=stack(*(state.learner for state in padded)),
+            envs=stack(*(state.envs for state in padded)),
             totals=[state.totals for state in states],
             iterate=first.iterate,
         )

@@ -206,8 +206,7 @@ class TorchRunner:
     def export(self, state: TorchState) -> Arrays:
         """See `Runner.export`."""
         adam = state.adam
-        moments = zip(MOMENTS, (adam.mean, adam.variance), strict=True)
-        vectors = {"params": state.params.detach(), **dict(moments)}
+        vectors = dict(zip(("params", *MOMENTS), (state.params.detach(), adam.mean, adam.variance), strict=True))
         arrays = {
             f"{kind}.{name}": view.cpu().numpy().copy()
             for kind, vector in vectors.items()
