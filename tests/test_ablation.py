@@ -26,6 +26,7 @@ from tests.test_cli import assert_one_line
 
 REPLACED = {
     "give_memory_back": ("torch_eager", "runners.torch", "keep_freed_memory"),
+    "take_small_pages": ("torch_eager", "runners.frameworks", "take_huge_pages"),
     "store_floats": ("torch_eager", "runners.torch", "allocate"),
     "convolve_channels_first": ("torch_eager", "networks.torch", "F"),
     "shuffle_on_host": ("torch_eager", "runners.torch", "noise"),
@@ -63,6 +64,7 @@ def test_a_handicap_changes_no_result(
     module = import_module(f"ppo_bench.{place}")
     before = getattr(module, name)
     monkeypatch.setattr(module, name, before)  # which is put back at the end
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "1")  # and so is this
     HANDICAPS[handicap]()
     assert getattr(module, name) is not before
     found, expected = trained(framework), unhandicapped[framework]
@@ -84,14 +86,16 @@ def test_each_step_lacks_what_comes_above_it() -> None:
     assert [step.title for step in climbed] == [
         "PyTorch, operation by operation",
         "freed memory is kept",
+        "memory in huge pages",
         "frames stay bytes",
         "convolutions channels last",
         "minibatches drawn on the device",
         "Adam in one kernel",
         "torch.compile",
     ]
-    cures = ["give_memory_back", "store_floats", "convolve_channels_first", "shuffle_on_host", "adam_by_operations"]
-    assert [step.handicaps for step in climbed] == [*(tuple(cures[k:]) for k in range(6)), ()]
+    cures = ["give_memory_back", "take_small_pages", "store_floats", "convolve_channels_first", "shuffle_on_host"]
+    cures.append("adam_by_operations")
+    assert [step.handicaps for step in climbed] == [*(tuple(cures[k:]) for k in range(7)), ()]
     assert climbed[0].words == ["framework=torch_eager"]
     assert climbed[-1].words == ["framework=torch_compile", "framework.cudagraphs=false"]
 

@@ -1,9 +1,11 @@
-"""What PyTorch frees stays with the process, so that the next tensor has no new pages to touch."""
+"""What PyTorch frees stays with the process, and large tensors lie in huge pages."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +41,36 @@ def test_memory_is_taken_from_the_system_once() -> None:
         pytest.skip("the C library is not glibc")
     assert count < 1_000
     assert faults("leave")[1] > 10_000
+
+
+PAGES = """
+import sys
+from pathlib import Path
+from ppo_bench.runners.memory import take_huge_pages
+
+take_huge_pages()
+import torch
+
+def huge_kilobytes():
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages"))
+
+before = huge_kilobytes()
+tensor = torch.ones(16 * 2**20)
+print(huge_kilobytes() - before)
+"""
+
+
+def huge_kilobytes(**said: str) -> int:
+    """What of a tensor of 64 MiB lies in huge pages."""
+    environment = {name: value for name, value in os.environ.items() if name != "THP_MEM_ALLOC_ENABLE"} | said
+    run = subprocess.run([sys.executable, "-c", PAGES], check=True, capture_output=True, text=True, env=environment)
+    return int(run.stdout)
+
+
+def test_large_tensors_lie_in_huge_pages_unless_the_user_says_otherwise() -> None:
+    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if not mode.exists() or "[madvise]" not in mode.read_text():
+        pytest.skip("this system does not leave huge pages to programs")
+    assert huge_kilobytes() > 32 * 1024
+    assert huge_kilobytes(THP_MEM_ALLOC_ENABLE="0") == 0

@@ -7,6 +7,7 @@ the modules that execute: that way the code that trains has no branches for them
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -31,6 +32,13 @@ def give_memory_back() -> None:
     runner: Any = import_module("ppo_bench.runners.torch")
 
     runner.keep_freed_memory = lambda: False
+
+
+def take_small_pages() -> None:
+    """Leave all memory to pages of 4 KiB."""
+    frameworks: Any = import_module("ppo_bench.runners.frameworks")
+
+    frameworks.take_huge_pages = lambda: os.environ.update(THP_MEM_ALLOC_ENABLE="0")
 
 
 def store_floats() -> None:
@@ -138,6 +146,7 @@ HANDICAPS: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
         give_memory_back,
+        take_small_pages,
         store_floats,
         convolve_channels_first,
         shuffle_on_host,

@@ -15,6 +15,7 @@ from ppo_bench.gpu_memory import share_gpu_memory
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Policy, Problem
 from ppo_bench.runners.idle_threads import let_idle_threads_sleep
+from ppo_bench.runners.memory import take_huge_pages
 
 if TYPE_CHECKING:
     from ppo_bench.runners.jax import JaxRunner
@@ -42,6 +43,7 @@ class Torch:
     def begin(self, num_seeds: int = 1) -> None:
         """See `Framework.begin`."""
         let_idle_threads_sleep()
+        take_huge_pages()
 
     def runner(self, problem: Problem) -> TorchRunner:
         """The runner for `problem`."""

@@ -1,8 +1,9 @@
-"""Keep memory that has been freed, instead of handing it back to the system and fetching it again page by page."""
+"""How PyTorch takes memory from the system: in huge pages, and what has been freed is kept."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _KEPT_BYTES = 1 << 30
@@ -19,3 +20,12 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):  # not glibc
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES) and mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
+
+
+def take_huge_pages() -> None:
+    """Have PyTorch ask for pages of 2 MiB for tensors that are as large, unless the user has said otherwise.
+
+    Only before PyTorch is imported. The system gives them where `/sys/kernel/mm/transparent_hugepage/enabled` is
+    `madvise` or `always`; elsewhere nothing changes.
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
