@@ -18,7 +18,7 @@ from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import NO_TF32, PRECISIONS, Precision
 from ppo_bench.runners.base import Arrays, Episode, Metrics, Problem, fitting, has_nvidia_gpu
 from ppo_bench.runners.cuda_graphs import Replayed, Step, direct
-from ppo_bench.runners.memory import keep_freed_memory
+from ppo_bench.runners.memory import asks_for_huge_pages, keep_freed_memory
 from ppo_bench.runners.rollout import HostEnvs, Rollout, RolloutState
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_learning import (
@@ -84,6 +84,7 @@ class TorchRunner:
             "precision": set_precision(precision),
             "cuda_graphs": replay,
             "keeps_freed_memory": not on_gpu and keep_freed_memory(),
+            "asks_for_huge_pages": asks_for_huge_pages(),
         }
         compiled: Compiler = compiler or (lambda function: function)
         # On a CPU, calling a compiled policy costs more than it saves: 43 against 25 microseconds for CartPole's.
