@@ -189,6 +189,7 @@ class Handicapped(Laps):
     """`Laps` of a program whose optimisations are undone by the names of `HANDICAPS`."""
 
     def __init__(self, handicaps: Sequence[str], config: Config) -> None:
+        config.framework.begin()  # before handicaps import the framework, which heeds it as it is imported
         for name in handicaps:
             HANDICAPS[name]()
         super().__init__(config)

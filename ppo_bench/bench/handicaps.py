@@ -38,7 +38,8 @@ def take_small_pages() -> None:
     """Leave all memory to pages of 4 KiB."""
     frameworks: Any = import_module("ppo_bench.runners.frameworks")
 
-    frameworks.take_huge_pages = lambda: os.environ.update(THP_MEM_ALLOC_ENABLE="0")
+    frameworks.take_huge_pages = lambda: None
+    os.environ["THP_MEM_ALLOC_ENABLE"] = "0"  # heeded when PyTorch first takes memory
 
 
 def store_floats() -> None:

@@ -26,7 +26,7 @@ def keep_freed_memory() -> bool:
 def take_huge_pages() -> None:
     """Have PyTorch ask for pages of 2 MiB for tensors that are as large, unless the user has said otherwise.
 
-    Only before PyTorch is imported. The system gives them where `/sys/kernel/mm/transparent_hugepage/enabled` is
+    Only before its first tensor. The system gives them where `/sys/kernel/mm/transparent_hugepage/enabled` is
     `madvise` or `always`; elsewhere nothing changes.
     """
     os.environ.setdefault(_HUGE_PAGES, "1")
