@@ -49,10 +49,14 @@ def test_memory_is_taken_from_the_system_once() -> None:
 PAGES = """
 import sys
 from pathlib import Path
+from ppo_bench.bench.handicaps import take_small_pages
 from ppo_bench.runners.memory import take_huge_pages
 
 take_huge_pages()
 import torch
+
+if sys.argv[1:] == ["undone"]:
+    take_small_pages()
 
 def huge_kilobytes():
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
@@ -64,10 +68,11 @@ print(huge_kilobytes() - before)
 """
 
 
-def huge_kilobytes(**said: str) -> int:
+def huge_kilobytes(*how: str, **said: str) -> int:
     """What of a tensor of 64 MiB lies in huge pages."""
     environment = {name: value for name, value in os.environ.items() if name != "THP_MEM_ALLOC_ENABLE"} | said
-    run = subprocess.run([sys.executable, "-c", PAGES], check=True, capture_output=True, text=True, env=environment)
+    command = [sys.executable, "-c", PAGES, *how]
+    run = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return int(run.stdout)
 
 
@@ -77,3 +82,4 @@ def test_large_tensors_lie_in_huge_pages_unless_the_user_says_otherwise() -> Non
         pytest.skip("this system does not leave huge pages to programs")
     assert huge_kilobytes() > 32 * 1024
     assert huge_kilobytes(THP_MEM_ALLOC_ENABLE="0") == 0
+    assert huge_kilobytes("undone") == 0  # as the ladder's lower steps have it

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from ppo_bench.runners.memory import HUGE_PAGES
+
 
 class _Changed:
     """A module with other members in place of some."""
@@ -36,10 +38,7 @@ def give_memory_back() -> None:
 
 def take_small_pages() -> None:
     """Leave all memory to pages of 4 KiB."""
-    frameworks: Any = import_module("ppo_bench.runners.frameworks")
-
-    frameworks.take_huge_pages = lambda: None
-    os.environ["THP_MEM_ALLOC_ENABLE"] = "0"  # heeded when PyTorch first takes memory
+    os.environ[HUGE_PAGES] = "0"  # heeded when PyTorch first takes memory
 
 
 def store_floats() -> None:

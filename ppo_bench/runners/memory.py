@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-_HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # PyTorch's own name for it
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # PyTorch's own name for it
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _KEPT_BYTES = 1 << 30
 
@@ -29,9 +29,9 @@ def take_huge_pages() -> None:
     Only before its first tensor. The system gives them where `/sys/kernel/mm/transparent_hugepage/enabled` is
     `madvise` or `always`; elsewhere nothing changes.
     """
-    os.environ.setdefault(_HUGE_PAGES, "1")
+    os.environ.setdefault(HUGE_PAGES, "1")
 
 
 def asks_for_huge_pages() -> bool:
     """Whether PyTorch does so in this process."""
-    return os.environ.get(_HUGE_PAGES) == "1"
+    return os.environ.get(HUGE_PAGES) == "1"
