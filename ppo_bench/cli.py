@@ -62,11 +62,11 @@ def _nobody_reads() -> bool:
 
 def _out_of_memory(error: Exception) -> bool:
     """Whether `error` is what Python, PyTorch (on a GPU and not) or JAX raise when there is no memory left."""
+    said = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "RESOURCE_EXHAUSTED")
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in str(error)
-        or "RESOURCE_EXHAUSTED" in str(error)
+        or any(words in str(error) for words in said)
     )
 
 

@@ -79,3 +79,12 @@ def test_rules_of_atari_are_refused() -> None:
 def test_an_id_that_is_not_written_in_jax_is_refused() -> None:
     with pytest.raises(ConfigError, match="backend=jax has CartPole-v1, Acrobot-v1"):
         JaxBackend("jax").make(Task("hopper", "Hopper-v4", 4))
+
+
+def test_a_view_on_the_host_steps_on_the_first_cpu_whatever_the_device_of_learning() -> None:
+    first, other = jax.devices("cpu")[:2]
+    view = HostView(JaxEnv(CartPole(), 4))
+    with jax.default_device(other):
+        view.reset([0, 1, 2, 3])
+        view.step(np.zeros(4, np.int32))
+    assert {device for array in jax.tree.leaves(view._state) for device in array.devices()} == {first}

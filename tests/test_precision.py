@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -115,6 +118,22 @@ def test_tf32_is_refused_where_there_is_none(framework: str) -> None:
         runner_for(framework, dataclasses.replace(problem, precision="tf32"))
 
 
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+
+
+@no_gpu
+def test_a_gpu_with_which_jax_cannot_begin_is_one_line() -> None:
+    options = ["framework=jax_xla", "backend=jax", "device=cpu", "total_timesteps=512"]
+    command = [sys.executable, "-m", "ppo_bench", *options]
+    environment = os.environ | {"JAX_PLATFORMS": "cuda"}  # which is not there
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("ppo_bench: device=cpu: JAX cannot begin (")
+    assert line.endswith("JAX_PLATFORMS=cpu leaves out GPUs")
+
+
+@no_gpu
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_gpu_that_no_framework_sees_is_said_unless_it_is_hidden_on_purpose(
     framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

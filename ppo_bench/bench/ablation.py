@@ -159,8 +159,9 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
 def _gpu(config: Config) -> tuple[int, int] | None:
     import torch
 
-    on_gpu = torch.cuda.is_available() and config.root.device != "cpu"
-    return torch.cuda.get_device_capability() if on_gpu else None
+    device = config.root.device
+    on_gpu = torch.cuda.is_available() and device != "cpu"
+    return torch.cuda.get_device_capability(None if device == "auto" else device) if on_gpu else None
 
 
 def _measured(climb: Climb) -> list[dict[str, Any]]:

@@ -124,6 +124,7 @@ def _work(connection: Connection, config: Config, follows: bool) -> None:
 
 def _serve(connection: Connection, config: Config, follows: bool) -> None:
     """An iteration for each message, alone or after the leader."""
+    config.framework.begin()
     made = _host(config)
     env: VectorEnv
     if follows:

@@ -235,7 +235,7 @@ def _row(run: Run) -> list[Any]:
         "device": facts.get("execution.device"),
         "precision": run.execution.get("precision"),
         "cpu": facts.get("hardware.cpu"),
-        "gpu": facts.get("hardware.gpu"),
+        "gpu": facts.get("execution.gpu") or facts.get("hardware.gpu"),  # else the machine's first
         "git_commit": facts.get("git_commit"),
         "cores": facts.get("hardware.cores"),
         "threads": facts.get("execution.threads"),

@@ -36,6 +36,8 @@ class Replayed:
     def __init__(self, function: Callable[..., Any], changed: Callable[..., Sequence[Tensor]] = lambda *_: ()) -> None:
         self._function = function
         self._changed = changed
+        # Its own: what a library keeps for a stream would else be in the memory of whoever recorded there first.
+        self._stream = torch.cuda.Stream()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._fixed: tuple[Any, ...] = ()
         self._inputs: list[Tensor] = []
@@ -57,15 +59,15 @@ class Replayed:
         self._fixed, self._inputs = fixed, [x.clone() for x in inputs]
         changed = self._changed(*fixed)
         before = [x.clone() for x in changed]
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
             for _ in range(WARM_UP_CALLS):
                 self._function(*fixed, *self._inputs)
-        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.current_stream().wait_stream(self._stream)
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # What other threads do meanwhile, such as JAX's, is none of the recording's business.
+        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
             self._outputs = self._function(*fixed, *self._inputs)
         return graph

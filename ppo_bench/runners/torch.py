@@ -85,7 +85,7 @@ class TorchRunner:
             "cuda_graphs": replay,
             "keeps_freed_memory": not on_gpu and keep_freed_memory(),
             "asks_for_huge_pages": asks_for_huge_pages(),
-        }
+        } | ({"gpu": torch.cuda.get_device_name(self._device)} if on_gpu else {})
         compiled: Compiler = compiler or (lambda function: function)
         # On a CPU, calling a compiled policy costs more than it saves: 43 against 25 microseconds for CartPole's.
         act = functools.partial(policy, self._network, layers)

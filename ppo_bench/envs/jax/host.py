@@ -12,18 +12,20 @@ from ppo_bench.envs.base import GraphEnv, Step
 
 
 class HostView:
-    """A `VectorEnv` that steps a `GraphEnv`, one call of a compiled program a step."""
+    """A `VectorEnv` that steps a `GraphEnv` on the CPU, one call of a compiled program a step."""
 
     def __init__(self, env: GraphEnv) -> None:
         self.num_envs = env.num_envs
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
         self._env = env
+        self._cpu = jax.devices("cpu")[0]  # also beside a GPU: a few environments are no work for one
         self._compiled: Any = None
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """See `VectorEnv.reset`."""
-        start = self._env.reset(seeds)
+        with jax.default_device(self._cpu):
+            start = self._env.reset(seeds)
         if self._compiled is None or self._compiled[0] != start.step:
             self._compiled = start.step, jax.jit(start.step)
         self._state = start.state
@@ -31,7 +33,8 @@ class HostView:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        self._state, step = self._compiled[1](self._state, actions)
+        with jax.default_device(self._cpu):
+            self._state, step = self._compiled[1](self._state, actions)
         return Step(*(np.array(array) for array in step))
 
     def close(self) -> None:
