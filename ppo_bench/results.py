@@ -219,16 +219,13 @@ class Rows:
         self._file.close()
 
 
-def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
+def speeds(metrics: Path) -> tuple[float, float]:
     """Steady speed and start-up time of a run, from its rows of metrics.
 
     The first is the environment steps per second of the median iteration. The second is how many seconds the
-    first three iterations (or the first call, of more) took beyond as many median ones: compilation, where a framework
-    compiles.
+    first three iterations took beyond as many median ones: compilation, where a framework compiles.
     """
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     steady = median(row["sps"] for row in rows)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
-    return steady, sum(
-        max(0.0, steps / row["sps"] - steps / steady) for row in rows[: max(COMPILING_ITERATIONS, iterations_per_call)]
-    )
+    return steady, sum(max(0.0, steps / row["sps"] - steps / steady) for row in rows[:COMPILING_ITERATIONS])

@@ -159,12 +159,11 @@ def _loop(
     progress = ProgressDisplay(_title(records), last * batch_size)
     with _stop_requests() as stop, _told_to_stop(stop, first), progress as display:
         while loop.iteration < last:
-            if loop.iteration % at_once == 0:
-                call_started, called_for = time.perf_counter(), min(at_once, last - loop.iteration)
+            if loop.iteration % at_once == 0:  # else it has been running since the one before ended
+                started = time.perf_counter()
             state, measured = runner.step(state)
             now = time.perf_counter()
-            if loop.iteration % at_once == 0:  # the first of those that one call has run
-                sps = called_for * batch_size / (now - call_started)
+            sps, started = batch_size / (now - started), now
             for record, (metrics, episodes) in zip(records, measured, strict=True):
                 _require_finite(metrics, record, len(records))
                 record.add(metrics, episodes, now - loop_started, sps)

@@ -141,7 +141,7 @@ def test_the_ladder_of_cartpole_is_measured(tmp_path: Path, capfd: pytest.Captur
     rows = ladders["JAX, gymnasium"]
     titles = [row["title"] for row in rows]
     assert titles[0] == "JAX, environments on the host"
-    assert titles[-2:] == ["environments in the program", "ten iterations a call"]
+    assert titles[-2:] == ["environments in the program", "ten iterations at once"]
     assert rows[0]["without"] == ["copy_buffers", "unroll_update"]
     for row in rows:
         assert len(row["iteration_seconds"]) == 2

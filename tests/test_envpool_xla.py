@@ -23,6 +23,7 @@ from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.errors import ConfigError
 from ppo_bench.runners.base import Episode
+from ppo_bench.runners.jax_graph import JaxGraphRunner
 from tests.runners import problem_for, runner_for
 
 ROOT = Path(__file__).parent.parent
@@ -103,12 +104,22 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
         pools.append(env._envs.pool)  # type: ignore[attr-defined] # kept, so that no other gets its address
         addresses.append(address(state.envs.env))
         programs.append(state.iterate)
-        _, counters = runner.next_call(iteration - 1)  # type: ignore[attr-defined]
-        text = state.iterate.lower(state.learner, state.envs, np.int32(1), *counters).as_text()
+        ((_, *told),) = runner.upcoming(iteration - 1)  # type: ignore[attr-defined]
+        text = state.iterate.lower(state.learner, state.envs, np.int32(1), *told).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
         state = runner.restart(runner.step(state)[0], iteration)
     assert len(set(addresses)) == len(set(map(id, programs))) == 3
     runner.close()
+
+
+def test_a_pool_is_closed_once_no_program_steps_it() -> None:
+    problem = problem_for(in_program(CARTPOLE), 100, ["ppo.num_steps=2048"])
+    runner = JaxGraphRunner(problem, problem.env, iterations_per_call=8)  # type: ignore[arg-type]
+    state, _, _ = runner.step(runner.init(1))
+    last: Any = state.ahead[-1].played.real
+    assert not last.is_ready()  # the device has run ahead, and is still at it
+    runner.close()
+    assert last.is_ready()
 
 
 def test_restarts_share_the_programs_of_addresses_that_are_taken_again() -> None:

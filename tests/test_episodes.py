@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 
 from ppo_bench.runners.base import Episode
-from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
+from ppo_bench.runners.episodes import WIDE, Totals, fold_episodes, no_totals
 
 
 def fold(
@@ -121,3 +122,24 @@ def test_totals_that_went_in_are_not_changed() -> None:
 def test_episodes_hold_plain_numbers() -> None:
     _, (episode,) = fold(no_totals(1), [[1]], [[1]])
     assert [type(value) for value in episode] == [int, int, float, int]
+
+
+@pytest.mark.parametrize("num_envs", [WIDE - 1, WIDE])
+def test_narrow_and_wide_rollouts_are_folded_as_step_by_step(num_envs: int) -> None:
+    rng = np.random.default_rng(num_envs)
+    totals, returns, lengths = no_totals(num_envs), [0.0] * num_envs, [0] * num_envs
+    for _ in range(2):
+        rewards = rng.integers(-3, 9, (40, num_envs)).astype(np.float32)
+        over, real = rng.random((40, num_envs)) < 0.2, rng.random((40, num_envs)) < 0.9
+        expected = []
+        for t, env in np.ndindex(over.shape):
+            if real[t, env]:
+                returns[env] += float(rewards[t, env])
+                lengths[env] += 1
+                if over[t, env]:
+                    expected.append(Episode((t + 1) * num_envs, env, returns[env], lengths[env]))
+                    returns[env], lengths[env] = 0.0, 0
+        totals, episodes = fold_episodes(totals, rewards, over, real)
+        assert episodes == expected
+        assert_array_equal(totals.returns, returns)
+        assert_array_equal(totals.lengths, lengths)

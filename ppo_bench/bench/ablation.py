@@ -56,7 +56,7 @@ JAX = (
     Rung("convolutions as matrix products", (), "convolve_by_library", "cpu convolutions"),
     Rung("the update is a loop", (), "unroll_update"),
     Rung("environments in the program", ("backend=GRAPH",), None, "graph"),
-    Rung("ten iterations a call", ("framework.iterations_per_call=10",), None, "graph"),
+    Rung("ten iterations at once", ("framework.iterations_per_call=10",), None, "graph"),
     Rung("TF32", ("precision=tf32",), None, "tf32"),
     Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
 )

@@ -54,7 +54,7 @@ class Training:
     def iteration(self) -> tuple[float, float, float]:
         """Seconds of an iteration, of the environments in it, and after their last step (0 within a program).
 
-        Where a program runs several iterations in a call, the mean of as many.
+        Where the device is given several iterations at once, the mean of as many.
         """
         if self.timed:
             self.timed.stepping_seconds = 0.0

@@ -8,6 +8,10 @@ import numpy as np
 
 from ppo_bench.runners.base import Episode
 
+WIDE = 128
+"""From so many environments on, `[T, N]` is added up row by row: `np.cumsum` goes down one column after the other, each
+number of it on a cache line of its own."""
+
 
 class Totals(NamedTuple):
     """Return and length so far of the episode in progress in each environment; `[N]` float64 and int64."""
@@ -28,26 +32,31 @@ def fold_episodes(
 
     All `[T, N]`: unclipped rewards, flags of episodes' ends, and `real`, true where a step is not a reset.
     """
-    num_envs = raw_rewards.shape[1]
-    # `[N, T]` from here on: sums along rows that lie in one piece take half the time in wide programs.
-    raw_rewards, episode_over, real = (np.ascontiguousarray(array.T) for array in (raw_rewards, episode_over, real))
-    returns = np.cumsum(np.where(real, raw_rewards, 0.0).astype(np.float64), axis=1)
-    lengths = np.cumsum(real.astype(np.int64), axis=1)
-    returns += totals.returns[:, None]
-    lengths += totals.lengths[:, None]
-    envs, steps = np.nonzero(episode_over & real)
-    again = envs[1:] == envs[:-1]
+    returns = _running_sums(np.where(real, raw_rewards, 0.0), totals.returns)
+    lengths = _running_sums(real, totals.lengths)
+    steps, envs = np.nonzero(episode_over & real)
+    by_env = np.argsort(envs, kind="stable")  # the ends of each environment in the order of time
+    again = envs[by_env[1:]] == envs[by_env[:-1]]
 
     def since_last_end(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of every episode that ended, and of those in progress `[N]`, from running sums `[N, T]`."""
-        ends = sums[envs, steps]
-        before, last = np.zeros_like(ends), np.zeros_like(sums[:, 0])
-        before[1:] = np.where(again, ends[:-1], 0)
+        """Of every episode that ended, and of those in progress `[N]`, from running sums `[T, N]`."""
+        ends = sums[steps, envs]
+        before, last = np.zeros_like(ends), np.zeros_like(sums[-1])
+        before[by_env[1:]] = np.where(again, ends[by_env[:-1]], 0)
         last[envs] = ends  # an environment's last end is what stays
-        return ends - before, sums[:, -1] - last
+        return ends - before, sums[-1] - last
 
     (episode_returns, left_returns), (episode_lengths, left_lengths) = map(since_last_end, (returns, lengths))
-    in_order = np.argsort(steps, kind="stable")
-    columns = ((steps + 1) * num_envs, envs, episode_returns, episode_lengths)
-    episodes = list(map(Episode, *(column[in_order].tolist() for column in columns)))
-    return Totals(left_returns, left_lengths), episodes
+    columns = ((steps + 1) * raw_rewards.shape[1], envs, episode_returns, episode_lengths)
+    return Totals(left_returns, left_lengths), list(map(Episode, *(column.tolist() for column in columns)))
+
+
+def _running_sums(steps: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Sums `[T, N]` of `steps [T, N]` up to each of them, and of what was `before [N]`; of that one's type."""
+    sums = steps.astype(before.dtype)
+    sums[0] += before
+    if sums.shape[1] < WIDE:
+        return np.cumsum(sums, axis=0, out=sums)
+    for t in range(1, len(sums)):
+        sums[t] += sums[t - 1]
+    return sums

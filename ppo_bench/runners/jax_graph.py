@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from ppo_bench.networks import jax as networks
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Episode, Hyperparameters, Metrics, Problem
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
-from ppo_bench.runners.jax_learning import MEASURED, Learner, Learning, Storage, act, action_noise, allocate, update
+from ppo_bench.runners.jax_learning import Learner, Learning, Storage, act, action_noise, allocate, update
 from ppo_bench.runners.rollout import Statistics, export_statistics, initial_statistics, restore_statistics
 
 EnvStep = Callable[[Any, Any], tuple[Any, Step]]
@@ -40,20 +40,35 @@ class GraphEnvs(NamedTuple):
     return_stats: normalize.RunningStats
 
 
-class Outcome(NamedTuple):
-    """What the environments gave, `[N]` a step and `[T, N]` an iteration: rewards float32, flags bool."""
+class Flags(NamedTuple):
+    """What is learnt from, `[N]` a step and `[T, N]` an iteration: rewards float32, flags bool."""
 
     rewards: jax.Array
     terminated: jax.Array
     truncated: jax.Array
     real: jax.Array
     """False where a step only reset its environment."""
+
+
+class Played(NamedTuple):
+    """What episodes are told from, `[T, N]`: rewards float32, flags bool."""
+
     raw_rewards: jax.Array
     episode_over: jax.Array
+    real: jax.Array
+    """As in `Flags`."""
 
 
-Iterate = Callable[..., tuple[Learner, GraphEnvs, Outcome, dict[str, jax.Array]]]
+Iterate = Callable[..., tuple[Learner, GraphEnvs, Played, dict[str, jax.Array]]]
 """See `iterate`."""
+
+
+class Ahead(NamedTuple):
+    """An iteration that the device was given, and what will come of it there; see `iterate`."""
+
+    learning_rate: float
+    played: Played
+    measured: dict[str, jax.Array]
 
 
 @dataclass
@@ -67,10 +82,9 @@ class GraphState:
     envs: GraphEnvs
     totals: Totals
     iterate: Iterate
-    """The compiled iterations of these environments; others may need another."""
-    ahead: list[tuple[Metrics, list[Episode]]] = field(default_factory=list)
-    """What iterations gave that the program has run and `step` has not returned yet; learner, environments and totals
-    stand after them."""
+    """The compiled iteration of these environments; others may need another."""
+    ahead: list[Ahead] = field(default_factory=list)
+    """Iterations that `step` has yet to return; learner and environments stand after them."""
 
 
 class JaxGraphRunner:
@@ -81,43 +95,45 @@ class JaxGraphRunner:
         self._env = env
         self._ppo = problem.ppo
         self._num_iterations = problem.num_iterations
-        self._iterations_per_call = iterations_per_call
+        self._at_once = iterations_per_call
         self.execution = self.learning.execution
         self._compiled: dict[EnvStep, Iterate] = {}
+        self._given: Any = None
+        """Of the last iteration that the device was given: ready once that is over."""
 
     def step(self, state: GraphState) -> tuple[GraphState, Metrics, list[Episode]]:
         """See `Runner.step`."""
         if not state.ahead:
-            self._call(state)
+            self._run_ahead(state)
         state.iteration += 1
-        metrics, episodes = state.ahead.pop(0)
+        learning_rate, played, measured = state.ahead.pop(0)
+        played, measured = jax.device_get((played, measured))  # waits for this iteration; the device goes on
+        state.totals, metrics, episodes = reported(learning_rate, played, measured, state.totals)
         return state, metrics, episodes
 
-    def _call(self, state: GraphState) -> None:
-        """Run the next `iterations_per_call` iterations, or those that are left."""
-        rates, counters = self.next_call(state.iteration)
+    def _run_ahead(self, state: GraphState) -> None:
+        """Give the device the next iterations; it runs them as this process goes on."""
         with jax.default_device(self.learning.device):
-            state.learner, state.envs, *on_device = state.iterate(
-                state.learner, state.envs, np.int32(state.seed), *counters
-            )
-        outcomes, measured = jax.device_get(on_device)
-        state.totals, state.ahead = reported(outcomes, measured, rates, state.totals)
+            for learning_rate, *told in self.upcoming(state.iteration):
+                seed = np.int32(state.seed)
+                state.learner, state.envs, played, measured = state.iterate(state.learner, state.envs, seed, *told)
+                state.ahead.append(Ahead(learning_rate, played, measured))
+                self._given = measured
 
-    def next_call(self, iteration: int) -> tuple[list[float], tuple[np.ndarray, ...]]:
-        """Learning rates of the iterations that the call after `iteration` runs; what `iterate` is told of them."""
-        most = self._iterations_per_call
-        count = max(1, min(most, self._num_iterations - iteration))
-        rates = [self.learning.learning_rate(iteration + k) for k in range(1, count + 1)]
-        padded = np.array(rates + [0.0] * (most - count), self.learning.dtype)
-        return rates, (np.array(iteration + 1, np.int32), np.array(count, np.int32), padded)
+    def upcoming(self, iteration: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
+        """Of each iteration that the device is given at once after `iteration`: its learning rate, and its number and
+        that rate as `iterate` takes them."""
+        for k in range(iteration + 1, max(iteration + 1, min(iteration + self._at_once, self._num_iterations)) + 1):
+            learning_rate = self.learning.learning_rate(k)
+            yield learning_rate, np.array(k, np.int32), np.array(learning_rate, self.learning.dtype)
 
     def init(self, seed: int) -> GraphState:
         """See `Runner.init`."""
         return self._fresh(seed, 0, self.learning.init(seed), initial_statistics(self._obs_shape))
 
     def export(self, state: GraphState) -> Arrays:
-        """See `Runner.export`. Between two calls of the program only."""
-        assert not state.ahead, "the program has run ahead of the iteration that is to be exported"
+        """See `Runner.export`. Only where no iteration is ahead."""
+        assert not state.ahead, "the device has run ahead of the iteration that is to be exported"
         learnt = Learning.export(state.learner, state.seed, state.iteration)
         return learnt | export_statistics(*jax.tree.map(np.array, _statistics(state.envs)))
 
@@ -128,13 +144,15 @@ class JaxGraphRunner:
         return self._fresh(*self.learning.restore(arrays), restore_statistics(arrays, self._obs_shape))
 
     def restart(self, state: GraphState, iteration: int) -> GraphState:
-        """See `Runner.restart`."""
+        """See `Runner.restart`. Only where no iteration is ahead."""
+        assert not state.ahead, "the device has run ahead of the iteration after which environments are to restart"
         fresh = self._fresh(state.seed, iteration, state.learner, _statistics(state.envs))
         fresh.iteration = state.iteration
         return fresh
 
     def close(self) -> None:
         """See `Runner.close`."""
+        jax.block_until_ready(self._given)  # environments are not to go while a program steps them
         self._env.close()
 
     @property
@@ -168,21 +186,16 @@ def _statistics(envs: GraphEnvs) -> Statistics:
 
 
 def reported(
-    outcomes: Outcome, measured: Mapping[str, np.ndarray], learning_rates: Sequence[float], totals: Totals
-) -> tuple[Totals, list[tuple[Metrics, list[Episode]]]]:
-    """What the K iterations of a call gave, from what `iterate` returned; `totals` are carried through them."""
-    reports = []
-    for k, learning_rate in enumerate(learning_rates):
-        outcome = Outcome(*(array[k] for array in outcomes))
-        played = (np.asarray(x) for x in (outcome.raw_rewards, outcome.episode_over, outcome.real))
-        totals, episodes = fold_episodes(totals, *played)
-        metrics = Metrics(
-            learning_rate=learning_rate,
-            masked_fraction=1.0 - float(np.mean(outcome.real)),
-            **{name: float(values[k]) for name, values in measured.items()},
-        )
-        reports.append((metrics, episodes))
-    return totals, reports
+    learning_rate: float, played: Played, measured: Mapping[str, jax.Array], totals: Totals
+) -> tuple[Totals, Metrics, list[Episode]]:
+    """What an iteration gave, once it has come from the device; `totals` are carried from the one before."""
+    totals, episodes = fold_episodes(totals, *map(np.asarray, played))
+    metrics = Metrics(
+        learning_rate=learning_rate,
+        masked_fraction=1.0 - float(np.mean(played.real)),
+        **{name: float(value) for name, value in measured.items()},
+    )
+    return totals, metrics, episodes
 
 
 # --- The compiled program ---------------------------------------------------------------------------------------------
@@ -195,35 +208,18 @@ def iterate(
     learner: Learner,
     envs: GraphEnvs,
     seed: jax.Array,
-    first: jax.Array,
-    count: jax.Array,
-    learning_rates: jax.Array,
-) -> tuple[Learner, GraphEnvs, Outcome, dict[str, jax.Array]]:
-    """`count` iterations one after the other, each a rollout, advantages and an update.
-
-    `bounds` are those of continuous actions; the iterations are number `first` (from 1) and those that follow. They are
-    at most as many as `learning_rates [K]`: the last call of a run may have fewer than the others and is the same
-    program. Outcomes are `[K, T, N]`, measurements `[K]`, the first `count` of each.
-    """
-    network, layers, hp, dtype = learning.network, learning.layers, learning.ppo, learning.dtype
-
-    def one(k: jax.Array, carry: tuple[Learner, GraphEnvs, Any]) -> tuple[Learner, GraphEnvs, Any]:
-        learner, envs, gave = carry
-        iteration = first + k
-        noise_of_step = action_noise(network, hp, dtype, seed, iteration)
-        envs, storage, outcome = _collect(env_step, bounds, learning, learner.params, noise_of_step, envs)
-        flags = (outcome.rewards, outcome.terminated, outcome.truncated, outcome.real)
-        learner, measured = update(
-            network, layers, hp, learning.optimizer, learner, storage, flags, seed, iteration, learning_rates[k]
-        )
-        return learner, envs, jax.tree.map(lambda rows, row: rows.at[k].set(row), gave, (outcome, measured))
-
-    rows = (len(learning_rates), hp.num_steps, hp.num_envs)
-    kinds = {"rewards": jnp.float32, "raw_rewards": jnp.float32}
-    outcomes = Outcome(*(jnp.zeros(rows, kinds.get(name, jnp.bool)) for name in Outcome._fields))
-    measured = {name: jnp.zeros(len(learning_rates), dtype) for name in MEASURED}
-    learner, envs, (outcomes, measured) = jax.lax.fori_loop(0, count, one, (learner, envs, (outcomes, measured)))
-    return learner, envs, outcomes, measured
+    iteration: jax.Array,
+    learning_rate: jax.Array,
+) -> tuple[Learner, GraphEnvs, Played, dict[str, jax.Array]]:
+    """An iteration: a rollout, advantages and an update. `iteration` counts from 1; `bounds` are those of continuous
+    actions."""
+    network, layers, hp = learning.network, learning.layers, learning.ppo
+    noise_of_step = action_noise(network, hp, learning.dtype, seed, iteration)
+    envs, storage, flags, played = _collect(env_step, bounds, learning, learner.params, noise_of_step, envs)
+    learner, measured = update(
+        network, layers, hp, learning.optimizer, learner, storage, flags, seed, iteration, learning_rate
+    )
+    return learner, envs, played, measured
 
 
 def _collect(
@@ -233,24 +229,24 @@ def _collect(
     params: networks.Params,
     noise_of_step: jax.Array,
     envs: GraphEnvs,
-) -> tuple[GraphEnvs, Storage, Outcome]:
+) -> tuple[GraphEnvs, Storage, Flags, Played]:
     """`num_steps` steps, and the value of the observations after them."""
     network, layers, hp = learning.network, learning.layers, learning.ppo
 
-    def step(carry: tuple[GraphEnvs, Storage], t: jax.Array) -> tuple[tuple[GraphEnvs, Storage], Outcome]:
+    def step(carry: tuple[GraphEnvs, Storage], t: jax.Array) -> tuple[tuple[GraphEnvs, Storage], tuple[Flags, Played]]:
         envs, storage = carry
         storage, actions = act(network, layers, params, storage, noise_of_step, t, envs.obs)
         env, seen = env_step(envs.env, actions if bounds is None else jnp.clip(actions, *bounds))
-        envs, outcome = _take_in(network, hp, envs._replace(env=env), seen)
-        return (envs, storage), outcome
+        envs, flags, played = _take_in(network, hp, envs._replace(env=env), seen)
+        return (envs, storage), (flags, played)
 
     storage = allocate(network, hp, learning.dtype)
-    (envs, storage), outcome = jax.lax.scan(step, (envs, storage), jnp.arange(hp.num_steps, dtype=jnp.int32))
+    (envs, storage), (flags, played) = jax.lax.scan(step, (envs, storage), jnp.arange(hp.num_steps, dtype=jnp.int32))
     storage, _ = act(network, layers, params, storage, noise_of_step, jnp.int32(hp.num_steps), envs.obs)
-    return envs, storage, outcome
+    return envs, storage, flags, played
 
 
-def _take_in(network: NetworkSpec, hp: Hyperparameters, envs: GraphEnvs, seen: Any) -> tuple[GraphEnvs, Outcome]:
+def _take_in(network: NetworkSpec, hp: Hyperparameters, envs: GraphEnvs, seen: Any) -> tuple[GraphEnvs, Flags, Played]:
     """The environments after a step in which they gave `seen`, with what is kept of it."""
     real = ~envs.done
     rewards, returns, return_stats = seen.reward, envs.discounted_returns, envs.return_stats
@@ -262,8 +258,9 @@ def _take_in(network: NetworkSpec, hp: Hyperparameters, envs: GraphEnvs, seen: A
         done = seen.terminated | seen.truncated
         obs_stats, obs = _observe(network, hp, envs.obs_stats, seen.obs, (~done).astype(jnp.float64))
         rewards = rewards.astype(jnp.float32)
-    flags = (seen.terminated, seen.truncated, real, seen.raw_reward, seen.episode_over)
-    return GraphEnvs(envs.env, obs, done, returns, obs_stats, return_stats), Outcome(rewards, *flags)
+    flags = Flags(rewards, seen.terminated, seen.truncated, real)
+    played = Played(seen.raw_reward, seen.episode_over, real)
+    return GraphEnvs(envs.env, obs, done, returns, obs_stats, return_stats), flags, played
 
 
 def _observe(

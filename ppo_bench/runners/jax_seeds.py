@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as Spec
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.runners.base import Arrays, Problem
 from ppo_bench.runners.episodes import Totals
-from ppo_bench.runners.jax_graph import GraphEnvs, GraphState, Iterate, JaxGraphRunner, reported
+from ppo_bench.runners.jax_graph import Ahead, GraphEnvs, GraphState, Iterate, JaxGraphRunner, reported
 from ppo_bench.runners.jax_learning import Learner
 from ppo_bench.runners.seeds import Measured
 
@@ -37,8 +37,8 @@ class SeedsState:
     totals: list[Totals]
     iterate: Iterate
     """Of one seed; see `GraphState`."""
-    ahead: list[Measured] = field(default_factory=list)
-    """See `GraphState`."""
+    ahead: list[Ahead] = field(default_factory=list)
+    """See `GraphState`; arrays of all seeds, stacked."""
 
 
 class JaxSeedsRunner:
@@ -54,35 +54,35 @@ class JaxSeedsRunner:
     def step(self, state: SeedsState) -> tuple[SeedsState, Measured]:
         """See `SeedsRunner.step`."""
         if not state.ahead:
-            self._call(state)
+            self._run_ahead(state)
         state.iteration += 1
-        return state, state.ahead.pop(0)
-
-    def _call(self, state: SeedsState) -> None:
-        rates, counters = self._one.next_call(state.iteration)
-        iterate = self._iterate(state.iterate, len(state.seeds))
-        with jax.default_device(self._device):
-            state.learners, state.envs, *on_device = iterate(
-                state.learners, state.envs, np.array(self._padded(state.seeds), np.int32), *counters
-            )
-        outcomes, measured = jax.device_get(on_device)
-        reports = []
+        learning_rate, played, measured = state.ahead.pop(0)
+        everything = jax.device_get((played, measured))
+        of_seeds: Measured = []
         for k, totals in enumerate(state.totals):
-            own_outcomes, own_measured = jax.tree.map(lambda array, k=k: array[k], (outcomes, measured))
-            state.totals[k], report = reported(own_outcomes, own_measured, rates, totals)
-            reports.append(report)
-        state.ahead = [list(of_all) for of_all in zip(*reports, strict=True)]
+            own_played, own_measured = jax.tree.map(lambda array, k=k: array[k], everything)
+            state.totals[k], metrics, episodes = reported(learning_rate, own_played, own_measured, totals)
+            of_seeds.append((metrics, episodes))
+        return state, of_seeds
+
+    def _run_ahead(self, state: SeedsState) -> None:
+        """See `JaxGraphRunner._run_ahead`."""
+        iterate, seeds = self._iterate(state.iterate, len(state.seeds)), np.array(self._padded(state.seeds), np.int32)
+        with jax.default_device(self._device):
+            for learning_rate, *told in self._one.upcoming(state.iteration):
+                state.learners, state.envs, played, measured = iterate(state.learners, state.envs, seeds, *told)
+                state.ahead.append(Ahead(learning_rate, played, measured))
 
     def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
         """The compiled iteration of all seeds, from that of one."""
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
-            mapped = jax.vmap(one, in_axes=(0, 0, 0, None, None, None))
+            mapped = jax.vmap(one, in_axes=(0, 0, 0, None, None))
             seeds, same = sharding.spec, Spec()
             program = jax.shard_map(
                 mapped,
                 mesh=sharding.mesh,
-                in_specs=(seeds, seeds, seeds, same, same, same),
+                in_specs=(seeds, seeds, seeds, same, same),
                 out_specs=seeds,
                 check_vma=False,  # no seed needs anything of another
             )
