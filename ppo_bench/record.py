@@ -161,7 +161,7 @@ def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
 
 def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:
     """The summary of a finished run."""
-    steady_sps, compile_seconds = speeds(folder / "metrics.jsonl")
+    steady_sps, compile_seconds = speeds(folder / "metrics.jsonl", config.framework.iterations_per_call)
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "complete",

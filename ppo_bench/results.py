@@ -219,13 +219,16 @@ class Rows:
         self._file.close()
 
 
-def speeds(metrics: Path) -> tuple[float, float]:
+def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
     """Steady speed and start-up time of a run, from its rows of metrics.
 
-    The first is the environment steps per second of the median iteration. The second is how many seconds the
-    first three iterations took beyond as many median ones: compilation, where a framework compiles.
+    The first is the environment steps per second of the median iteration, or of the median block of iterations that the
+    device is given at once: their rows come in bursts. The second is how many seconds the first three iterations took
+    beyond as many median ones: compilation, where a framework compiles.
     """
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
-    steady = median(row["sps"] for row in rows)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
-    return steady, sum(max(0.0, steps / row["sps"] - steps / steady) for row in rows[:COMPILING_ITERATIONS])
+    seconds = [steps / row["sps"] for row in rows]
+    blocks = [seconds[k : k + iterations_per_call] for k in range(0, len(seconds), iterations_per_call)]
+    steady = median(steps * len(block) / sum(block) for block in blocks)
+    return steady, sum(max(0.0, each - steps / steady) for each in seconds[:COMPILING_ITERATIONS])

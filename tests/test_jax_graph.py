@@ -16,7 +16,7 @@ from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.errors import ConfigError
 from ppo_bench.runners.base import Arrays, Episode, Metrics
-from ppo_bench.runners.jax_graph import JaxGraphRunner
+from ppo_bench.runners.jax_graph import MOST_AHEAD, JaxGraphRunner
 from ppo_bench.train import build_runner
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 
@@ -88,8 +88,8 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
     assert found["iteration"] == 2
 
 
-def test_several_iterations_a_call_are_the_same_iterations() -> None:
-    """Seven of them, by calls of 3, 3 and 1."""
+def test_iterations_given_ahead_are_the_same_iterations() -> None:
+    """Seven of them, in blocks of 3, 3 and 1."""
     problem = problem_for(JaxEnv(CartPole(), 4), 7, NORMALIZED)
     ends: list[Arrays] = []
     given: list[list[tuple[Metrics, list[Episode]]]] = []
@@ -102,13 +102,24 @@ def test_several_iterations_a_call_are_the_same_iterations() -> None:
             rows.append((metrics, episodes))
         given.append(rows)
         ends.append(runner.export(state))
-        assert state.iterate._cache_size() == 1  # type: ignore[attr-defined]  # the last call compiled nothing
+        assert state.iterate._cache_size() == 1  # type: ignore[attr-defined]  # given ahead or not, one program
     assert given[0] == given[1]
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
-def test_a_run_of_several_iterations_a_call_leaves_the_same_rows(tmp_path: Path) -> None:
-    """Rows apart from times, over checkpoints and a last call of fewer iterations."""
+def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_of_a_block() -> None:
+    problem = problem_for(JaxEnv(CartPole(), 4), 45, [])
+    runner = JaxGraphRunner(problem, JaxEnv(CartPole(), 4), iterations_per_call=20)
+    state, ahead = runner.init(SEED), []
+    for _ in range(45):
+        state, _, _ = runner.step(state)
+        ahead.append(len(state.ahead))
+    block = [MOST_AHEAD - 1] * (20 - MOST_AHEAD) + list(range(MOST_AHEAD))[::-1]
+    assert ahead == [*block, *block, 4, 3, 2, 1, 0]
+
+
+def test_a_run_with_iterations_given_ahead_leaves_the_same_rows(tmp_path: Path) -> None:
+    """Rows apart from times, over checkpoints and a last block of fewer iterations."""
     arguments = ["framework=jax_xla", "env=cartpole", "backend=jax", "total_timesteps=5_120"]
     rows = []
     for per_call in (1, 4):

@@ -167,4 +167,12 @@ def test_the_steady_speed_is_that_of_the_median_iteration(tmp_path: Path) -> Non
     rows = [{"iteration": k, "global_step": 800 * k, "sps": sps} for k, sps in enumerate(speed, 1)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     # Iterations of 800 steps took 8, 1.6 and 4 seconds where the median one takes 2.
-    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl"), (400.0, 6.0 + 2.0))
+    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 1), (400.0, 6.0 + 2.0))
+
+
+def test_the_steady_speed_of_iterations_given_at_once_is_that_of_the_median_block(tmp_path: Path) -> None:
+    seconds = (8.0, 1.0, 4.0, 0.1, 2.9, 3.0)
+    rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # Blocks of two iterations took 9, 4.1 and 5.9 seconds: half of the median one is 2.95.
+    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 2), (1_600 / 5.9, 5.05 + 1.05))

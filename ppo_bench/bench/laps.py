@@ -25,7 +25,7 @@ class Start(NamedTuple):
     setup_seconds: float
     """Environments, network and initial weights, with the import of their packages."""
     compile_seconds: float
-    """How much longer the first call of the program took than the second."""
+    """How much longer the first block of `iterations_per_call` took than the second."""
     peak_memory_bytes: int
     """Of the process, environments included."""
     gpu_memory_bytes: int | None

@@ -173,7 +173,8 @@ class Framework(Protocol):
 
     @property
     def iterations_per_call(self) -> int:
-        """Iterations that its runner executes at once, and then returns one by one; no state in between is exported."""
+        """Iterations of a block: its runner may be ahead of those that it has returned, up to the end of the block, and
+        exports a state only there."""
 
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""

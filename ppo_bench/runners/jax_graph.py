@@ -59,6 +59,9 @@ class Played(NamedTuple):
     """As in `Flags`."""
 
 
+MOST_AHEAD = 8
+"""Iterations that the device has at a time. JAX makes who gives it more than 32 programs wait for the first."""
+
 Iterate = Callable[..., tuple[Learner, GraphEnvs, Played, dict[str, jax.Array]]]
 """See `iterate`."""
 
@@ -98,13 +101,12 @@ class JaxGraphRunner:
         self._at_once = iterations_per_call
         self.execution = self.learning.execution
         self._compiled: dict[EnvStep, Iterate] = {}
-        self._given: Any = None
+        self.given: Any = None
         """Of the last iteration that the device was given: ready once that is over."""
 
     def step(self, state: GraphState) -> tuple[GraphState, Metrics, list[Episode]]:
         """See `Runner.step`."""
-        if not state.ahead:
-            self._run_ahead(state)
+        self._run_ahead(state)
         state.iteration += 1
         learning_rate, played, measured = state.ahead.pop(0)
         played, measured = jax.device_get((played, measured))  # waits for this iteration; the device goes on
@@ -114,16 +116,18 @@ class JaxGraphRunner:
     def _run_ahead(self, state: GraphState) -> None:
         """Give the device the next iterations; it runs them as this process goes on."""
         with jax.default_device(self.learning.device):
-            for learning_rate, *told in self.upcoming(state.iteration):
+            for learning_rate, *told in self.upcoming(state.iteration, len(state.ahead)):
                 seed = np.int32(state.seed)
                 state.learner, state.envs, played, measured = state.iterate(state.learner, state.envs, seed, *told)
                 state.ahead.append(Ahead(learning_rate, played, measured))
-                self._given = measured
+                self.given = measured
 
-    def upcoming(self, iteration: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
-        """Of each iteration that the device is given at once after `iteration`: its learning rate, and its number and
-        that rate as `iterate` takes them."""
-        for k in range(iteration + 1, max(iteration + 1, min(iteration + self._at_once, self._num_iterations)) + 1):
+    def upcoming(self, iteration: int, ahead: int = 0) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
+        """Of each iteration that the device is to be given where `iteration` have been returned and as many as `ahead`
+        after that have been given: its learning rate, and its number and that rate as `iterate` takes them."""
+        block_ends = (iteration // self._at_once + 1) * self._at_once
+        last = max(iteration + 1, min(block_ends, iteration + MOST_AHEAD, self._num_iterations))
+        for k in range(iteration + ahead + 1, last + 1):
             learning_rate = self.learning.learning_rate(k)
             yield learning_rate, np.array(k, np.int32), np.array(learning_rate, self.learning.dtype)
 
@@ -152,8 +156,10 @@ class JaxGraphRunner:
 
     def close(self) -> None:
         """See `Runner.close`."""
-        jax.block_until_ready(self._given)  # environments are not to go while a program steps them
-        self._env.close()
+        try:
+            jax.block_until_ready(self.given)  # environments are not to go while a program steps them
+        finally:
+            self._env.close()
 
     @property
     def _obs_shape(self) -> tuple[int, ...]:

@@ -53,8 +53,7 @@ class JaxSeedsRunner:
 
     def step(self, state: SeedsState) -> tuple[SeedsState, Measured]:
         """See `SeedsRunner.step`."""
-        if not state.ahead:
-            self._run_ahead(state)
+        self._run_ahead(state)
         state.iteration += 1
         learning_rate, played, measured = state.ahead.pop(0)
         everything = jax.device_get((played, measured))
@@ -69,9 +68,10 @@ class JaxSeedsRunner:
         """See `JaxGraphRunner._run_ahead`."""
         iterate, seeds = self._iterate(state.iterate, len(state.seeds)), np.array(self._padded(state.seeds), np.int32)
         with jax.default_device(self._device):
-            for learning_rate, *told in self._one.upcoming(state.iteration):
+            for learning_rate, *told in self._one.upcoming(state.iteration, len(state.ahead)):
                 state.learners, state.envs, played, measured = iterate(state.learners, state.envs, seeds, *told)
                 state.ahead.append(Ahead(learning_rate, played, measured))
+                self._one.given = measured
 
     def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
         """The compiled iteration of all seeds, from that of one."""

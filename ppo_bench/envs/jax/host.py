@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,12 +20,14 @@ class HostView:
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
         self._env = env
-        self._cpu = jax.devices("cpu")[0]  # also beside a GPU: a few environments are no work for one
+        self._device = None  # JAX's own choice, where it was told to use nothing but GPUs
+        with contextlib.suppress(RuntimeError):
+            self._device = jax.devices("cpu")[0]  # also beside a GPU: a few environments are no work for one
         self._compiled: Any = None
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """See `VectorEnv.reset`."""
-        with jax.default_device(self._cpu):
+        with jax.default_device(self._device):
             start = self._env.reset(seeds)
         if self._compiled is None or self._compiled[0] != start.step:
             self._compiled = start.step, jax.jit(start.step)
@@ -33,7 +36,7 @@ class HostView:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        with jax.default_device(self._cpu):
+        with jax.default_device(self._device):
             self._state, step = self._compiled[1](self._state, actions)
         return Step(*(np.array(array) for array in step))
 
