@@ -239,20 +239,21 @@ def _collect(
     """`num_steps` steps, and the value of the observations after them."""
     network, layers, hp = learning.network, learning.layers, learning.ppo
 
-    def step(carry: tuple[GraphEnvs, Storage], t: jax.Array) -> tuple[tuple[GraphEnvs, Storage], tuple[Flags, Played]]:
+    def step(carry: tuple[GraphEnvs, Storage], t: jax.Array) -> tuple[tuple[GraphEnvs, Storage], Any]:
         envs, storage = carry
         storage, actions = act(network, layers, params, storage, noise_of_step, t, envs.obs)
         env, seen = env_step(envs.env, actions if bounds is None else jnp.clip(actions, *bounds))
-        envs, flags, played = _take_in(network, hp, envs._replace(env=env), seen)
-        return (envs, storage), (flags, played)
+        envs, flags = _take_in(network, hp, envs._replace(env=env), seen)
+        return (envs, storage), (flags, seen.raw_reward, seen.episode_over)
 
     storage = allocate(network, hp, learning.dtype)
-    (envs, storage), (flags, played) = jax.lax.scan(step, (envs, storage), jnp.arange(hp.num_steps, dtype=jnp.int32))
+    steps = jnp.arange(hp.num_steps, dtype=jnp.int32)
+    (envs, storage), (flags, raw_rewards, episode_over) = jax.lax.scan(step, (envs, storage), steps)
     storage, _ = act(network, layers, params, storage, noise_of_step, jnp.int32(hp.num_steps), envs.obs)
-    return envs, storage, flags, played
+    return envs, storage, flags, Played(raw_rewards, episode_over, flags.real)
 
 
-def _take_in(network: NetworkSpec, hp: Hyperparameters, envs: GraphEnvs, seen: Any) -> tuple[GraphEnvs, Flags, Played]:
+def _take_in(network: NetworkSpec, hp: Hyperparameters, envs: GraphEnvs, seen: Any) -> tuple[GraphEnvs, Flags]:
     """The environments after a step in which they gave `seen`, with what is kept of it."""
     real = ~envs.done
     rewards, returns, return_stats = seen.reward, envs.discounted_returns, envs.return_stats
@@ -265,8 +266,7 @@ def _take_in(network: NetworkSpec, hp: Hyperparameters, envs: GraphEnvs, seen: A
         obs_stats, obs = _observe(network, hp, envs.obs_stats, seen.obs, (~done).astype(jnp.float64))
         rewards = rewards.astype(jnp.float32)
     flags = Flags(rewards, seen.terminated, seen.truncated, real)
-    played = Played(seen.raw_reward, seen.episode_over, real)
-    return GraphEnvs(envs.env, obs, done, returns, obs_stats, return_stats), flags, played
+    return GraphEnvs(envs.env, obs, done, returns, obs_stats, return_stats), flags
 
 
 def _observe(
