@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,11 +47,20 @@ def learnt(folder: Path) -> list[dict[str, float]]:
     return [{key: value for key, value in row.items() if key not in ("wall_seconds", "sps")} for row in rows]
 
 
-@pytest.mark.parametrize(("iterations_per_call", "seeds"), [(1, SEEDS), (2, SEEDS[:2])])
-def test_each_seed_learns_what_it_learns_alone(iterations_per_call: int, seeds: tuple[int, ...]) -> None:
-    problem = problem_for(JaxEnv(CartPole(), 4), 4, NORMALIZED)
-    together = JaxSeedsRunner(problem, JaxEnv(CartPole(), 4), iterations_per_call)
-    alone = JaxGraphRunner(problem, JaxEnv(CartPole(), 4), 1)
+@pytest.mark.parametrize(
+    ("iterations_per_call", "num_envs", "seeds"),
+    [
+        (1, 4, SEEDS),
+        (2, 4, SEEDS[:2]),
+        (1, 8, range(5, 11)),  # two at a time on a core, the last of three by itself
+        (1, 16, range(5, 9)),  # one at a time
+    ],
+)
+def test_each_seed_learns_what_it_learns_alone(iterations_per_call: int, num_envs: int, seeds: Sequence[int]) -> None:
+    env = JaxEnv(CartPole(), num_envs)
+    problem = problem_for(env, 4, NORMALIZED)
+    together = JaxSeedsRunner(problem, env, iterations_per_call)
+    alone = JaxGraphRunner(problem, env, 1)
     state = together.init(seeds)
     rows = []
     for i in range(4):

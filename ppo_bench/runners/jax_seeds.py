@@ -22,6 +22,9 @@ from ppo_bench.runners.seeds import Measured
 
 T = TypeVar("T")
 
+MOST_ROWS = 512
+"""Of a minibatch of all the seeds that a core trains at a time: more do not stay in its cache (docs/performance.md)."""
+
 
 @dataclass
 class SeedsState:
@@ -76,11 +79,17 @@ class JaxSeedsRunner:
     def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
         """The compiled iteration of all seeds, from that of one."""
         if (one, num_seeds) not in self._compiled:
-            sharding = self._sharding(num_seeds)
-            mapped = jax.vmap(one, in_axes=(0, 0, 0, None, None))
+            sharding, together = self._sharding(num_seeds), self._together(num_seeds)
+
+            def of_part(learners: Learner, envs: GraphEnvs, seeds: jax.Array, *same: jax.Array) -> Any:
+                def of_seed(own: tuple[Learner, GraphEnvs, jax.Array]) -> Any:
+                    return one(*own, *same)
+
+                return jax.lax.map(of_seed, (learners, envs, seeds), batch_size=together if together > 1 else None)
+
             seeds, same = sharding.spec, Spec()
             program = jax.shard_map(
-                mapped,
+                of_part,
                 mesh=sharding.mesh,
                 in_specs=(seeds, seeds, seeds, same, same),
                 out_specs=seeds,
@@ -97,6 +106,14 @@ class JaxSeedsRunner:
         """The fewest devices of which none has more seeds than if all of them were used."""
         most = math.ceil(num_seeds / len(self._devices))
         return math.ceil(num_seeds / most)
+
+    def _together(self, num_seeds: int) -> int:
+        """The seeds that a device trains at a time (`jax.vmap`), before its next: on a GPU all of them."""
+        of_part = math.ceil(num_seeds / len(self._devices))
+        if self._device.platform != "cpu":
+            return of_part
+        turns = math.ceil(of_part / max(1, MOST_ROWS // self._one.learning.ppo.minibatch_size))
+        return math.ceil(of_part / turns)
 
     def _padded(self, of_each_seed: Sequence[T]) -> list[T]:
         """With the last again, so that parts are equal; what the program makes of it is dropped."""
