@@ -26,6 +26,7 @@ from tests.test_cli import assert_one_line
 
 REPLACED = {
     "give_memory_back": ("torch_eager", "runners.torch", "keep_freed_memory"),
+    "leave_threads_spinning": ("torch_eager", "envs.envpool", "idle_threads_ender"),
     "store_floats": ("torch_eager", "runners.torch", "allocate"),
     "convolve_channels_first": ("torch_eager", "networks.torch", "F"),
     "shuffle_on_host": ("torch_eager", "runners.torch", "noise"),
@@ -80,26 +81,27 @@ FRAMES = network(spaces.Box(0, 255, (4, 84, 84), np.uint8))
 
 
 def test_each_step_lacks_what_comes_above_it() -> None:
-    climbed = steps(TORCH, circumstances(FRAMES, gpu=None, graph_backend=None), None)
+    climbed = steps(TORCH, circumstances(FRAMES, None, "envpool", None), None)
     assert [step.title for step in climbed] == [
         "PyTorch, operation by operation",
         "freed memory is kept",
         "memory in huge pages",
+        "idle threads end before a step",
         "frames stay bytes",
         "convolutions channels last",
         "minibatches drawn on the device",
         "Adam in one kernel",
         "torch.compile",
     ]
-    cures = ["give_memory_back", "take_small_pages", "store_floats", "convolve_channels_first", "shuffle_on_host"]
-    cures.append("adam_by_operations")
-    assert [step.handicaps for step in climbed] == [*(tuple(cures[k:]) for k in range(7)), ()]
+    cures = ["give_memory_back", "take_small_pages", "leave_threads_spinning", "store_floats"]
+    cures += ["convolve_channels_first", "shuffle_on_host", "adam_by_operations"]
+    assert [step.handicaps for step in climbed] == [*(tuple(cures[k:]) for k in range(8)), ()]
     assert climbed[0].words == ["framework=torch_eager"]
     assert climbed[-1].words == ["framework=torch_compile", "framework.cudagraphs=false"]
 
 
 def test_what_does_not_apply_is_left_out() -> None:
-    on_cpu = steps(JAX, circumstances(VECTORS, gpu=None, graph_backend="jax"), "jax")
+    on_cpu = steps(JAX, circumstances(VECTORS, None, "envpool", "jax"), "jax")
     assert [step.handicaps for step in on_cpu] == [
         ("copy_buffers", "unroll_update"),
         ("unroll_update",),
@@ -108,10 +110,10 @@ def test_what_does_not_apply_is_left_out() -> None:
         (),
     ]
     assert on_cpu[-1].words == ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=10"]
-    on_gpu = steps(TORCH, circumstances(VECTORS, gpu=(9, 0), graph_backend=None), None)
+    on_gpu = steps(TORCH, circumstances(VECTORS, (9, 0), "envpool", None), None)
     assert [step.title for step in on_gpu][-4:] == ["torch.compile", "CUDA graphs", "TF32", "bfloat16"]
     assert on_gpu[-1].words == ["framework=torch_compile", "framework.cudagraphs=true", "precision=bfloat16"]
-    on_older = steps(TORCH, circumstances(VECTORS, gpu=(7, 5), graph_backend=None), None)
+    on_older = steps(TORCH, circumstances(VECTORS, (7, 5), "envpool", None), None)
     assert [step.title for step in on_older][-3:] == ["torch.compile", "CUDA graphs", "bfloat16"]
 
 

@@ -8,10 +8,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 PROGRAM = """
 import sys, time
-from ppo_bench.runners.idle_threads import let_idle_threads_sleep
+from ppo_bench.idle_threads import let_idle_threads_sleep
 
 if sys.argv[1] == "sleep":
     let_idle_threads_sleep()
@@ -37,6 +38,27 @@ def seconds_spun(how: str, **said: str) -> list[float]:
     return [float(line) for line in run.stdout.split()]
 
 
+STEPPED = """
+import os, sys
+import numpy as np
+import torch
+from ppo_bench.envs.base import Task
+from ppo_bench.envs.envpool import EnvPoolEnv
+
+torch.set_num_threads(2)
+env = EnvPoolEnv(Task("cartpole", "CartPole-v1", 4), int(sys.argv[1]))
+env.reset(range(4))
+numbers = torch.ones(600, 600)
+for _ in range(3):
+    env.step(np.zeros(4, np.int64))
+    before = set(os.listdir("/proc/self/task"))
+    torch.exp(numbers)
+    begun = set(os.listdir("/proc/self/task")) - before
+    env.step(np.zeros(4, np.int64))
+    print(len(begun), len(begun & set(os.listdir("/proc/self/task"))))
+"""
+
+
 @pytest.fixture(scope="module")
 def as_they_come() -> float:
     """Seconds that threads spin which nothing has been said to."""
@@ -53,3 +75,44 @@ def test_idle_threads_sleep(as_they_come: float) -> None:
 @pytest.mark.parametrize("said", [{"GOMP_SPINCOUNT": "300000"}, {"OMP_WAIT_POLICY": "active"}])
 def test_what_the_user_says_of_waiting_holds(said: dict[str, str], as_they_come: float) -> None:
     assert max(seconds_spun("sleep", **said)) > as_they_come / 2
+
+
+@pytest.mark.parametrize(
+    ("num_threads", "begun_and_left"),
+    [(1, ["0 0", "0 0", "0 0"]), (2, ["1 0", "1 0", "1 0"])],  # a pool of one thread has a core already: the caller's
+)
+def test_a_pool_ends_idle_threads_before_it_steps(num_threads: int, begun_and_left: list[str]) -> None:
+    run = subprocess.run([sys.executable, "-c", STEPPED, str(num_threads)], check=True, capture_output=True, text=True)
+    assert run.stdout.splitlines() == begun_and_left
+
+
+MULTIPLIED = """
+import os
+import torch
+from ppo_bench.idle_threads import idle_threads_ender, products_by_one_thread
+
+torch.set_num_threads(2)
+end_idle_threads = idle_threads_ender()
+numbers = torch.rand(600, 600)
+
+
+def threads_of_a_product():
+    end_idle_threads()
+    before = set(os.listdir("/proc/self/task"))
+    product = numbers @ numbers
+    return product, len(set(os.listdir("/proc/self/task")) - before)
+
+
+threads_of_a_product()
+together, two = threads_of_a_product()
+with products_by_one_thread(torch._C.__file__):
+    alone, one = threads_of_a_product()
+assert torch.allclose(together, alone)
+print(two, one, threads_of_a_product()[1])
+"""
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="products are not those of MKL")
+def test_products_begin_no_threads_where_these_would_be_ended() -> None:
+    run = subprocess.run([sys.executable, "-c", MULTIPLIED], check=True, capture_output=True, text=True)
+    assert run.stdout == "1 0 1\n"

@@ -41,6 +41,7 @@ TORCH = (
     Rung("PyTorch, operation by operation", ("framework=torch_eager",)),
     Rung("freed memory is kept", (), "give_memory_back", "cpu"),
     Rung("memory in huge pages", (), "take_small_pages", "cpu"),
+    Rung("idle threads end before a step", (), "leave_threads_spinning", "cpu pool"),
     Rung("frames stay bytes", (), "store_floats", "frames"),
     Rung("convolutions channels last", (), "convolve_channels_first", "convolutions"),
     Rung("minibatches drawn on the device", (), "shuffle_on_host"),
@@ -65,13 +66,17 @@ GRAPH_BACKENDS = ("jax", "envpool_xla")
 """The first that an environment has is climbed to."""
 
 
-def circumstances(network: NetworkSpec, gpu: tuple[int, int] | None, graph_backend: str | None) -> set[str]:
+def circumstances(
+    network: NetworkSpec, gpu: tuple[int, int] | None, backend: str, graph_backend: str | None
+) -> set[str]:
     """What `Rung.needs` may name; `gpu` is the compute capability of the GPU, if there is one."""
     found = {"gpu" if gpu else "cpu"} | ({"tf32"} if gpu and gpu >= (8, 0) else set())
     if network.uint8:
         found.add("frames")
     if network.convolutions:
         found |= {"convolutions"} | (set() if gpu else {"cpu convolutions"})
+    if network.convolutions and backend == "envpool" and not gpu:
+        found.add("cpu pool")
     if graph_backend:
         found.add("graph")
     return found
@@ -137,7 +142,7 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
         )
     asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
     graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
-    there = circumstances(network_of(config), _gpu(config), graph)
+    there = circumstances(network_of(config), _gpu(config), backend.name, graph)
     kept = [word for word in job if not word.startswith("framework=")]
     sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]
     for name, ladder in LADDERS.items():

@@ -13,6 +13,7 @@ from ppo_bench.envs.base import Step, Task, supported_spaces
 from ppo_bench.envs.envpool_core import Core
 from ppo_bench.envs.follow import Followers
 from ppo_bench.errors import ConfigError, nearest, require
+from ppo_bench.idle_threads import idle_threads_ender
 
 QUICK = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
 """Environments that take about a microsecond a step."""
@@ -102,6 +103,7 @@ class EnvPoolEnv:
             self._pool = envpool.make_gymnasium(self._id, env_seed=list(seeds), **self._options, **self._drawn)
             obs, _ = self._pool.reset()
         self._core = Core(self._pool)
+        self._end_idle_threads = idle_threads_ender()
         self._resets = np.zeros(self.num_envs, np.bool_)
         return _flat(obs)
 
@@ -109,6 +111,8 @@ class EnvPoolEnv:
         """See `VectorEnv.step`."""
         if self._one_thread:  # it and this one never run at the same time
             self._threads.gather()
+        else:  # the pool's have use for every core
+            self._end_idle_threads()
         assert self._core, "reset comes first"
         step = as_step(self._resets, *self._core.step(actions))
         self._resets = step.terminated | step.truncated

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.gpu_memory import share_gpu_memory
+from ppo_bench.idle_threads import let_idle_threads_sleep
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.runners.base import Arrays, Policy, Problem
-from ppo_bench.runners.idle_threads import let_idle_threads_sleep
 from ppo_bench.runners.memory import take_huge_pages
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ppo_bench import noise, ppo
 from ppo_bench.errors import ConfigError
+from ppo_bench.idle_threads import products_by_one_thread
 from ppo_bench.networks import torch as networks
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import NO_TF32, PRECISIONS, Precision
@@ -147,7 +148,8 @@ class TorchRunner:
             row.values.copy_(value)
             return actions.cpu().numpy()
 
-        envs, rollout = self._envs.collect(state.envs, act)
+        with products_by_one_thread(torch._C.__file__):
+            envs, rollout = self._envs.collect(state.envs, act)
         act(self._ppo.num_steps, envs.obs)  # for the value of the last observations
         return envs, rollout
 
