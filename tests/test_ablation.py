@@ -81,7 +81,7 @@ FRAMES = network(spaces.Box(0, 255, (4, 84, 84), np.uint8))
 
 
 def test_each_step_lacks_what_comes_above_it() -> None:
-    climbed = steps(TORCH, circumstances(FRAMES, None, "envpool", None), None)
+    climbed = steps(TORCH, circumstances(FRAMES, None, True, None), None)
     assert [step.title for step in climbed] == [
         "PyTorch, operation by operation",
         "freed memory is kept",
@@ -101,7 +101,9 @@ def test_each_step_lacks_what_comes_above_it() -> None:
 
 
 def test_what_does_not_apply_is_left_out() -> None:
-    on_cpu = steps(JAX, circumstances(VECTORS, None, "envpool", "jax"), "jax")
+    on_gymnasium = steps(TORCH, circumstances(FRAMES, None, False, None), None)
+    assert not any("leave_threads_spinning" in step.handicaps for step in on_gymnasium)
+    on_cpu = steps(JAX, circumstances(VECTORS, None, True, "jax"), "jax")
     assert [step.handicaps for step in on_cpu] == [
         ("copy_buffers", "unroll_update"),
         ("unroll_update",),
@@ -110,10 +112,10 @@ def test_what_does_not_apply_is_left_out() -> None:
         (),
     ]
     assert on_cpu[-1].words == ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=10"]
-    on_gpu = steps(TORCH, circumstances(VECTORS, (9, 0), "envpool", None), None)
+    on_gpu = steps(TORCH, circumstances(VECTORS, (9, 0), True, None), None)
     assert [step.title for step in on_gpu][-4:] == ["torch.compile", "CUDA graphs", "TF32", "bfloat16"]
     assert on_gpu[-1].words == ["framework=torch_compile", "framework.cudagraphs=true", "precision=bfloat16"]
-    on_older = steps(TORCH, circumstances(VECTORS, (7, 5), "envpool", None), None)
+    on_older = steps(TORCH, circumstances(VECTORS, (7, 5), True, None), None)
     assert [step.title for step in on_older][-3:] == ["torch.compile", "CUDA graphs", "bfloat16"]
 
 

@@ -17,6 +17,7 @@ from ppo_bench.bench.report import about, bench_file
 from ppo_bench.bench.worker import in_turn
 from ppo_bench.config import Config
 from ppo_bench.errors import ConfigError
+from ppo_bench.idle_threads import FEW_THREADS
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.progress import say
 from ppo_bench.results import write_json
@@ -41,7 +42,7 @@ TORCH = (
     Rung("PyTorch, operation by operation", ("framework=torch_eager",)),
     Rung("freed memory is kept", (), "give_memory_back", "cpu"),
     Rung("memory in huge pages", (), "take_small_pages", "cpu"),
-    Rung("idle threads end before a step", (), "leave_threads_spinning", "cpu pool"),
+    Rung("idle threads end before a step", (), "leave_threads_spinning", "ended threads"),
     Rung("frames stay bytes", (), "store_floats", "frames"),
     Rung("convolutions channels last", (), "convolve_channels_first", "convolutions"),
     Rung("minibatches drawn on the device", (), "shuffle_on_host"),
@@ -67,7 +68,7 @@ GRAPH_BACKENDS = ("jax", "envpool_xla")
 
 
 def circumstances(
-    network: NetworkSpec, gpu: tuple[int, int] | None, backend: str, graph_backend: str | None
+    network: NetworkSpec, gpu: tuple[int, int] | None, ends_threads: bool, graph_backend: str | None
 ) -> set[str]:
     """What `Rung.needs` may name; `gpu` is the compute capability of the GPU, if there is one."""
     found = {"gpu" if gpu else "cpu"} | ({"tf32"} if gpu and gpu >= (8, 0) else set())
@@ -75,8 +76,8 @@ def circumstances(
         found.add("frames")
     if network.convolutions:
         found |= {"convolutions"} | (set() if gpu else {"cpu convolutions"})
-    if network.convolutions and backend == "envpool" and not gpu:
-        found.add("cpu pool")
+    if ends_threads and network.convolutions and not gpu:
+        found.add("ended threads")
     if graph_backend:
         found.add("graph")
     return found
@@ -142,7 +143,7 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
         )
     asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
     graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
-    there = circumstances(network_of(config), _gpu(config), backend.name, graph)
+    there = circumstances(network_of(config), _gpu(config), _ends_threads(config), graph)
     kept = [word for word in job if not word.startswith("framework=")]
     sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]
     for name, ladder in LADDERS.items():
@@ -167,6 +168,14 @@ def _gpu(config: Config) -> tuple[int, int] | None:
     device = config.root.device
     on_gpu = torch.cuda.is_available() and device != "cpu"
     return torch.cuda.get_device_capability(None if device == "auto" else device) if on_gpu else None
+
+
+def _ends_threads(config: Config) -> bool:
+    """Whether a step of the environments ends PyTorch's threads; those of linear layers alone have none."""
+    import torch
+
+    threads = getattr(config.framework, "num_threads", None) or torch.get_num_threads()
+    return config.backend.name == "envpool" and 1 < threads <= FEW_THREADS
 
 
 def _measured(climb: Climb) -> list[dict[str, Any]]:

@@ -109,11 +109,11 @@ class EnvPoolEnv:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
+        assert self._core, "reset comes first"
         if self._one_thread:  # it and this one never run at the same time
             self._threads.gather()
         else:  # the pool's have use for every core
             self._end_idle_threads()
-        assert self._core, "reset comes first"
         step = as_step(self._resets, *self._core.step(actions))
         self._resets = step.terminated | step.truncated
         return step

@@ -85,7 +85,10 @@ class JaxSeedsRunner:
                 def of_seed(own: tuple[Learner, GraphEnvs, jax.Array]) -> Any:
                     return one(*own, *same)
 
-                return jax.lax.map(of_seed, (learners, envs, seeds), batch_size=together if together > 1 else None)
+                own = (learners, envs, seeds)
+                if together == len(seeds):
+                    return jax.vmap(of_seed)(own)
+                return jax.lax.map(of_seed, own, batch_size=together if together > 1 else None)
 
             seeds, same = sharding.spec, Spec()
             program = jax.shard_map(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ppo_bench import noise, ppo
 from ppo_bench.errors import ConfigError
-from ppo_bench.idle_threads import products_by_one_thread
+from ppo_bench.idle_threads import products_by_all_threads
 from ppo_bench.networks import torch as networks
 from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import NO_TF32, PRECISIONS, Precision
@@ -148,8 +148,7 @@ class TorchRunner:
             row.values.copy_(value)
             return actions.cpu().numpy()
 
-        with products_by_one_thread(torch._C.__file__):
-            envs, rollout = self._envs.collect(state.envs, act)
+        envs, rollout = self._envs.collect(state.envs, act)
         act(self._ppo.num_steps, envs.obs)  # for the value of the last observations
         return envs, rollout
 
@@ -159,6 +158,7 @@ class TorchRunner:
         variates = noise.gumbel if self._network.discrete else noise.normal
         return variates(torch, words, self._dtype)
 
+    @products_by_all_threads()
     @torch.no_grad()
     def _update(self, state: TorchState, batch: Batch, iteration: int, learning_rate: float) -> dict[str, float]:
         """Every epoch and minibatch; the means of what they measured."""
