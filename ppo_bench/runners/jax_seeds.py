@@ -79,13 +79,13 @@ class JaxSeedsRunner:
     def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
         """The compiled iteration of all seeds, from that of one."""
         if (one, num_seeds) not in self._compiled:
-            sharding, together = self._sharding(num_seeds), self._together(num_seeds)
+            sharding = self._sharding(num_seeds)
 
             def of_part(learners: Learner, envs: GraphEnvs, seeds: jax.Array, *same: jax.Array) -> Any:
                 def of_seed(own: tuple[Learner, GraphEnvs, jax.Array]) -> Any:
                     return one(*own, *same)
 
-                own = (learners, envs, seeds)
+                own, together = (learners, envs, seeds), self._together(len(seeds))
                 if together == len(seeds):
                     return jax.vmap(of_seed)(own)
                 return jax.lax.map(of_seed, own, batch_size=together if together > 1 else None)
@@ -110,9 +110,8 @@ class JaxSeedsRunner:
         most = math.ceil(num_seeds / len(self._devices))
         return math.ceil(num_seeds / most)
 
-    def _together(self, num_seeds: int) -> int:
-        """The seeds that a device trains at a time (`jax.vmap`), before its next: on a GPU all of them."""
-        of_part = math.ceil(num_seeds / len(self._devices))
+    def _together(self, of_part: int) -> int:
+        """As many of a device's seeds as it trains at a time, before its next: on a GPU all of them."""
         if self._device.platform != "cpu":
             return of_part
         turns = math.ceil(of_part / max(1, MOST_ROWS // self._one.learning.ppo.minibatch_size))
