@@ -29,6 +29,7 @@ REPLACED = {
     "leave_threads_spinning": ("torch_eager", "envs.envpool", "idle_threads_ender"),
     "store_floats": ("torch_eager", "runners.torch", "allocate"),
     "convolve_channels_first": ("torch_eager", "networks.torch", "F"),
+    "multiply_by_mkl": ("torch_eager", "networks.torch", "linear"),
     "shuffle_on_host": ("torch_eager", "runners.torch", "noise"),
     "adam_by_operations": ("torch_eager", "runners.torch", "Adam"),
     "copy_buffers": ("jax_xla", "runners.jax", "jax"),
@@ -81,7 +82,7 @@ FRAMES = network(spaces.Box(0, 255, (4, 84, 84), np.uint8))
 
 
 def test_each_step_lacks_what_comes_above_it() -> None:
-    climbed = steps(TORCH, circumstances(FRAMES, None, True, None), None)
+    climbed = steps(TORCH, circumstances(FRAMES, None, {"ended threads", "large products"}, None), None)
     assert [step.title for step in climbed] == [
         "PyTorch, operation by operation",
         "freed memory is kept",
@@ -89,21 +90,22 @@ def test_each_step_lacks_what_comes_above_it() -> None:
         "idle threads end before a step",
         "frames stay bytes",
         "convolutions channels last",
+        "large products by oneDNN",
         "minibatches drawn on the device",
         "Adam in one kernel",
         "torch.compile",
     ]
     cures = ["give_memory_back", "take_small_pages", "leave_threads_spinning", "store_floats"]
-    cures += ["convolve_channels_first", "shuffle_on_host", "adam_by_operations"]
-    assert [step.handicaps for step in climbed] == [*(tuple(cures[k:]) for k in range(8)), ()]
+    cures += ["convolve_channels_first", "multiply_by_mkl", "shuffle_on_host", "adam_by_operations"]
+    assert [step.handicaps for step in climbed] == [*(tuple(cures[k:]) for k in range(9)), ()]
     assert climbed[0].words == ["framework=torch_eager"]
     assert climbed[-1].words == ["framework=torch_compile", "framework.cudagraphs=false"]
 
 
 def test_what_does_not_apply_is_left_out() -> None:
-    on_gymnasium = steps(TORCH, circumstances(FRAMES, None, False, None), None)
-    assert not any("leave_threads_spinning" in step.handicaps for step in on_gymnasium)
-    on_cpu = steps(JAX, circumstances(VECTORS, None, True, "jax"), "jax")
+    on_gymnasium = steps(TORCH, circumstances(FRAMES, None, set(), None), None)
+    assert not any({"leave_threads_spinning", "multiply_by_mkl"} & {*step.handicaps} for step in on_gymnasium)
+    on_cpu = steps(JAX, circumstances(VECTORS, None, set(), "jax"), "jax")
     assert [step.handicaps for step in on_cpu] == [
         ("copy_buffers", "unroll_update"),
         ("unroll_update",),
@@ -112,10 +114,10 @@ def test_what_does_not_apply_is_left_out() -> None:
         (),
     ]
     assert on_cpu[-1].words == ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=10"]
-    on_gpu = steps(TORCH, circumstances(VECTORS, (9, 0), True, None), None)
+    on_gpu = steps(TORCH, circumstances(VECTORS, (9, 0), {"ended threads"}, None), None)
     assert [step.title for step in on_gpu][-4:] == ["torch.compile", "CUDA graphs", "TF32", "bfloat16"]
     assert on_gpu[-1].words == ["framework=torch_compile", "framework.cudagraphs=true", "precision=bfloat16"]
-    on_older = steps(TORCH, circumstances(VECTORS, (7, 5), True, None), None)
+    on_older = steps(TORCH, circumstances(VECTORS, (7, 5), set(), None), None)
     assert [step.title for step in on_older][-3:] == ["torch.compile", "CUDA graphs", "bfloat16"]
 
 
@@ -228,3 +230,10 @@ def test_wrong_input_is_one_line(
 ) -> None:
     assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
     assert_one_line(capfd.readouterr().err, fragment)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_large_products_are_a_step_where_they_are_oneDNNs(precision: str) -> None:
+    words = ["env=breakout", "backend=envpool", "framework=torch_eager", "device=cpu", f"precision={precision}"]
+    ((_, climb),) = climbs(words, load(words))
+    assert ("large products by oneDNN" in [step.title for step in climb.steps]) == (precision == "float32")

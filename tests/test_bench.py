@@ -31,6 +31,16 @@ def test_the_arithmetic_of_cartpoles_network_is_counted() -> None:
     assert 1e9 < needed.flop_per_second < 1e14
 
 
+def test_the_arithmetic_of_breakouts_network_is_counted_whoever_multiplies() -> None:
+    """By hand: three convolutions, then 3,136, 512 and 4 or 1 units; no gradient for the frames."""
+    first = 20 * 20 * 32 * (8 * 8 * 4)
+    products = [first, 9 * 9 * 64 * (4 * 4 * 32), 7 * 7 * 64 * (3 * 3 * 64), 3136 * 512, 512 * 4, 512 * 1]
+    forward, without_first = 2 * sum(products), 2 * (sum(products) - first)
+    steps, learnt = 8 * 128 + 8, 4 * 8 * 128
+    needed = arithmetic(load_config(["env=breakout", "backend=envpool", "device=cpu"]))
+    assert needed.flop == steps * forward + learnt * (2 * forward + without_first)
+
+
 def test_time_that_environments_take_is_found_in_their_phase() -> None:
     """16 steps of two environments in turn, each of at least 5 ms."""
     slow = "env.wrappers=[{_target_:tests.wrappers.Slow}]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ TORCH = (
     Rung("idle threads end before a step", (), "leave_threads_spinning", "ended threads"),
     Rung("frames stay bytes", (), "store_floats", "frames"),
     Rung("convolutions channels last", (), "convolve_channels_first", "convolutions"),
+    Rung("large products by oneDNN", (), "multiply_by_mkl", "large products"),
     Rung("minibatches drawn on the device", (), "shuffle_on_host"),
     Rung("Adam in one kernel", (), "adam_by_operations"),
     Rung("torch.compile", ("framework=torch_compile", "framework.cudagraphs=false")),
@@ -68,16 +70,16 @@ GRAPH_BACKENDS = ("jax", "envpool_xla")
 
 
 def circumstances(
-    network: NetworkSpec, gpu: tuple[int, int] | None, ends_threads: bool, graph_backend: str | None
+    network: NetworkSpec, gpu: tuple[int, int] | None, on_cpu: set[str], graph_backend: str | None
 ) -> set[str]:
-    """What `Rung.needs` may name; `gpu` is the compute capability of the GPU, if there is one."""
-    found = {"gpu" if gpu else "cpu"} | ({"tf32"} if gpu and gpu >= (8, 0) else set())
+    """What `Rung.needs` may name; `gpu` is the GPU's compute capability; without a GPU there is `on_cpu`."""
+    found = {"gpu"} if gpu else {"cpu"} | on_cpu
+    if gpu and gpu >= (8, 0):
+        found.add("tf32")
     if network.uint8:
         found.add("frames")
     if network.convolutions:
         found |= {"convolutions"} | (set() if gpu else {"cpu convolutions"})
-    if ends_threads and network.convolutions and not gpu:
-        found.add("ended threads")
     if graph_backend:
         found.add("graph")
     return found
@@ -143,7 +145,8 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
         )
     asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
     graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
-    there = circumstances(network_of(config), _gpu(config), _ends_threads(config), graph)
+    network = network_of(config)
+    there = circumstances(network, _gpu(config), _on_cpu(config, network), graph)
     kept = [word for word in job if not word.startswith("framework=")]
     sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]
     for name, ladder in LADDERS.items():
@@ -170,12 +173,20 @@ def _gpu(config: Config) -> tuple[int, int] | None:
     return torch.cuda.get_device_capability(None if device == "auto" else device) if on_gpu else None
 
 
-def _ends_threads(config: Config) -> bool:
-    """Whether a step of the environments ends PyTorch's threads; those of linear layers alone have none."""
+def _on_cpu(config: Config, network: NetworkSpec) -> set[str]:
+    """What PyTorch does on a CPU for some programs only."""
     import torch
 
+    from ppo_bench.networks.torch_linear import MANY_WEIGHTS
+
+    found: set[str] = set()
     threads = getattr(config.framework, "num_threads", None) or torch.get_num_threads()
-    return config.backend.name == "envpool" and 1 < threads <= FEW_THREADS
+    if network.convolutions and config.backend.name == "envpool" and 1 < threads <= FEW_THREADS:
+        found.add("ended threads")  # those of linear layers alone have none
+    products = [parameter.shape for parameter in network.parameters if len(parameter.shape) == 2]
+    if config.root.precision == "float32" and any(math.prod(shape) >= MANY_WEIGHTS for shape in products):
+        found.add("large products")
+    return found
 
 
 def _measured(climb: Climb) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ppo_bench.networks.layers import Activation, Conv, ImageLayer, Linear, MaxPool
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.networks.torch_linear import linear
 from ppo_bench.ppo import Head
 
 Params = dict[str, Tensor]
@@ -68,7 +69,7 @@ def _image_layer(layer: ImageLayer, params: Params, x: Tensor) -> Tensor:
 
 def _chain(layers: tuple[Linear, ...], params: Params, x: Tensor) -> Tensor:
     for layer in layers:
-        x = F.linear(x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"])
+        x = linear(x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"])
         if layer.activation:
             x = _ACTIVATIONS[layer.activation](x)
     return x
