@@ -86,6 +86,13 @@ def test_acting_takes_the_operation_alone() -> None:
     assert executed.names[-1:] == ["ppo_bench.product.default"]
 
 
+def test_observations_have_no_gradient() -> None:
+    x, weight, bias = layer()
+    with Operations() as executed:
+        torch.autograd.grad(loss(linear, x, weight.requires_grad_(), bias), weight)
+    assert executed.names.count("ppo_bench.product.default") == 2
+
+
 def test_a_compiled_network_with_a_large_layer_is_kept_for_other_processes(tmp_path: Path) -> None:
     """Both what was traced and what was compiled: PyTorch's traces of others' functions are kept only if asked for."""
     command = [sys.executable, "-m", "ppo_bench", "framework=torch_compile", "device=cpu", "total_timesteps=512"]

@@ -55,6 +55,7 @@ class _Linear(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
-        return product(gradient, weight.t(), None), product(gradient.t(), x.t(), None), gradient.sum(0)
+        of_x = product(gradient, weight.t(), None) if ctx.needs_input_grad[0] else None  # observations have none
+        return of_x, product(gradient.t(), x.t(), None), gradient.sum(0)
