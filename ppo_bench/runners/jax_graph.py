@@ -102,7 +102,7 @@ class JaxGraphRunner:
         self.execution = self.learning.execution
         self._compiled: dict[EnvStep, Iterate] = {}
         self.given: Any = None
-        """Of the last iteration that the device was given: ready once that is over."""
+        """What will come of the last iteration that the device was given: all ready once that is over."""
 
     def step(self, state: GraphState) -> tuple[GraphState, Metrics, list[Episode]]:
         """See `Runner.step`."""
@@ -120,7 +120,7 @@ class JaxGraphRunner:
                 seed = np.int32(state.seed)
                 state.learner, state.envs, played, measured = state.iterate(state.learner, state.envs, seed, *told)
                 state.ahead.append(Ahead(learning_rate, played, measured))
-                self.given = measured
+                self.given = played, measured
 
     def upcoming(self, iteration: int, ahead: int = 0) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
         """Of each iteration that the device is to be given where `iteration` have been returned and as many as `ahead`

@@ -74,7 +74,7 @@ class JaxSeedsRunner:
             for learning_rate, *told in self._one.upcoming(state.iteration, len(state.ahead)):
                 state.learners, state.envs, played, measured = iterate(state.learners, state.envs, seeds, *told)
                 state.ahead.append(Ahead(learning_rate, played, measured))
-                self._one.given = measured
+                self._one.given = played, measured
 
     def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
         """The compiled iteration of all seeds, from that of one."""
