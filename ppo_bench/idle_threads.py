@@ -32,7 +32,7 @@ def idle_threads_ender() -> Callable[[], object]:
     have use for the core. By `omp_pause_resource_all` of OpenMP 5.0; nothing where there is none, or many threads. To
     be asked for once PyTorch is imported and knows its number of threads, and not to be taken into a forked process.
 
-    Products of matrices are then made by the caller alone, but within `products_by_all_threads`: MKL keeps a hundred
+    MKL's products are then made by the caller alone, but within `products_by_all_threads`: MKL keeps a hundred
     bytes of every thread that has ever multiplied, ended or not, and 10 million steps of Atari end a million of them.
     """
     openmp, divide = ctypes.CDLL(None), _divide_products()

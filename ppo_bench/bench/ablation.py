@@ -20,6 +20,7 @@ from ppo_bench.config import Config
 from ppo_bench.errors import ConfigError
 from ppo_bench.idle_threads import FEW_THREADS
 from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.precision import PRECISIONS
 from ppo_bench.progress import say
 from ppo_bench.results import write_json
 from ppo_bench.sweep import expand
@@ -177,14 +178,15 @@ def _on_cpu(config: Config, network: NetworkSpec) -> set[str]:
     """What PyTorch does on a CPU for some programs only."""
     import torch
 
-    from ppo_bench.networks.torch_linear import MANY_WEIGHTS
+    from ppo_bench.networks.torch_linear import by_onednn
 
     found: set[str] = set()
     threads = getattr(config.framework, "num_threads", None) or torch.get_num_threads()
     if network.convolutions and config.backend.name == "envpool" and 1 < threads <= FEW_THREADS:
         found.add("ended threads")  # those of linear layers alone have none
+    layers = getattr(torch, PRECISIONS[config.root.precision].layers)
     products = [parameter.shape for parameter in network.parameters if len(parameter.shape) == 2]
-    if config.root.precision == "float32" and any(math.prod(shape) >= MANY_WEIGHTS for shape in products):
+    if any(by_onednn(math.prod(shape), layers) for shape in products):
         found.add("large products")
     return found
 

@@ -81,8 +81,8 @@ def _arithmetic(config: Config) -> Arithmetic:
         return min(times)
 
     size = PRODUCT_SIZES[device.type]
-    factor, none = torch.randn((size, size), dtype=layers, device=device), torch.zeros(size, device=device).to(layers)
-    rates = [2 * size**3 / seconds(way) for way in (lambda: factor @ factor, lambda: linear(factor, factor, none))]
+    factor, bias = torch.randn((size, size), dtype=layers, device=device), torch.zeros(size, device=device).to(layers)
+    rates = [2 * size**3 / seconds(way) for way in (lambda: factor @ factor, lambda: linear(factor, factor, bias))]
     if network.convolutions:
         rates.append(flop(both) / seconds(both))
     per_row, per_row_learnt = flop(forward) / rows, flop(both) / rows

@@ -89,18 +89,15 @@ class TorchCompile(Torch):
         if self.cudagraphs not in ("auto", True, False):
             raise ConfigError(f"framework.cudagraphs={self.cudagraphs}: choose auto, true or false")
 
-    def begin(self, num_seeds: int = 1) -> None:
-        """See `Framework.begin`."""
-        super().begin(num_seeds)
-        # Traces with a function of our own in them (networks/torch_linear.py) are kept only if one asks for it, and
-        # before PyTorch is imported. Their key holds what the function and its gradient do.
-        os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD", "1")
-
     def _compiler(self) -> Compiler:
         if folder := _cache_folder(self.compile_cache, "torch"):
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # read when something is first compiled
         import torch
+        import torch._functorch.config
 
+        # Else traces with a function of our own in them (networks/torch_linear.py) are not kept. Their key holds what
+        # the function and its gradient do.
+        torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
         # Shapes never change, so none is made symbolic; a graph break would be an error, not a slow path.
         return functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
 
