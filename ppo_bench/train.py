@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import signal
 import time
@@ -65,8 +66,22 @@ def train(config: Config, started_at: float) -> list[Path]:
         with Mirrors(finished, config.trackers, 1 if todo else PATIENCE) as mirrors:
             mirrors.start()
     if todo:
-        _train_runs(config, todo, started_at)
+        with _first_iteration_uncollected():
+            _train_runs(config, todo, started_at)
     return [run.folder for run in runs]
+
+
+@contextmanager
+def _first_iteration_uncollected() -> Iterator[None]:
+    """Without Python's search for cycles until `_loop` has it back.
+
+    What importing, tracing and compiling make stays, and to look through it again and again took up to a second.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _train_runs(config: Config, runs: Sequence[Run], started_at: float) -> None:
@@ -163,6 +178,7 @@ def _loop(
                 started = time.perf_counter()
             state, measured = runner.step(state)
             now = time.perf_counter()
+            gc.enable()  # after the first
             sps, started = batch_size / (now - started), now
             for record, (metrics, episodes) in zip(records, measured, strict=True):
                 _require_finite(metrics, record, len(records))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
 import re
 import statistics
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.checkpoint import load
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
+from ppo_bench.runners.seeds import OneSeed
 from tests.training import BATCH, EVERY, ITERATIONS, NUM_ENVS, RUN, SMALL, learnt, rows, run_folder, snapshot
 
 METRICS = {
@@ -231,3 +234,21 @@ def test_an_environment_that_breaks_is_named_and_what_was_saved_is_kept(
     message = capsys.readouterr().err.splitlines()[-1]
     assert "environment 0 gave" in message
     assert "not a finite number" in message
+
+
+def test_python_looks_for_cycles_from_the_second_iteration_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bool] = []
+    step = OneSeed.step
+
+    def noted(self: OneSeed, state: Any) -> Any:
+        looked.append(gc.isenabled())
+        return step(self, state)
+
+    monkeypatch.setattr(OneSeed, "step", noted)
+    assert exit_code(main, [*RUN, "total_timesteps=1536", f"outputs={tmp_path}"]) == 0
+    assert looked == [False, True, True]
+
+
+def test_python_looks_for_cycles_again_after_a_run_that_could_not_begin(tmp_path: Path) -> None:
+    assert exit_code(main, ["env.id=Nowhere-v1", f"outputs={tmp_path}"]) == 2
+    assert gc.isenabled()
