@@ -185,7 +185,7 @@ def test_cost_is_measured_along_every_scale(tmp_path: Path, capfd: pytest.Captur
     assert found == [("num_envs", 4), ("num_envs", 64), ("num_steps", 32), ("hidden_size", 8), *[("num_seeds", k) for k in (1, 2)]]  # fmt: skip  # noqa: E501
     batches = [4 * 128, 64 * 128, 4 * 32, 4 * 128, 4 * 128, 2 * 4 * 128]
     for point, batch in zip(found_points, batches, strict=True):
-        assert len(point["iteration_seconds"]) == 2
+        assert 1 < sum(point["iteration_seconds"]) < 25
         assert point["sps"] == pytest.approx(batch / np.median(point["iteration_seconds"]))
         assert 1e8 < point["peak_memory_bytes"] < 1e10
     for suffix in (".svg", ".png"):

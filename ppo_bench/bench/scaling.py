@@ -31,9 +31,10 @@ TITLES = {
     "num_seeds": "seeds in one program",
 }
 
-
-POINT_SECONDS = 20.0
-"""After which a point takes no further iteration."""
+LEAST_SECONDS, MOST_SECONDS = 2.0, 20.0
+"""For which a point takes iterations."""
+LINES = ("-", "--", ":", "-.")
+MARKERS = "osD^"
 
 
 def scaling(programs: Sequence[tuple[list[str], Config]]) -> None:
@@ -92,11 +93,15 @@ def _row(axis: str, value: int, config: Config) -> dict[str, Any]:
 
 
 def _measure(config: Config) -> Measured:
+    if config.framework.compiles:  # which takes memory: it is done before, and kept
+        Program(Laps, config).stop()
     program: Program[float] = Program(Laps, config)
     root = schema(config)
     try:
         started, turns = time.perf_counter(), [program.turn()]
-        while len(turns) <= root.rounds * root.iterations and time.perf_counter() - started < POINT_SECONDS:
+        while (seconds := time.perf_counter() - started) < MOST_SECONDS:
+            if seconds >= LEAST_SECONDS and len(turns) > root.rounds * root.iterations:
+                break
             turns.append(program.turn())
         return Measured(program.start, turns[1:] or turns)  # the first wakes a processor that was idle
     finally:
@@ -126,6 +131,7 @@ def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
     rows = [row for row in rows if row["sps"] is not None]
     axes = [axis for axis in AXES if any(row["axis"] == axis for row in rows)]
     programs = list(dict.fromkeys((row["framework"], row["backend"]) for row in rows))
+    frameworks, backends = (list(dict.fromkeys(names)) for names in zip(*programs, strict=True))
     figure, grid = plt.subplots(
         2,
         len(axes),
@@ -136,12 +142,15 @@ def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
         sharex="col",
     )
     for column, axis in enumerate(axes):
-        for k, (framework, backend) in enumerate(programs):
+        for framework, backend in programs:
             own = [row for row in rows if (row["axis"], row["framework"], row["backend"]) == (axis, framework, backend)]
-            style = {"color": COLOURS[k % len(COLOURS)], "marker": "osD^v"[k // len(COLOURS) % 5], "markersize": 4}
+            k = backends.index(backend)
+            style = {"color": COLOURS[frameworks.index(framework)], "marker": MARKERS[k], "linestyle": LINES[k]}
             values = [row["value"] for row in own]
-            grid[0, column].plot(values, [row["sps"] for row in own], label=f"{framework}, {backend}", **style)
-            grid[1, column].plot(values, [row["peak_memory_bytes"] / 1e6 for row in own], **style)
+            grid[0, column].plot(
+                values, [row["sps"] for row in own], label=f"{framework}, {backend}", markersize=4, **style
+            )
+            grid[1, column].plot(values, [row["peak_memory_bytes"] / 1e6 for row in own], markersize=4, **style)
         for ax in grid[:, column]:
             ax.set_xscale("log", base=2)
             ax.set_yscale("log")
