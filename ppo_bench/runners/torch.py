@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,8 @@ from ppo_bench.runners.torch_learning import (
 from ppo_bench.weights import initial_weights
 
 MOMENTS = ("adam.mean", "adam.variance")
+WIDE = 2**17
+"""Weights of a linear layer whose products threads share with gain: 512 x 512, not 256 x 256 (docs/performance.md)."""
 
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What is done to a function before it is used: nothing, or `torch.compile`."""
@@ -268,8 +271,9 @@ def pick_device(device: str, precision: Precision) -> torch.device:
 
 
 def set_threads(network: NetworkSpec, num_threads: int | None) -> None:
-    """Threads of the whole process; None takes one for networks of linear layers, all for others."""
-    if num_threads or not network.convolutions:
+    """Threads of the whole process; None takes one for networks of narrow linear layers, all for others."""
+    wide = any(math.prod(parameter.shape) >= WIDE for parameter in network.parameters)
+    if num_threads or not (network.convolutions or wide):
         torch.set_num_threads(num_threads or 1)
 
 
