@@ -183,7 +183,7 @@ def _on_cpu(config: Config, network: NetworkSpec) -> set[str]:
     found: set[str] = set()
     threads = getattr(config.framework, "num_threads", None) or torch.get_num_threads()
     if network.convolutions and config.backend.name == "envpool" and 1 < threads <= FEW_THREADS:
-        found.add("ended threads")  # those of narrow linear layers have none
+        found.add("ended threads")  # pools of other environments mostly have one thread
     layers = getattr(torch, PRECISIONS[config.root.precision].layers)
     products = [parameter.shape for parameter in network.parameters if len(parameter.shape) == 2]
     if any(by_onednn(math.prod(shape), layers) for shape in products):

@@ -33,8 +33,8 @@ TITLES = {
 
 LEAST_SECONDS, MOST_SECONDS = 2.0, 20.0
 """For which a point takes iterations."""
-LINES = ("-", "--", ":", "-.")
-MARKERS = "osD^"
+STYLES = (("o", "-"), ("s", "--"), ("D", ":"), ("^", "-."))
+"""Markers and lines of backends; colours are frameworks."""
 
 
 def scaling(programs: Sequence[tuple[list[str], Config]]) -> None:
@@ -144,13 +144,12 @@ def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
     for column, axis in enumerate(axes):
         for framework, backend in programs:
             own = [row for row in rows if (row["axis"], row["framework"], row["backend"]) == (axis, framework, backend)]
-            k = backends.index(backend)
-            style = {"color": COLOURS[frameworks.index(framework)], "marker": MARKERS[k], "linestyle": LINES[k]}
+            colour = COLOURS[frameworks.index(framework) % len(COLOURS)]
+            marker, line = STYLES[backends.index(backend) % len(STYLES)]
+            style: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": line, "markersize": 4}
             values = [row["value"] for row in own]
-            grid[0, column].plot(
-                values, [row["sps"] for row in own], label=f"{framework}, {backend}", markersize=4, **style
-            )
-            grid[1, column].plot(values, [row["peak_memory_bytes"] / 1e6 for row in own], markersize=4, **style)
+            grid[0, column].plot(values, [row["sps"] for row in own], label=f"{framework}, {backend}", **style)
+            grid[1, column].plot(values, [row["peak_memory_bytes"] / 1e6 for row in own], **style)
         for ax in grid[:, column]:
             ax.set_xscale("log", base=2)
             ax.set_yscale("log")
