@@ -18,9 +18,9 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from ppo_bench.arrays import Arrays
 from ppo_bench.errors import ConfigError
 from ppo_bench.results import SCHEMA_VERSION, sync_folder, write_safely
-from ppo_bench.runners.base import Arrays
 
 
 class Checkpoint(NamedTuple):

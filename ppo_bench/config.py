@@ -19,17 +19,19 @@ from typing import Any, ClassVar, Protocol
 from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench import checkpoint
+from ppo_bench.algorithms.base import Algorithm, Hyperparameters
+from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.compose import compose_root, one_line, typed
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.errors import ConfigError, require
-from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.ranges import check_values
 from ppo_bench.results import choose_folder
-from ppo_bench.runners.base import Framework, Hyperparameters
+from ppo_bench.runners.base import Framework, Problem
 from ppo_bench.source import check_source
 from ppo_bench.trackers.mirror import Tracker
 
-_BUILDS = {"framework": "runner", "backend": "make", "network": "build", "tracker": "open"}
+_BUILDS = {"framework": "runner", "backend": "make", "network": "build", "algorithm": "loss", "tracker": "open"}
 """The method by which a group's choice is put to use."""
 
 NOT_IDENTITY = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "video")
@@ -108,6 +110,7 @@ class RootSchema:
     framework: Any
     backend: Any
     network: Any
+    algorithm: Any
     tracker: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
 
 
@@ -120,6 +123,7 @@ class Config:
     framework: Framework
     backend: Backend
     network: Network
+    algorithm: Algorithm
     trackers: dict[str, Tracker]
     resolved: dict[str, Any]
     """The same as plain values, as it is written to run.json."""
@@ -181,6 +185,16 @@ class Config:
         load = self.root.checkpoint.load
         return None if load is None else checkpoint.load_named(Path(load))
 
+    def network_for(self, env: VectorEnv | GraphEnv) -> NetworkSpec:
+        """The network for the spaces of `env`, with a value for each of the algorithm's streams of rewards."""
+        network, streams = self.network.build(env.observation_space, env.action_space), len(self.algorithm.streams)
+        return network if streams == 1 else network.with_streams(streams)
+
+    def problem(self, env: VectorEnv | GraphEnv) -> Problem:
+        """What a runner is built from, with `env` for the environments."""
+        network, root = self.network_for(env), self.root
+        return Problem(env, network, self.algorithm, self.ppo, self.num_iterations, root.precision, root.device)
+
     def of_each_seed(self) -> list[Config]:
         """The configuration of each of the `num_seeds` runs."""
         if self.root.num_seeds == 1:
@@ -210,6 +224,8 @@ class Config:
         identity["checkpoint"] = {"every_iterations": self.root.checkpoint.every_iterations}
         # Where compiled programs are kept is no part of what they compute.
         identity["framework"] = {k: v for k, v in self.resolved["framework"].items() if k != "compile_cache"}
+        if type(self.algorithm) is Ppo:  # runs that are older than the group have none
+            del identity["algorithm"]
         if self.source:  # by what it holds, wherever it lies
             identity["checkpoint"]["load"] = checkpoint.digest(self.source.arrays)
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
@@ -237,8 +253,8 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     Keys that are younger than the run have their defaults. Raises `ConfigError`.
     """
     defaults: Any = OmegaConf.to_container(compose_root("config", []))
-    kept = {key: value for key, value in defaults.items() if key not in ("env", *_BUILDS)}
     own: Any = {**recorded, **changes, "tracker": {}}
+    kept = {key: value for key, value in defaults.items() if key != "env" and not (key in _BUILDS and key in own)}
     merged: Any = OmegaConf.merge(kept, own)
     return checked(merged)
 
@@ -253,7 +269,7 @@ def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema]
 
 def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> Config:
     root = typed("", schema, composed, name)
-    groups = {group: getattr(root, group) for group in ("framework", "backend", "network")}
+    groups = {group: getattr(root, group) for group in ("framework", "backend", "network", "algorithm")}
     ppo = typed("ppo", Hyperparameters, root.ppo)
     choices = {group: typed(group, _target(group, node), node) for group, node in groups.items()}
     trackers = {key: typed(f"tracker.{key}", _target("tracker", node), node) for key, node in root.tracker.items()}

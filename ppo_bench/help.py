@@ -6,7 +6,18 @@ from pathlib import Path
 
 from ppo_bench.paths import CONF
 
-GROUPS = ("framework", "env", "backend", "network", "ppo", "experiment", "tracker", "hydra/launcher", "launch")
+GROUPS = (
+    "framework",
+    "env",
+    "backend",
+    "network",
+    "algorithm",
+    "ppo",
+    "experiment",
+    "tracker",
+    "hydra/launcher",
+    "launch",
+)
 
 USAGE = """\
 Train PPO, the same PPO in every framework, and record how fast it was.

@@ -8,6 +8,7 @@ details 5 to 8; the parallel update is Chan et al. 1979.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 Array = Any  # an array of whichever namespace `xp` is
@@ -22,6 +23,16 @@ class RunningStats(NamedTuple):
     mean: Array
     var: Array
     count: Array
+
+
+def stats_in(state: Mapping[str, Array], of: str) -> RunningStats:
+    """The statistics `normalize.<of>.*` in `state`, of observations ("obs") or of discounted returns ("return")."""
+    return RunningStats(*(state[f"normalize.{of}.{field}"] for field in RunningStats._fields))
+
+
+def named_stats(stats: RunningStats, of: str) -> dict[str, Array]:
+    """`stats` by the names under which `stats_in` finds them."""
+    return {f"normalize.{of}.{field}": value for field, value in zip(RunningStats._fields, stats, strict=True)}
 
 
 class Moments(NamedTuple):

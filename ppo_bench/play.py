@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppo_bench import noise, normalize
+from ppo_bench.arrays import Arrays, Tree, restored
 from ppo_bench.checkpoint import Checkpoint
 from ppo_bench.config import Config
-from ppo_bench.envs.base import VectorEnv
-from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.envs.base import Seen, VectorEnv
+from ppo_bench.networks.network import NetworkSpec, masked
+from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Episode, Policy
+from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.episodes import fold_episodes, no_totals
-from ppo_bench.runners.rollout import restore_statistics
 
 
 @dataclass(frozen=True)
@@ -26,20 +28,29 @@ class Agent:
     obs_stats: normalize.RunningStats | None
     """By which observations are normalised; None leaves them as they are."""
     obs_clip: float
+    precision: str
     greedy: bool
     """Take the likeliest action; false samples, as in training."""
     seed: int
     """Of the samples."""
 
-    def act(self, t: int, obs: np.ndarray) -> np.ndarray:
-        """Actions `[N]` or `[N, A]` after `t` steps, for observations `[N, ...]` as the environment gives them."""
+    def carry(self, num_envs: int) -> Arrays:
+        """What the network remembers of fresh environments."""
+        dtype = PRECISIONS[self.precision].parameters
+        return {array.name: np.zeros((num_envs, *array.shape), dtype) for array in self.network.carry}
+
+    def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
+        """Actions `[N]` or `[N, A]` after `t` steps, for what the environments show, and the carry after this step;
+        `start [N]` bool where it is forgotten before."""
+        obs = seen.obs
         if self.obs_stats:
             obs = normalize.normalize_observations(np, self.obs_stats, obs.astype(np.float64), self.obs_clip)
-        head, _ = self.policy(self.network.arrange(obs))
-        distribution = self.network.distribution
+        head, _, carry = self.policy(self.network.arrange(obs), start, carry)
+        head, distribution = masked(np, head, seen.legal), self.network.distribution
         if self.greedy:
-            return np.asarray(distribution.mode(np, head))
-        return np.asarray(distribution.sample(np, head, self._noise(t, len(obs)).astype(head[0].dtype)))
+            return np.asarray(distribution.mode(np, head)), carry
+        noise_of_step = self._noise(t, len(obs)).astype(head[0].dtype)
+        return np.asarray(distribution.sample(np, head, noise_of_step)), carry
 
     def _noise(self, t: int, num_envs: int) -> np.ndarray:
         one = np.ones(1, np.int32)
@@ -52,10 +63,11 @@ class Agent:
 
 def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, seed: int) -> Agent:
     """The policy of a checkpoint of a run, for `env`. Raises `ConfigError` if it is of another network."""
-    network = config.network.build(env.observation_space, env.action_space)
+    network = config.network_for(env)
     policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
-    obs_stats = restore_statistics(saved.arrays, env.observation_space.shape)[0] if config.ppo.norm_obs else None
-    return Agent(network, policy, obs_stats, config.ppo.obs_clip, greedy, seed)
+    statistics = restored(normalization_arrays(env.observation_space.shape), saved.arrays)
+    obs_stats = normalize.stats_in(statistics, "obs") if config.ppo.norm_obs else None
+    return Agent(network, policy, obs_stats, config.ppo.obs_clip, config.root.precision, greedy, seed)
 
 
 def quotas(episodes: int, num_envs: int) -> np.ndarray:
@@ -73,15 +85,16 @@ def play(env: VectorEnv, agent: Agent, episodes: int, seed: int) -> Iterator[Epi
     num_envs = env.num_envs
     wanted = quotas(episodes, num_envs)
     counted = np.zeros(num_envs, np.int64)
-    obs = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
+    seen = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
     bounds = None if agent.network.discrete else (env.action_space.low, env.action_space.high)
-    done, totals, t = np.zeros(num_envs, bool), no_totals(num_envs), 0
+    done, start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), no_totals(num_envs), 0
+    carry: Tree = agent.carry(num_envs)
     while (counted < wanted).any():
-        actions = agent.act(t, obs)
+        actions, carry = agent.act(t, seen, start, carry)
         step = env.step(np.clip(actions, *bounds) if bounds else actions)
         totals, ended = fold_episodes(totals, step.raw_reward[None], step.episode_over[None], ~done[None])
         for episode in ended:
             if counted[episode.env] < wanted[episode.env]:
                 counted[episode.env] += 1
                 yield episode._replace(step=t * num_envs + episode.step)
-        obs, done, t = step.obs, step.terminated | step.truncated, t + 1
+        seen, start, done, t = step.seen, done, step.terminated | step.truncated, t + 1

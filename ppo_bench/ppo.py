@@ -200,7 +200,8 @@ class Minibatch(NamedTuple):
     values: Array
     advantages: Array
     returns: Array
-    mask: Array
+    real: Array  # 1 where the critic learns, 0 at a step that only reset its environment
+    acts: Array  # 1 where the policy learns, 0 too where the action did not count
 
 
 class Losses(NamedTuple):
@@ -262,21 +263,21 @@ def losses(
     vf_coef: float,
 ) -> Losses:
     """PPO's loss on one minibatch (PPO, eq. 9), from the current network's `log_probs`, `entropies`, `values` `[B]`."""
-    mask = batch.mask
-    log_ratio = (log_probs - batch.log_probs) * mask  # so that no masked ratio overflows
+    acts = batch.acts
+    log_ratio = (log_probs - batch.log_probs) * acts  # so that no masked ratio overflows
     ratio = xp.exp(log_ratio)
-    advantages = normalize_advantages(xp, batch.advantages, mask) if norm_adv else batch.advantages
-    policy = policy_loss(xp, ratio, advantages, mask, clip_coef)
-    value = value_loss(xp, values, batch.values, batch.returns, mask, clip_coef, clip_vloss)
-    entropy = masked_mean(xp, entropies, mask)
+    advantages = normalize_advantages(xp, batch.advantages, acts) if norm_adv else batch.advantages
+    policy = policy_loss(xp, ratio, advantages, acts, clip_coef)
+    value = value_loss(xp, values, batch.values, batch.returns, batch.real, clip_coef, clip_vloss)
+    entropy = masked_mean(xp, entropies, acts)
     return Losses(
         total=policy - ent_coef * entropy + vf_coef * value,
         policy_loss=policy,
         value_loss=value,
         entropy=entropy,
-        old_approx_kl=kl_k1(xp, log_ratio, mask),
-        approx_kl=kl_k3(xp, log_ratio, mask),
-        clip_fraction=clip_fraction(xp, ratio, mask, clip_coef),
+        old_approx_kl=kl_k1(xp, log_ratio, acts),
+        approx_kl=kl_k3(xp, log_ratio, acts),
+        clip_fraction=clip_fraction(xp, ratio, acts, clip_coef),
     )
 
 

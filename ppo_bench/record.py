@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ppo_bench import checkpoint
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.arrays import Arrays
 from ppo_bench.config import Config
 from ppo_bench.progress import say
 from ppo_bench.provenance import differences, provenance
@@ -26,7 +28,7 @@ from ppo_bench.results import (
     speeds,
     write_json,
 )
-from ppo_bench.runners.base import Arrays, Episode, Metrics
+from ppo_bench.runners.base import Episode, Metrics
 
 RECENT_EPISODES = 100
 
@@ -57,7 +59,7 @@ class LoopState:
         self.iteration += 1
         self.global_step += batch_size
         self.episodes += len(episodes)
-        self.masked_steps += metrics.masked_fraction * batch_size
+        self.masked_steps += metrics["masked_fraction"] * batch_size
         self.recent_returns = [*self.recent_returns, *(e.episode_return for e in episodes)][-RECENT_EPISODES:]
 
     @property
@@ -101,6 +103,7 @@ class Record:
     def _begin(self, execution: Mapping[str, object]) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"schema_version": SCHEMA_VERSION, "started": started, "config": self.config.resolved}
+        about["metrics"] = {metric.name: metric.tag for metric in metrics_of(self.config.algorithm)}
         if source := self.config.source:
             say(f"starting after iteration {self.loop.iteration} of {self.config.root.checkpoint.load}")
             about["loaded"] = {
@@ -141,7 +144,7 @@ class Record:
 def _metrics_row(loop: LoopState, metrics: Metrics, episodes: list[Episode], sps: float) -> dict[str, Any]:
     return (
         {"iteration": loop.iteration, "global_step": loop.global_step, "wall_seconds": loop.wall_seconds, "sps": sps}
-        | metrics._asdict()
+        | metrics
         | {
             "episodes": len(episodes),
             "episodic_return": _mean([e.episode_return for e in episodes]),

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench import checkpoint
+from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.config import Config
 from ppo_bench.errors import ConfigError, Failed, Interrupted
 from ppo_bench.progress import ProgressDisplay, say
 from ppo_bench.record import LoopState, Record, report_finished
 from ppo_bench.results import choose_folder, own_folder
-from ppo_bench.runners.base import Metrics, Problem, Runner
+from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.trackers.mirrors import PATIENCE, Mirrors
 from ppo_bench.video.filmer import Filmer
@@ -37,9 +38,7 @@ def _build(config: Config, runner: Any) -> Any:
     config.framework.begin(config.root.num_seeds)
     env = config.backend.make(config.task)
     try:
-        network = config.network.build(env.observation_space, env.action_space)
-        problem = Problem(env, network, config.ppo, config.num_iterations, config.root.precision, config.root.device)
-        return runner(problem)
+        return runner(config.problem(env))
     except BaseException:
         env.close()
         raise
@@ -211,8 +210,9 @@ def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
     `together` is how many seeds are trained by the same program.
     """
     done = record.loop.iteration
-    for name, value in metrics._asdict().items():
-        if name != "explained_variance" and not math.isfinite(value):  # that one is undefined for constant returns
+    defined = {metric.name for metric in metrics_of(record.config.algorithm) if metric.always_finite}
+    for name, value in metrics.items():
+        if name in defined and not math.isfinite(value):
             kept = checkpoint.newest_iteration(record.folder / "checkpoints")
             beside = f"; the seeds beside {record.config.root.seed} can go on without it by seed=... num_seeds=..."
             raise Failed(

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.base import Step
+from ppo_bench.envs.base import Seen, Step
 
 
 class Probe:
     """Episodes of `length` steps; observation `observation()`, reward `reward(actions)`, both `[num_envs]`."""
 
     action_space: spaces.Space = spaces.Discrete(2)
+    masks_actions = False
     length = 1
     ends_by_truncation = False
 
@@ -25,12 +26,12 @@ class Probe:
         self.num_envs = num_envs
         self.observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         self.rng = np.random.default_rng(seeds[0])
         self.step_in_episode = np.zeros(self.num_envs, int)
         self.done = np.zeros(self.num_envs, bool)
         self.signs = self.rng.choice([-1.0, 1.0], self.num_envs)
-        return self._obs()
+        return Seen(self._obs())
 
     def step(self, actions: np.ndarray) -> Step:
         reset = self.done

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from ppo_bench.arrays import Arrays
 from ppo_bench.config import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.networks import torch as torch_networks
-from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.torch import TorchOps
 from ppo_bench.paths import CONF
 from ppo_bench.ppo import Head
-from ppo_bench.runners.base import Arrays, Problem, Runner
+from ppo_bench.runners.base import Problem, Runner
 
 FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
 
@@ -22,8 +24,7 @@ FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
 def problem_for(env: VectorEnv | GraphEnv, num_iterations: int, overrides: Sequence[str]) -> Problem:
     """`env` with the hyperparameters, network and precision of a configuration."""
     config = load_config([f"ppo.num_envs={env.num_envs}", "backend=gymnasium", *overrides])
-    network = config.network.build(env.observation_space, env.action_space)
-    return Problem(env, network, config.ppo, num_iterations, config.root.precision, "cpu")
+    return dataclasses.replace(config.problem(env), num_iterations=num_iterations, device="cpu")
 
 
 def runner_for(framework: str, problem: Problem) -> Runner[Any]:
@@ -46,7 +47,7 @@ def head_and_values(network: NetworkSpec, arrays: Arrays, observations: np.ndarr
     """The policy's head and the values of exported parameters, by PyTorch in float64."""
     params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]).double() for p in network.parameters}
     obs = torch.from_numpy(network.arrange(observations))
-    head, values, _ = torch_networks.apply(network, params, obs, (), None, torch.float64)
+    head, values, _ = network.forward(TorchOps(torch.float64, torch.float64), params, obs, {}, None)
     return tuple(part.numpy() for part in head), values.numpy()
 
 

@@ -7,25 +7,26 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.envs.base import Step, VectorEnv
+from ppo_bench.envs.base import Seen, Step, VectorEnv
 
 
 class Recorder:
     """A `VectorEnv` that keeps what passed through it."""
 
     def __init__(self, env: VectorEnv) -> None:
-        self.env = env
+        self.env, self.masks_actions = env, env.masks_actions
         self.num_envs, self.observation_space, self.action_space = env.num_envs, env.observation_space, env.action_space
         self.obs: list[np.ndarray] = []
         self.steps: list[Step] = []
         self.actions: list[np.ndarray] = []
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
-        self.obs.append(self.env.reset(seeds).copy())
-        return self.obs[-1]
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        seen = self.env.reset(seeds).map(np.copy)
+        self.obs.append(seen.obs)
+        return seen
 
     def step(self, actions: np.ndarray) -> Step:
-        step = Step(*(array.copy() for array in self.env.step(actions)))
+        step = self.env.step(actions).map(np.copy)
         self.actions.append(np.array(actions))
         self.steps.append(step)
         self.obs.append(step.obs)
@@ -38,6 +39,8 @@ class Recorder:
 class RandomScenes:
     """Random observations and rewards, with terminations, truncations and their resets at random."""
 
+    masks_actions = False
+
     def __init__(self, num_envs: int, pixels: bool, continuous: bool) -> None:
         self.num_envs = num_envs
         self.pixels = pixels
@@ -49,10 +52,10 @@ class RandomScenes:
             spaces.Box(-np.inf, np.inf, (2,), np.float32) if continuous else spaces.Discrete(3)
         )
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         self.rng = np.random.default_rng(list(seeds))
         self.done = np.zeros(self.num_envs, bool)
-        return self._obs()
+        return Seen(self._obs())
 
     def step(self, actions: np.ndarray) -> Step:
         rewards = np.where(self.done, 0.0, self.rng.normal(size=self.num_envs)).astype(np.float32)

@@ -7,21 +7,24 @@ import json
 import math
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+from ppo_bench.arrays import Arrays
 from ppo_bench.bench.ablation import JAX, TORCH, circumstances, climbs, shares, steps
 from ppo_bench.bench.command import main
-from ppo_bench.bench.handicaps import HANDICAPS
+from ppo_bench.bench.handicaps import HANDICAPS, _Changed
 from ppo_bench.bench.programs import load
 from ppo_bench.bench.scaling import points
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
-from ppo_bench.networks.spec import Auto, NetworkSpec
-from ppo_bench.networks.torch_linear import linear
-from ppo_bench.runners.base import Arrays
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.spec import Auto
+from ppo_bench.networks.torch import linear
 from ppo_bench.train import build_runner
 from tests.test_cli import assert_one_line
 from tests.test_torch_linear import Operations
@@ -61,6 +64,21 @@ def unhandicapped() -> dict[str, Arrays]:
     return {framework: trained(framework) for framework in ("torch_eager", "jax_xla")}
 
 
+def watch(holder: Any, name: str, calls: list[str]) -> None:
+    """Note every call of what a handicap has put in place of `name`: of a module, those of the members it changed."""
+    replaced = getattr(holder, name)
+    if isinstance(replaced, _Changed):
+        for member in vars(replaced).keys() - {"_module"}:
+            watch(replaced, member, calls)
+        return
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        calls.append(name)
+        return replaced(*arguments, **options)
+
+    setattr(holder, name, noted)
+
+
 @pytest.mark.parametrize("handicap", sorted(HANDICAPS.keys() - {"take_small_pages", "multiply_by_mkl"}))
 def test_a_handicap_changes_no_result(
     handicap: str, unhandicapped: dict[str, Arrays], monkeypatch: pytest.MonkeyPatch
@@ -71,10 +89,31 @@ def test_a_handicap_changes_no_result(
     monkeypatch.setattr(module, name, before)  # which is put back at the end
     HANDICAPS[handicap]()
     assert getattr(module, name) is not before
+    calls: list[str] = []
+    watch(module, name, calls)
     found, expected = trained(framework), unhandicapped[framework]
     assert found.keys() == expected.keys()
     for key, array in expected.items():
         np.testing.assert_allclose(found[key], array, rtol=1e-7, atol=1e-9, err_msg=key)
+    assert calls  # what was replaced is what the training uses
+
+
+def test_an_update_is_laid_out_whole_and_its_advantages_stay_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    learning: Any = import_module("ppo_bench.runners.jax_learning")
+    monkeypatch.setattr(learning, "jax", learning.jax)  # which is put back at the end
+    loops, own = set(), jax.lax.scan
+
+    def scan(*arguments: Any, **options: Any) -> Any:
+        loops.add((options.get("reverse", False), options.get("unroll", 1)))
+        return own(*arguments, **options)
+
+    monkeypatch.setattr(jax.lax, "scan", scan)
+    trained("jax_xla")
+    assert loops == {(False, 1), (True, 1)}
+    loops.clear()
+    HANDICAPS["unroll_update"]()
+    trained("jax_xla")
+    assert loops == {(False, True), (True, 1)}
 
 
 def test_products_by_mkl_change_no_result(monkeypatch: pytest.MonkeyPatch) -> None:

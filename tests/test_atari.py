@@ -162,7 +162,7 @@ def has_fire(game: str) -> bool:
 
 
 def copy(step: Step) -> Step:
-    return Step(*(array.copy() for array in step))
+    return step.map(np.copy)
 
 
 def play_to_the_end(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ppo_bench.config import load_config
-from ppo_bench.envs.base import Step, VectorEnv
+from ppo_bench.envs.base import Seen, Step, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
 
 FINITE = "observations and rewards are finite"
@@ -54,19 +54,20 @@ class Walk:
     """Keeps the contract: positions pushed by the actions; half of the episodes end after 4 steps; the limit is 6."""
 
     limit = 6
+    masks_actions = False
 
     def __init__(self) -> None:
         self.num_envs = 3
         self.observation_space = spaces.Box(-100.0, 100.0, (1,), np.float32)
         self.action_space = spaces.Discrete(2)
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         self.rngs = [np.random.default_rng(seed) for seed in seeds]
         self.position = self.draw()
         self.short = self.position < 0.5
         self.time = np.zeros(self.num_envs, int)
         self.done = np.zeros(self.num_envs, bool)
-        return self.obs()
+        return Seen(self.obs())
 
     def step(self, actions: np.ndarray) -> Step:
         self.resets = self.done
@@ -106,7 +107,7 @@ def test_plays_are_as_long_as_it_takes_to_see_ends(limit: int, plays: list[int],
     seen: list[int] = []
 
     class Lasting(Walk):
-        def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        def reset(self, seeds: Sequence[int]) -> Seen:
             seen.append(0)
             return super().reset(seeds)
 
@@ -120,20 +121,20 @@ def test_plays_are_as_long_as_it_takes_to_see_ends(limit: int, plays: list[int],
 
 
 class IgnoresItsSeed(Walk):
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         return super().reset(range(self.num_envs))
 
 
 class SeedsItselfFromWhatCameBefore(Walk):
     plays = 0
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         self.plays += 1
         return super().reset([seed + self.plays for seed in seeds])
 
 
 class AllEnvironmentsAreOne(Walk):
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         return super().reset([seeds[0]] * self.num_envs)
 
     def step(self, actions: np.ndarray) -> Step:
@@ -283,6 +284,8 @@ def test_a_second_end_on_the_reset_step_is_found() -> None:
 class SameStep:
     """Gymnasium with same-step autoreset."""
 
+    masks_actions = False
+
     def __init__(self) -> None:
         self.num_envs = 3
         self.envs = SyncVectorEnv([self.make_one] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
@@ -293,9 +296,9 @@ class SameStep:
     def make_one() -> gymnasium.Env:
         return gymnasium.make("CartPole-v1")
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         obs, _ = self.envs.reset(seed=list(seeds))
-        return obs
+        return Seen(obs)
 
     def step(self, actions: np.ndarray) -> Step:
         obs, reward, terminated, truncated, _ = self.envs.step(actions)

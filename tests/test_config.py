@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.compose import offered
 from ppo_bench.config import file_name, load_config
 from ppo_bench.envs.base import Atari
 from ppo_bench.networks.spec import Auto
 from ppo_bench.paths import CONF
-from ppo_bench.runners.base import Hyperparameters
 
 CLASSIC: dict[str, Any] = OmegaConf.load(CONF / "ppo" / "classic.yaml")  # type: ignore[assignment]
 ENVS = sorted(path.stem for path in (CONF / "env").glob("*.yaml"))

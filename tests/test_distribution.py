@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from ppo_bench.envs.base import Step, Task
+from ppo_bench.envs.base import Seen, Step, Task
 from ppo_bench.envs.distribution import Episodes, compare_distributions, kolmogorov_smirnov, random_episodes
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
 from ppo_bench.envs.jax.backend import JaxBackend
@@ -41,16 +41,18 @@ def skipping() -> GymnasiumEnv:
 class Alternating:
     """Episodes of 2 and 20 steps in turn, in the first half of the environments, and of 20 in the others."""
 
+    masks_actions = False
+
     def __init__(self) -> None:
         inner = cartpole()
         self.num_envs, self.observation_space, self.action_space = NUM_ENVS, inner.observation_space, inner.action_space
         inner.close()
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         self.short = np.arange(NUM_ENVS) < NUM_ENVS // 2
         self.length, self.time = np.where(self.short, 2, 20), np.zeros(NUM_ENVS, int)
         self.done = np.zeros(NUM_ENVS, bool)
-        return np.zeros((NUM_ENVS, 4), np.float32)
+        return Seen(np.zeros((NUM_ENVS, 4), np.float32))
 
     def step(self, actions: np.ndarray) -> Step:
         resets = self.done

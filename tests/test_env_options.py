@@ -21,7 +21,7 @@ from tests.test_envs import BACKENDS, refusal
 def test_dictionaries_tuples_and_choices_are_laid_out_as_one_vector() -> None:
     """Blackjack: the player's sum of 32, the dealer's card of 11, a usable ace or not, each one-hot."""
     env = BACKENDS["gymnasium-sync"](Task("blackjack", "Blackjack-v1", 2))
-    obs = env.reset([1, 2])
+    obs = env.reset([1, 2]).obs
     assert obs.shape == (2, 32 + 11 + 2)
     np.testing.assert_array_equal(np.add.reduceat(obs, [0, 32, 43], axis=1), np.ones((2, 3)))
     env.close()
@@ -31,7 +31,7 @@ def test_the_parts_of_envpools_observations_are_in_the_order_of_their_names() ->
     import envpool
 
     env = BACKENDS["envpool"](Task("hopper", "HopperHop-v1", 2))
-    obs = env.reset([1, 2])
+    obs = env.reset([1, 2]).obs
     pool = envpool.make_gymnasium("HopperHop-v1", num_envs=2, env_seed=[1, 2])
     parts, _ = pool.reset()
     pool.close()

@@ -29,7 +29,7 @@ def assert_same(mine: Step, theirs: Step) -> None:
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_a_step_is_that_of_the_pool(task: Task) -> None:
     env = EnvPoolEnv(task, num_threads=1)
-    first = env.reset([5, 6, 7])
+    first = env.reset([5, 6, 7]).obs
     pool = envpool.make_gymnasium(task.id, env_seed=[5, 6, 7], **env._options)
     obs, _ = pool.reset()
     resets, ends = np.zeros(3, bool), 0

@@ -56,11 +56,11 @@ def balance(obs: np.ndarray) -> np.ndarray:
 
 def play(env: VectorEnv, seeds: list[int], policy: Callable[[np.ndarray], np.ndarray], num_steps: int) -> list[Step]:
     """The first observations as a step without events, then `num_steps` steps; the arrays are copies."""
-    obs = env.reset(seeds).copy()
+    obs = env.reset(seeds).obs.copy()
     nothing = np.zeros(env.num_envs, bool)
     steps = [Step(obs, np.zeros(env.num_envs, np.float32), nothing, nothing, nothing, nothing)]
     for _ in range(num_steps):
-        steps.append(Step(*(array.copy() for array in env.step(policy(steps[-1].obs)))))
+        steps.append(env.step(policy(steps[-1].obs)).map(np.copy))
     return steps
 
 
@@ -134,7 +134,7 @@ def test_returns_on_both_backends_come_from_one_distribution() -> None:
 
 def test_each_environment_starts_from_its_own_seed_wherever_it_stands(make: Make) -> None:
     env = make(CARTPOLE)
-    first, rolled = env.reset([50, 7, 31, 2]).copy(), env.reset([7, 31, 2, 50]).copy()
+    first, rolled = env.reset([50, 7, 31, 2]).obs.copy(), env.reset([7, 31, 2, 50]).obs.copy()
     env.close()
     assert_array_equal(rolled, np.roll(first, -1, axis=0))
     assert len(np.unique(first, axis=0)) == 4
@@ -142,7 +142,7 @@ def test_each_environment_starts_from_its_own_seed_wherever_it_stands(make: Make
 
 def test_neighbouring_seeds_of_a_run_share_no_stream(make: Make) -> None:
     env = make(CARTPOLE)
-    starts = [env.reset(noise.env_seeds(seed, 0, 4)).copy() for seed in (1, 2, 3)]
+    starts = [env.reset(noise.env_seeds(seed, 0, 4)).obs.copy() for seed in (1, 2, 3)]
     env.close()
     assert len(np.unique(np.concatenate(starts), axis=0)) == 12
 

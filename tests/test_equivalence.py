@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.arrays import Arrays
 from ppo_bench.cli import exit_code
 from ppo_bench.equivalence.command import load, main
 from ppo_bench.equivalence.differences import Outcome, compare
@@ -15,20 +17,25 @@ from ppo_bench.equivalence.explain import Tie, sensitivity, tied_actions, ties
 from ppo_bench.equivalence.processes import Follower, Workers, played
 from ppo_bench.equivalence.tolerances import TOLERANCES
 from ppo_bench.errors import Failed
-from ppo_bench.runners.base import Arrays, Metrics
 from tests.runners import FRAMEWORKS
 
 SMALL = ["env=cartpole", "backend=gymnasium", "total_timesteps=4096"]
-METRICS = Metrics(1e-3, 0.5, 20.0, 0.7, 0.0, 0.0, 0.0, 0.1, 2.0, 0.0)
+LOSSES = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "explained_variance")
+METRICS = dict(zip(LOSSES, (0.5, 20.0, 0.7, 0.0, 0.0, 0.1), strict=True)) | {
+    "learning_rate": 1e-3,
+    "clip_fraction": 0.5,
+    "gradient_norm": 2.0,
+    "masked_fraction": 0.0,
+}
 
 
 def outcome(actions: np.ndarray, parameters: list[float], **metrics: float) -> Outcome:
-    return Outcome(actions, {}, {"params.a": np.array(parameters)}, METRICS._replace(**metrics), None)
+    return Outcome(actions, {}, {"params.a": np.array(parameters)}, METRICS | metrics, None)
 
 
 def test_differing_actions_are_counted_and_the_first_is_found() -> None:
     leader = outcome(np.array([[0, 1], [1, 0]]), [3.0, 4.0])
-    found = compare(leader, outcome(np.array([[0, 1], [0, 1]]), [3.0, 4.5]), 0.0)
+    found = compare(leader, outcome(np.array([[0, 1], [0, 1]]), [3.0, 4.5]), 0.0, LOSSES)
     assert (found.actions, found.first) == (2, 2)
     assert found.parameters == pytest.approx(0.5 / 5.0)
     assert (found.losses, found.gradient_norm) == (0.0, 0.0)
@@ -37,30 +44,42 @@ def test_differing_actions_are_counted_and_the_first_is_found() -> None:
 def test_losses_are_compared_relative_to_those_above_1_and_gradient_norms_always() -> None:
     actions = np.zeros((1, 1), np.int64)
     leader = outcome(actions, [1.0])
-    assert compare(leader, outcome(actions, [1.0], value_loss=22.0), 0.0).losses == pytest.approx(0.1)
-    assert compare(leader, outcome(actions, [1.0], policy_loss=0.75), 0.0).losses == pytest.approx(0.25)
-    assert compare(leader, outcome(actions, [1.0], gradient_norm=3.0), 0.0).gradient_norm == pytest.approx(0.5)
+    assert compare(leader, outcome(actions, [1.0], value_loss=22.0), 0.0, LOSSES).losses == pytest.approx(0.1)
+    assert compare(leader, outcome(actions, [1.0], policy_loss=0.75), 0.0, LOSSES).losses == pytest.approx(0.25)
+    assert compare(leader, outcome(actions, [1.0], gradient_norm=3.0), 0.0, LOSSES).gradient_norm == pytest.approx(0.5)
+
+
+def test_a_metric_that_is_not_compared_makes_no_difference() -> None:
+    actions = np.zeros((1, 1), np.int64)
+    leader, other = outcome(actions, [1.0]), outcome(actions, [1.0], clip_fraction=0.9)
+    assert compare(leader, other, 0.0, LOSSES).losses == 0.0
+    assert compare(leader, other, 0.0, (*LOSSES, "clip_fraction")).losses == pytest.approx(0.4)
+
+
+def test_losses_are_compared_but_not_what_rounding_makes_jump() -> None:
+    found = [metric.name for metric in metrics_of(load(SMALL).algorithm) if metric.compared]
+    assert sorted(found) == sorted(LOSSES)
 
 
 @pytest.mark.parametrize("name", ["policy_loss", "explained_variance", "gradient_norm"])
 def test_a_number_on_one_side_alone_is_infinitely_far_and_on_neither_side_the_same(name: str) -> None:
     actions, nan = np.zeros((1, 1), np.int64), float("nan")
     number, none = outcome(actions, [1.0]), outcome(actions, [1.0], **{name: nan})
-    assert not compare(number, none, 0.0).within(TOLERANCES["bfloat16"])
-    assert not compare(none, number, 0.0).within(TOLERANCES["bfloat16"])
-    assert compare(none, none, 0.0).within(TOLERANCES["float64"])
+    assert not compare(number, none, 0.0, LOSSES).within(TOLERANCES["bfloat16"])
+    assert not compare(none, number, 0.0, LOSSES).within(TOLERANCES["bfloat16"])
+    assert compare(none, none, 0.0, LOSSES).within(TOLERANCES["float64"])
 
 
 def test_a_gradient_where_the_leader_has_none_is_a_difference() -> None:
     actions = np.zeros((1, 1), np.int64)
     none, some = outcome(actions, [1.0], gradient_norm=0.0), outcome(actions, [1.0], gradient_norm=5.0)
-    assert not compare(none, some, 0.0).within(TOLERANCES["bfloat16"])
+    assert not compare(none, some, 0.0, LOSSES).within(TOLERANCES["bfloat16"])
 
 
 def test_continuous_actions_count_once_a_vector_and_only_beyond_the_tolerance() -> None:
     leader = outcome(np.zeros((2, 1, 2)), [1.0])
     other = outcome(np.array([[[1e-6, 0.0]], [[0.1, 0.1]]]), [1.0])
-    assert compare(leader, other, 1e-4)[:2] == (1, 1)
+    assert compare(leader, other, 1e-4, LOSSES)[:2] == (1, 1)
 
 
 @pytest.mark.parametrize(("mode", "backend"), [("lockstep", "gymnasium"), ("free", "gymnasium"), ("lockstep", "jax")])
@@ -97,20 +116,25 @@ def led() -> Outcome:
 
 
 def test_what_a_leader_played_is_what_its_network_saw(led: Outcome) -> None:
-    observations = played(load(SMALL), led)
+    problem, seen = played(load(SMALL), led)
+    assert problem.algorithm.name == "ppo"
+    observations = np.stack([one.obs for one in seen])
     assert observations.shape == (128, 4, 4)
     np.testing.assert_array_equal(observations[0], led.before["envs.obs"])
     assert led.steps is not None
     np.testing.assert_array_equal(observations[1:], led.steps.obs[:-1])
+    starts = np.stack([one.start for one in seen])
+    np.testing.assert_array_equal(starts[0], led.before["envs.start"])
+    done = np.stack([led.before["envs.done"], *(led.steps.terminated | led.steps.truncated)])
+    assert done[:-2].any()
+    np.testing.assert_array_equal(starts[1:], done[:-2])  # the step before only reset the environment
 
 
 def with_even_scores(led: Outcome, t: int, n: int, gap: float) -> tuple[Outcome, Outcome]:
     """A leader whose choices at step `t` of environment `n` score `gap` apart, and one that chose the other."""
-    config = load(SMALL)
-    observations = played(config, led)
     other = led.actions.copy()
     other[t, n] = 1 - other[t, n]
-    (tie,) = ties(config, led, led._replace(actions=other), observations, 2, tolerance=np.inf)
+    (tie,) = ties(*played(load(SMALL), led), led, led._replace(actions=other), 2, tolerance=np.inf)
     # The bias of the leader's choice comes down by the margin, less `gap`.
     bias = led.before["params.actor.2.bias"].astype(np.float64)
     bias[tie.leader_action] -= tie.margin - gap
@@ -119,8 +143,7 @@ def with_even_scores(led: Outcome, t: int, n: int, gap: float) -> tuple[Outcome,
 
 def test_an_action_that_hangs_on_rounding_is_a_tie_and_its_margin_is_told(led: Outcome) -> None:
     leader, other = with_even_scores(led, 5, 2, gap=1e-6)
-    observations = played(load(SMALL), led)
-    (tie,) = ties(load(SMALL), leader, other, observations, 2, tolerance=1e-5)
+    (tie,) = ties(*played(load(SMALL), led), leader, other, 2, tolerance=1e-5)
     assert (tie.iteration, tie.step, tie.env) == (2, 5, 2)
     assert tie.leader_action == led.actions[5, 2]
     assert tie.other_action == 1 - led.actions[5, 2]
@@ -130,7 +153,7 @@ def test_an_action_that_hangs_on_rounding_is_a_tie_and_its_margin_is_told(led: O
 def test_an_action_of_several_components_is_tied_where_all_that_differ_are() -> None:
     leader = outcome(np.array([[[0, 0], [0, 0]], [[0, 0], [0, 0]]]), [1.0])
     other = outcome(np.array([[[1, 1], [1, 0]], [[1, 1], [0, 0]]]), [1.0])
-    assert compare(leader, other, 0.0).actions == 3
+    assert compare(leader, other, 0.0, LOSSES).actions == 3
     found = [Tie(1, *place, 0, 1, 0.0, 1.0) for place in ((0, 0), (0, 1), (1, 0), (1, 0))]
     # Of the first action one component ties and one truly differs; of the last both tie.
     tied = tied_actions(leader, other, found)
@@ -139,13 +162,12 @@ def test_an_action_of_several_components_is_tied_where_all_that_differ_are() -> 
 
 def test_a_plain_difference_of_actions_is_no_tie(led: Outcome) -> None:
     leader, other = with_even_scores(led, 5, 2, gap=1e-3)
-    assert ties(load(SMALL), leader, other, played(load(SMALL), led), 2, tolerance=1e-5) == []
+    assert ties(*played(load(SMALL), led), leader, other, 2, tolerance=1e-5) == []
 
 
 def test_the_margins_of_the_actions_taken_are_never_negative(led: Outcome) -> None:
     """Scores are those that the runner chose by: the action taken has the highest, at every step."""
-    config = load(SMALL)
-    everywhere = ties(config, led, led._replace(actions=1 - led.actions), played(config, led), 2, tolerance=np.inf)
+    everywhere = ties(*played(load(SMALL), led), led, led._replace(actions=1 - led.actions), 2, tolerance=np.inf)
     assert len(everywhere) == 512
     assert min(tie.margin for tie in everywhere) > -1e-6
 
@@ -166,8 +188,8 @@ def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: Outcome) -> Non
     moved: Arrays = {k: v * np.float32(1.01) if k == "params.critic.2.bias" else v for k, v in led.before.items()}
     moved["params.critic.0.weight"] = led.before["params.critic.0.weight"] + np.float32(1e-2)
     try:
-        same = compare(led, follower.follow(led.before, led.steps), 0.0)
-        other = compare(led, follower.follow(moved, led.steps), 0.0)
+        same = compare(led, follower.follow(led.before, led.steps), 0.0, LOSSES)
+        other = compare(led, follower.follow(moved, led.steps), 0.0, LOSSES)
     finally:
         follower.stop()
     assert same.within(TOLERANCES["float32"])

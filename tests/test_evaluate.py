@@ -13,15 +13,16 @@ import pytest
 from gymnasium import spaces
 
 from ppo_bench import normalize
+from ppo_bench.arrays import Tree
 from ppo_bench.checkpoint import Checkpoint, load, save
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
-from ppo_bench.envs.base import Step
+from ppo_bench.envs.base import Seen, Step
 from ppo_bench.evaluate import main
-from ppo_bench.networks.spec import Mlp, NetworkSpec
+from ppo_bench.networks.network import NetworkSpec, Outputs
+from ppo_bench.networks.spec import Mlp
 from ppo_bench.noise import Stream, env_seeds
 from ppo_bench.play import Agent, play, quotas
-from ppo_bench.ppo import Head
 from ppo_bench.runners.base import Policy
 from tests.evaluations import CARTPOLE, INSIDE, ON_CPU, RUNS, config_with, evaluated, played, snapshot, trained
 from tests.runners import FRAMEWORKS
@@ -132,6 +133,7 @@ def test_returns_and_lengths_are_those_of_a_plain_loop_over_gymnasium(runs: RUNS
 class Lives:
     """Environment i plays games of `lives` lives, each of `lengths[i]` steps; a step pays 5, clipped to 1."""
 
+    masks_actions = False
     action_space = spaces.Discrete(2)
     observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
 
@@ -139,9 +141,9 @@ class Lives:
         self.num_envs = len(lengths)
         self._lengths, self._lives = np.array(lengths), lives
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         self._step, self._lost = np.zeros(self.num_envs, int), np.zeros(self.num_envs, int)
-        return np.zeros((self.num_envs, 1), np.float32)
+        return Seen(np.zeros((self.num_envs, 1), np.float32))
 
     def step(self, actions: np.ndarray) -> Step:
         reset = self._step == self._lengths
@@ -156,13 +158,13 @@ class Lives:
         pass
 
 
-def constant(obs: np.ndarray) -> tuple[Head, np.ndarray]:
-    return (np.zeros((len(obs), 2), np.float32),), np.zeros(len(obs), np.float32)
+def constant(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
+    return Outputs((np.zeros((len(obs), 2), np.float32),), np.zeros(len(obs), np.float32), carry)
 
 
 def agent_for(env: Lives, policy: Policy = constant, obs_stats: normalize.RunningStats | None = None) -> Agent:
     network: NetworkSpec = Mlp([], "tanh").build(env.observation_space, env.action_space)
-    return Agent(network, policy, obs_stats, obs_clip=2.0, greedy=True, seed=1)
+    return Agent(network, policy, obs_stats, obs_clip=2.0, precision="float32", greedy=True, seed=1)
 
 
 def test_every_environment_plays_its_quota_however_long_its_episodes_are() -> None:
@@ -190,9 +192,9 @@ def test_an_episode_is_a_whole_game_of_all_its_lives_and_pays_unclipped_rewards(
 def test_observations_are_normalised_by_statistics_that_do_not_change() -> None:
     seen: list[np.ndarray] = []
 
-    def remember(obs: np.ndarray) -> tuple[Head, np.ndarray]:
+    def remember(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
         seen.append(obs.copy())
-        return constant(obs)
+        return constant(obs, start, carry)
 
     stats = normalize.RunningStats(np.array([1.0]), np.array([4.0]), np.float64(100.0))
     env = Lives([8])

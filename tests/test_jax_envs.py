@@ -42,7 +42,7 @@ def test_environments_in_jax_keep_the_contract(env_id: str) -> None:
 
 def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
     env = HostView(JaxEnv(CartPole(), 3))
-    obs = env.reset([1, 2, 3])
+    obs = env.reset([1, 2, 3]).obs
     for t in range(1, 503):
         step = env.step(np.array([balance(row) for row in obs]))
         assert not step.terminated.any()
@@ -55,7 +55,7 @@ def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
 
 def test_first_states_are_uniform_and_differ_between_environments_and_episodes() -> None:
     env = JaxEnv(CartPole(), 2000)
-    first = np.asarray(env.reset(noise.env_seeds(1, 0, 2000)).obs)
+    first = np.asarray(env.reset(noise.env_seeds(1, 0, 2000)).seen.obs)
     assert np.abs(first).max() <= 0.05
     np.testing.assert_allclose(first.mean(0), 0.0, atol=0.003)
     np.testing.assert_allclose(first.std(0), 0.1 / np.sqrt(12), rtol=0.05)
@@ -65,7 +65,7 @@ def test_first_states_are_uniform_and_differ_between_environments_and_episodes()
 
 def test_an_environment_does_not_depend_on_the_others() -> None:
     alone, together = HostView(JaxEnv(CartPole(), 1)), HostView(JaxEnv(CartPole(), 3))
-    assert_array_equal(alone.reset([7])[0], together.reset([5, 7, 6])[1])
+    assert_array_equal(alone.reset([7]).obs[0], together.reset([5, 7, 6]).obs[1])
     for t in range(200):
         mine, theirs = (env.step(np.full(env.num_envs, t % 3 == 0, np.int32)) for env in (alone, together))
         assert_array_equal(mine.obs[0], theirs.obs[1])

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from ppo_bench.__main__ import main
+from ppo_bench.arrays import Arrays
 from ppo_bench.checkpoint import Checkpoint, digest, load, save
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
-from ppo_bench.runners.base import Arrays
 from tests.runners import FRAMEWORKS
 
 BATCH, LOADED = 512, 10

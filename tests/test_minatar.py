@@ -52,16 +52,16 @@ def test_a_game_is_made_and_played_where_jax_computes_in_float64() -> None:
     jax.clear_caches()  # what was traced in float32 would hide it
     with jax.enable_x64(True):
         env = HostView(JaxEnv(MinAtar("minatar-freeway"), 2))
-        first, second = env.reset([1, 2]), env.step(np.array([0, 1])).obs
+        first, second = env.reset([1, 2]).obs, env.step(np.array([0, 1])).obs
     narrow = HostView(JaxEnv(MinAtar("minatar-freeway"), 2))
-    assert_array_equal(first, narrow.reset([1, 2]))
+    assert_array_equal(first, narrow.reset([1, 2]).obs)
     assert_array_equal(second, narrow.step(np.array([0, 1])).obs)
 
 
 def test_a_game_is_what_pgx_plays_with_the_same_keys() -> None:
     """Until the first end; rewards are its own, and the final observation is shown."""
     env = HostView(JaxEnv(MinAtar("minatar-breakout"), 1))
-    obs = env.reset([5])
+    obs = env.reset([5]).obs
     key = env._state.dynamics.key[0]
     game = pgx.make("minatar-breakout")
     theirs, step = game.init(jax.random.wrap_key_data(key)), jax.jit(game.step)
@@ -84,7 +84,7 @@ def test_episodes_differ_from_each_other_and_time_limits_cut_them() -> None:
     dynamics = MinAtar("minatar-breakout")
     dynamics.time_limit = 3  # before the ball can fall
     env = HostView(JaxEnv(dynamics, 64))
-    starts = [env.reset(range(64))]
+    starts = [env.reset(range(64)).obs]
     for t in range(1, 9):
         step = env.step(np.zeros(64, int))
         assert not step.terminated.any()

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench import normalize
 from ppo_bench.normalize import RunningStats
-from ppo_bench.runners import plain_numpy
+from ppo_bench.runners.host_envs import PlainNumpy
 from tests.namespaces import Namespace
 
 WILD = 1e6  # what masked entries hold
@@ -135,7 +135,7 @@ def test_float32_stays_float32(ns: Namespace) -> None:
 def test_numpy_without_its_wrappers_gives_the_same_bits(num_envs: int) -> None:
     rng = np.random.default_rng(2)
     start = (initial((11,)), initial(()), np.zeros(num_envs))
-    before: dict[Any, tuple[Any, ...]] = dict.fromkeys((np, plain_numpy), start)
+    before: dict[Any, tuple[Any, ...]] = dict.fromkeys((np, PlainNumpy), start)
     for _ in range(20):
         obs, rewards = 9.0 * rng.standard_cauchy((num_envs, 11)), rng.normal(size=num_envs).astype(np.float32)
         mask = (rng.random(num_envs) < 0.8).astype(np.float64)

@@ -39,7 +39,7 @@ def pendulum() -> HostView:
 
 
 def test_steps_are_those_of_brax_with_the_same_keys_until_each_pole_falls(pendulum: HostView) -> None:
-    obs = pendulum.reset([5, 6, 7, 8])
+    obs = pendulum.reset([5, 6, 7, 8]).obs
     with jax.enable_x64(False):  # whatever the tests before have left: Brax computes in float32
         step = jax.jit(jax.vmap(brax.envs.get_environment("inverted_pendulum", backend=PIPELINE).step))
     state = pendulum._state.dynamics

@@ -14,13 +14,13 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
+from ppo_bench.arrays import Arrays
 from ppo_bench.errors import ConfigError
-from ppo_bench.networks import jax as jax_networks
-from ppo_bench.networks import torch as torch_networks
+from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.spec import Mlp
+from ppo_bench.networks.torch import TorchOps
 from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners import base
-from ppo_bench.runners.base import Arrays
 from ppo_bench.weights import initial_weights
 from tests.probes import Endless
 from tests.runners import FRAMEWORKS, problem_for, runner_for
@@ -39,12 +39,14 @@ def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:
     obs[0, 0] = 1.0
     params = {name: torch.from_numpy(array) for name, array in weights.items()}
     found = [
-        float(torch_networks.apply(network, params, torch.from_numpy(obs), (), None, dtype)[1][0])
-        for dtype in (torch.float32, torch.bfloat16)
+        float(network.forward(TorchOps(torch.float32, layers), params, torch.from_numpy(obs), {}, None).values[0])
+        for layers in (torch.float32, torch.bfloat16)
     ]
     arrays = {name: jnp.asarray(array) for name, array in weights.items()}
     found += [
-        float(jax_networks.apply(network, arrays, jnp.asarray(obs), (), None, jnp.dtype(name))[1][0])
+        float(
+            network.forward(JaxOps(jnp.dtype("float32"), jnp.dtype(name)), arrays, jnp.asarray(obs), {}, None).values[0]
+        )
         for name in ("float32", "bfloat16")
     ]
     assert found == [4.0 + 2.0**-9, 4.0] * 2
@@ -58,8 +60,9 @@ def test_to_networks_of_vectors_the_byte_255_is_one() -> None:
     weights["actor.0.weight"][:] = [[1.0, 0.0, 0.0], [0.0, 5.0, 0.0]]
     obs = np.array([[255, 51, 0]], np.uint8)
     params = {name: torch.from_numpy(array) for name, array in weights.items()}
-    by_torch = torch_networks.apply(network, params, torch.from_numpy(obs), (), None, torch.float32)
-    by_jax = jax_networks.apply(network, weights, jnp.asarray(obs), (), None, jnp.dtype("float32"))  # type: ignore[arg-type]
+    by_torch = network.forward(TorchOps(torch.float32, torch.float32), params, torch.from_numpy(obs), {}, None)
+    float32 = jnp.dtype("float32")
+    by_jax = network.forward(JaxOps(float32, float32), weights, jnp.asarray(obs), {}, None)
     for head, values, _ in (by_torch, by_jax):
         np.testing.assert_allclose(np.asarray(values), [4.2], rtol=1e-6)
         np.testing.assert_allclose(np.asarray(head[0]), [[1.0, 1.0]], rtol=1e-6)
@@ -70,21 +73,21 @@ def test_frameworks_agree_in_bfloat16_to_its_rounding_and_not_with_float32(pixel
     network = problem_for(RandomScenes(4, pixels, continuous), 1, []).network
     weights = {name: array.astype(np.float32) for name, array in initial_weights(network.parameters, 1).items()}
     env = RandomScenes(4, pixels, continuous)
-    obs = network.arrange(env.reset([1, 2, 3, 4]))
+    obs = network.arrange(env.reset([1, 2, 3, 4]).obs)
     params = {name: torch.from_numpy(array) for name, array in weights.items()}
     exact, rounded = (
-        torch_networks.apply(network, params, torch.from_numpy(np.ascontiguousarray(obs)), (), None, dtype)
-        for dtype in (torch.float32, torch.bfloat16)
+        network.forward(TorchOps(torch.float32, layers), params, torch.from_numpy(np.ascontiguousarray(obs)), {}, None)
+        for layers in (torch.float32, torch.bfloat16)
     )
-    by_jax = jax_networks.apply(network, weights, obs, (), None, jnp.dtype("bfloat16"))  # type: ignore[arg-type]
-    assert rounded[1].dtype == torch.float32
-    assert by_jax[1].dtype == jnp.float32
-    values, expected, unrounded = np.asarray(by_jax[1]), rounded[1].numpy(), exact[1].numpy()
+    by_jax = network.forward(JaxOps(jnp.dtype("float32"), jnp.dtype("bfloat16")), weights, obs, {}, None)
+    assert rounded.values.dtype == torch.float32
+    assert by_jax.values.dtype == jnp.float32
+    values, expected, unrounded = np.asarray(by_jax.values), rounded.values.numpy(), exact.values.numpy()
     scale = np.abs(unrounded).max()
     assert np.abs(values - expected).max() < 2.0**-6 * scale  # a few roundings of 2^-9
     assert np.abs(expected - unrounded).max() > 1e-5 * scale
     if continuous:
-        np.testing.assert_array_equal(np.asarray(by_jax[0][1]), rounded[0][1].numpy())
+        np.testing.assert_array_equal(np.asarray(by_jax.head[1]), rounded.head[1].numpy())
 
 
 def after(framework: str, precision: str, iterations: int) -> tuple[Arrays, dict[str, object]]:
@@ -92,7 +95,7 @@ def after(framework: str, precision: str, iterations: int) -> tuple[Arrays, dict
     state = runner.init(1)
     for _ in range(iterations):
         state, metrics, _ = runner.step(state)
-        assert np.isfinite(metrics.policy_loss)
+        assert np.isfinite(metrics["policy_loss"])
     return runner.export(state), dict(runner.execution)
 
 

@@ -22,9 +22,10 @@ from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
 from ppo_bench.compose import offered
 from ppo_bench.config import load_config
-from ppo_bench.networks import jax as jax_networks
-from ppo_bench.networks import torch as torch_networks
-from ppo_bench.networks.spec import Auto, ImpalaCnn, NetworkSpec
+from ppo_bench.networks.jax import JaxOps, max_pool
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.spec import Auto, ImpalaCnn
+from ppo_bench.networks.torch import TorchOps, named_views
 from ppo_bench.weights import initial_weights
 from tests.runners import FRAMEWORKS
 
@@ -113,9 +114,8 @@ def test_outputs_and_gradients_are_those_of_an_independent_network() -> None:
 
     flat = torch.from_numpy(np.concatenate([w.ravel() for w in weights.values()])).double().requires_grad_()
     arranged = torch.from_numpy(np.ascontiguousarray(spec.arrange(observations)))
-    (logits,), values, _ = torch_networks.apply(
-        spec, torch_networks.named_views(flat, spec), arranged, (), None, torch.float64
-    )
+    ops = TorchOps(torch.float64, torch.float64)
+    (logits,), values, _ = spec.forward(ops, named_views(flat, spec.parameters), arranged, {}, None)
     found = torch.cat([logits, values[:, None]], 1)
     (found * torch.from_numpy(scale)).sum().backward()
     assert flat.grad is not None
@@ -125,7 +125,8 @@ def test_outputs_and_gradients_are_those_of_an_independent_network() -> None:
     with jax.enable_x64(True):
 
         def outputs(params: dict[str, jax.Array]) -> jax.Array:
-            (logits,), values, _ = jax_networks.apply(spec, params, jnp.asarray(arranged), (), None, jnp.float64)
+            ops = JaxOps(jnp.dtype("float64"), jnp.dtype("float64"))
+            (logits,), values, _ = spec.forward(ops, params, jnp.asarray(arranged), {}, None)
             return jnp.concatenate([logits, values[:, None]], 1)
 
         params = {name: jnp.asarray(array, jnp.float64) for name, array in weights.items()}
@@ -139,8 +140,8 @@ def test_the_first_of_equal_pixels_takes_the_gradient_in_both_frameworks() -> No
     images = np.array([[1, 1, 0, 2], [1, 1, 0, 2], [0, 0, 3, 3]], np.float32)[None, :, :, None]
     pooled = [[1, 2], [1, 3]]  # of the rows 0 to 1 and 1 to 2, the columns 0 to 1 and 1 to 3
     taken = [[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0]]
-    assert_array_equal(jax_networks.max_pool(jnp.array(images))[0, :, :, 0], pooled)
-    assert_array_equal(jax.grad(lambda x: jax_networks.max_pool(x).sum())(jnp.array(images))[0, :, :, 0], taken)
+    assert_array_equal(max_pool(jnp.array(images))[0, :, :, 0], pooled)
+    assert_array_equal(jax.grad(lambda x: max_pool(x).sum())(jnp.array(images))[0, :, :, 0], taken)
     x = torch.from_numpy(images).permute(0, 3, 1, 2).requires_grad_()
     y = torch.nn.functional.max_pool2d(x, 3, 2, 1)
     y.sum().backward()

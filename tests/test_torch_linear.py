@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ppo_bench.networks import torch_linear
-from ppo_bench.networks.torch_linear import MANY_WEIGHTS, linear
+from ppo_bench.networks.torch import linear
+from ppo_bench.networks.torch_linear import MANY_WEIGHTS
 
 ROOT = Path(__file__).parent.parent
 ROWS, INPUTS, OUTPUTS = 24, 2**11, MANY_WEIGHTS // 2**11

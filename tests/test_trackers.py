@@ -22,6 +22,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
 from ppo_bench.trackers import mirrors
+from ppo_bench.trackers.mirror import tagged, tags_of
 from ppo_bench.trackers.tensorboard import Tensorboard
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
 from tests.trackers import Troubled
@@ -32,6 +33,8 @@ CLEANRL = {
     *("losses/value_loss", "losses/policy_loss", "losses/entropy", "losses/old_approx_kl", "losses/approx_kl"),
     *("losses/clipfrac", "losses/explained_variance"),
 }
+OWN = {"losses/gradient_norm", "charts/masked_fraction"}
+"""What CleanRL has no tag for."""
 
 
 @pytest.fixture(autouse=True)
@@ -103,8 +106,13 @@ def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path
     steps = [row["global_step"] for row in metrics]
     assert steps == list(range(512, 30_721, 512))
     board = events(folder)
-    assert set(board.Tags()["scalars"]) == CLEANRL | {"losses/gradient_norm"}
-    for tag, name in (("losses/value_loss", "value_loss"), ("losses/clipfrac", "clip_fraction"), ("charts/SPS", "sps")):
+    assert set(board.Tags()["scalars"]) == CLEANRL | OWN
+    for tag, name in (
+        ("losses/value_loss", "value_loss"),
+        ("losses/clipfrac", "clip_fraction"),
+        ("charts/SPS", "sps"),
+        ("charts/masked_fraction", "masked_fraction"),
+    ):
         assert [event.step for event in board.Scalars(tag)] == steps
         assert [event.value for event in board.Scalars(tag)] == pytest.approx([row[name] for row in metrics])
     times = [event.wall_time for event in board.Scalars("charts/SPS")]
@@ -116,7 +124,7 @@ def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path
     assert first.name == second.name
     logged = history(second)
     assert [row["_step"] for row in logged] == steps == [row["global_step"] for row in logged]
-    assert set(logged[0]) >= CLEANRL
+    assert set(logged[0]) >= CLEANRL | OWN
     assert [row["losses/clipfrac"] for row in logged] == pytest.approx([row["clip_fraction"] for row in metrics])
     (about,) = (r.run for r in wandb_records(second) if r.WhichOneof("record_type") == "run")
     assert (about.project, about.run_group) == ("test", folder.parent.name)
@@ -125,6 +133,14 @@ def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path
     assert mirrors_of(folder) == []
     assert load_config([*BOTH, *run]).run_folder == folder
     assert not list(folder.rglob("*.pkl")) + list(folder.rglob("*.pt"))
+
+
+def test_rows_appear_under_the_tags_of_their_run_and_those_of_runs_that_name_none_under_ppos() -> None:
+    row = {"global_step": 512, "sps": 9.0, "entropy": 0.5, "clip_fraction": 0.25, "episodic_return": None, "own": 2.0}
+    found = {"charts/SPS": 9.0, "losses/entropy": 0.5, "losses/clipfrac": 0.25}
+    assert tagged(row, tags_of({"config": {}})) == found
+    run = {"metrics": {"entropy": "losses/entropy", "own": "losses/mine"}}
+    assert tagged(row, tags_of(run)) == {"charts/SPS": 9.0, "losses/entropy": 0.5, "losses/mine": 2.0}
 
 
 def test_a_tensorboard_that_looks_on_sees_every_step_once_when_a_run_resumes(tmp_path: Path) -> None:

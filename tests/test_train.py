@@ -47,6 +47,8 @@ def test_run_json_says_what_ran_where(finished: Path) -> None:
     run = json.loads((finished / "run.json").read_text())
     assert run["schema_version"] == 1
     assert run["config"] == load_config([*RUN, f"outputs={finished.parents[2]}"]).resolved
+    assert run["metrics"].keys() <= rows(finished / "metrics.jsonl")[0].keys()
+    assert run["metrics"]["clip_fraction"] == "losses/clipfrac"  # their tags in trackers
     assert run["versions"]["torch"].startswith("2.")
     assert run["versions"]["numpy"] == np.__version__
     assert {"python", "gymnasium", "envpool", "hydra-core", "jax", "ppo-bench"} <= set(run["versions"])

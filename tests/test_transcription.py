@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from ppo_bench import noise
+from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.arrays import Arrays
 from ppo_bench.envs.base import Step
-from ppo_bench.runners.base import Arrays, Hyperparameters, Problem
+from ppo_bench.runners.base import Problem
 from tests.runners import problem_for, runner_for
 from tests.scenes import RandomScenes, Recorder
 

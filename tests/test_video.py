@@ -235,7 +235,7 @@ def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray]
     draw_off_screen()
     env = film(load_config([*overrides.split(), "device=cpu"]), path, "video=true")
     rng = np.random.default_rng(0)
-    seen = [np.array(env.reset([3]))]
+    seen = [np.array(env.reset([3]).obs)]
     played: VectorEnv = env
     for _ in range(steps):
         seen.append(np.array(env.step(random_actions(played, rng)).obs))

@@ -19,7 +19,7 @@ from ppo_bench.bench.worker import in_turn
 from ppo_bench.config import Config
 from ppo_bench.errors import ConfigError
 from ppo_bench.idle_threads import FEW_THREADS
-from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.precision import PRECISIONS
 from ppo_bench.progress import say
 from ppo_bench.results import write_json

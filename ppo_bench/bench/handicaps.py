@@ -54,9 +54,9 @@ def store_floats() -> None:
 
     allocate = runner.allocate
 
-    def of_floats(network: Any, hp: Any, dtype: Any, device: Any) -> Any:
-        storage = allocate(network, hp, dtype, device)
-        return storage._replace(obs=storage.obs.to(dtype))
+    def of_floats(problem: Any, device: Any) -> Any:
+        memory = allocate(problem, device)
+        return memory | {"obs": memory["obs"].to(memory["values"].dtype)}
 
     runner.allocate = of_floats
 
@@ -150,8 +150,7 @@ def unroll_update() -> None:
     learning: Any = import_module("ppo_bench.runners.jax_learning")
 
     def scan(function: Any, *arguments: Any, **options: Any) -> Any:
-        backwards = options.get("reverse", False)  # the advantages' loop stays one
-        return jax.lax.scan(function, *arguments, **options | {"unroll": 1 if backwards else True})
+        return jax.lax.scan(function, *arguments, **options | {"unroll": True})
 
     learning.jax = _Changed(jax, lax=_Changed(jax.lax, scan=scan))
 

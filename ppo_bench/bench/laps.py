@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 from ppo_bench.bench.timed import TimedEnv
 from ppo_bench.config import Config
 from ppo_bench.envs.base import GraphEnv
-from ppo_bench.networks.spec import NetworkSpec
 from ppo_bench.precision import PRECISIONS
-from ppo_bench.runners.base import Problem
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 
 WARM_UP_ITERATIONS = 2
@@ -39,11 +37,9 @@ class Training:
         config.framework.begin(config.root.num_seeds)
         hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
         env = config.backend.make(config.task)
-        self.network: NetworkSpec = config.network.build(env.observation_space, env.action_space)
         self.timed = None if isinstance(env, GraphEnv) else TimedEnv(env)
-        problem = Problem(
-            self.timed or env, self.network, hp, config.num_iterations, config.root.precision, config.root.device
-        )
+        problem = dataclasses.replace(config.problem(self.timed or env), ppo=hp)
+        self.network = problem.network
         seeds = [one.root.seed for one in config.of_each_seed()]
         self.runner: SeedsRunner[Any] = (
             OneSeed(config.framework.runner(problem)) if len(seeds) == 1 else config.framework.seeds_runner(problem)
@@ -93,11 +89,11 @@ def _gpu_memory_bytes(config: Config) -> int | None:
     if config.framework.name.startswith("torch"):
         import torch
 
-        from ppo_bench.runners.torch import pick_device
+        from ppo_bench.runners.torch_device import pick_device
 
         device = pick_device(config.root.device, precision)
         return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-    from ppo_bench.runners import jax_learning
+    from ppo_bench.runners import jax_device
 
-    stats = jax_learning.pick_device(config.root.device, precision).memory_stats()
+    stats = jax_device.pick_device(config.root.device, precision).memory_stats()
     return stats.get("peak_bytes_in_use") if stats else None

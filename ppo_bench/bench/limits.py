@@ -41,10 +41,10 @@ def _arithmetic(config: Config) -> Arithmetic:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from ppo_bench.networks import torch as networks
-    from ppo_bench.networks.torch_linear import linear, product
+    from ppo_bench.networks.torch import TorchOps, linear
+    from ppo_bench.networks.torch_linear import product
     from ppo_bench.precision import PRECISIONS
-    from ppo_bench.runners.torch import pick_device, set_precision
+    from ppo_bench.runners.torch_device import pick_device, set_precision
 
     precision = PRECISIONS[config.root.precision]
     device = pick_device(config.root.device, precision)
@@ -58,8 +58,11 @@ def _arithmetic(config: Config) -> Arithmetic:
     kind = torch.uint8 if network.uint8 else dtype
     obs = torch.ones((rows, *network.input_shape), device=device).to(kind)
 
+    ops, start = TorchOps(dtype, layers), torch.zeros(rows, dtype=dtype, device=device) if network.carry else None
+    carry = {c.name: torch.zeros((rows, *c.shape), dtype=dtype, device=device) for c in network.carry}
+
     def forward() -> Any:
-        head, values, _ = networks.apply(network, params, obs, (), None, layers)
+        head, values, _ = network.forward(ops, params, obs, carry, start)
         return head[0].sum() + values.sum()
 
     def both() -> None:

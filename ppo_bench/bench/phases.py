@@ -67,12 +67,14 @@ class Phases:
         policy = config.framework.policy(training.network, arrays, config.root.precision, config.root.device)
         shape = (config.ppo.num_envs, *training.network.input_shape)
         obs = np.zeros(shape, np.uint8 if training.network.uint8 else np.float32)
-        policy(obs)
+        start = np.zeros(config.ppo.num_envs, bool)
+        carry = {c.name: arrays[f"envs.carry.{c.name}"] for c in training.network.carry}
+        policy(obs, start, carry)
 
         def infer() -> float:
             started = time.perf_counter()
             for _ in range(config.ppo.num_steps):
-                policy(obs)
+                policy(obs, start, carry)
             return time.perf_counter() - started
 
         return infer
@@ -104,7 +106,7 @@ def _actions(env: VectorEnv | GraphEnv, steps: int) -> list[np.ndarray]:
 def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> Any:
     import jax
 
-    from ppo_bench.runners.jax_learning import pick_device
+    from ppo_bench.runners.jax_device import pick_device
 
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
     with jax.default_device(device):

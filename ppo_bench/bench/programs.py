@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ppo_bench.config import Config, RootSchema, load_config
 from ppo_bench.errors import ConfigError
-from ppo_bench.networks.spec import NetworkSpec
+from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.paths import CONF
 from ppo_bench.progress import say
 from ppo_bench.sweep import expand
@@ -66,7 +66,7 @@ def network_of(config: Config) -> NetworkSpec:
     """The network of a configuration, whose environments are made to ask for their spaces."""
     env = config.backend.make(config.task)
     try:
-        return config.network.build(env.observation_space, env.action_space)
+        return config.network_for(env)
     finally:
         env.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.envs.base import Step, VectorEnv
+from ppo_bench.envs.base import Seen, Step, VectorEnv
 
 
 class TimedEnv:
@@ -19,10 +19,11 @@ class TimedEnv:
         self.num_envs = env.num_envs
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
+        self.masks_actions = env.masks_actions
         self.stepping_seconds = 0.0
         self.last_ended = 0.0
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
         return self._env.reset(seeds)
 

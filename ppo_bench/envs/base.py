@@ -21,12 +21,32 @@ if TYPE_CHECKING:
     import gymnasium
 
 
+class Seen(NamedTuple):
+    """What a policy may see before it acts."""
+
+    obs: Any
+    """`[N, ...]`; valid until the next step."""
+    acts: Any = None
+    """`[N]` bool: whether the action will count; None where all do but those of resets. In a game of turns a row that
+    is not to move passes: it is left out of the policy's loss, not of the critic's."""
+    legal: Any = None
+    """`[N, A]` bool: the choices of which one may be taken, at least one of each component; None where all may be. Only
+    of environments whose `masks_actions` is true, and all true in a row that passes."""
+    start: Any = None
+    """`[N]` bool: a network's memory begins anew, since the step before only reset the environment. Known to the
+    runner; None from environments."""
+
+    def map(self, function: Callable[[Any], Any]) -> Seen:
+        """`function` of every array that there is."""
+        return Seen(*(None if array is None else function(array) for array in self))
+
+
 class Step(NamedTuple):
     """What one step of N environments returns; every array is new or stays valid until the next step.
 
     `obs [N, ...]`; `reward [N]` float32, what is learnt from; `terminated`, `truncated`, `episode_over [N]` bool;
     `raw_reward [N]` float32, the reward of the game itself, before clipping. `episode_over` marks the end of what
-    people call an episode: it is false where only a life was lost.
+    people call an episode: it is false where only a life was lost. `acts` and `legal` belong to `obs`; see `Seen`.
     """
 
     obs: np.ndarray
@@ -35,12 +55,35 @@ class Step(NamedTuple):
     truncated: np.ndarray
     episode_over: np.ndarray
     raw_reward: np.ndarray
+    acts: np.ndarray | None = None
+    legal: np.ndarray | None = None
+
+    @property
+    def seen(self) -> Seen:
+        """What the policy may see now."""
+        return Seen(self.obs, self.acts, self.legal)
+
+    def map(self, function: Callable[[Any], Any]) -> Step:
+        """`function` of every array that there is."""
+        fields: Any = (None if array is None else function(array) for array in self)
+        return Step(*fields)
+
+    @staticmethod
+    def stack(steps: Sequence[Step]) -> Step:
+        """Steps of the same environments as one, `[T, N, ...]` each."""
+        columns: Any = zip(*steps, strict=True)
+        fields: Any = (None if column[0] is None else np.stack(column) for column in columns)
+        return Step(*fields)
 
 
 class VectorEnv(Protocol):
     """N environments that step together."""
 
     num_envs: int
+
+    @property
+    def masks_actions(self) -> bool:
+        """Whether they say which choices are legal; see `Seen.legal`."""
 
     @property
     def observation_space(self) -> gymnasium.spaces.Box[Any]:
@@ -50,8 +93,8 @@ class VectorEnv(Protocol):
     def action_space(self) -> Any:
         """Of one environment: `Discrete`; `MultiDiscrete`, `MultiBinary` or `Box` of floats of one dimension."""
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
-        """Fresh environments, one seed each; the first observations `[N, ...]`."""
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        """Fresh environments, one seed each, and what a policy may see of them first."""
 
     def step(self, actions: np.ndarray) -> Step:
         """One step with choices `[N]` or `[N, K]` or floats `[N, A]`; those for done environments are ignored."""
@@ -68,8 +111,8 @@ class Start(NamedTuple):
     earlier start where programs made from that one may go on to be used; otherwise they must not be."""
     state: Any
     """A pytree of JAX arrays."""
-    obs: Any
-    """The first observations `[N, ...]`."""
+    seen: Seen
+    """What a policy may see first."""
 
 
 class GraphEnv(ABC):
@@ -77,6 +120,8 @@ class GraphEnv(ABC):
 
     programs_last: ClassVar[bool] = True
     """Whether a program that steps them is of use to another process."""
+    masks_actions: bool = False
+    """Whether they say which choices are legal; see `Seen.legal`."""
     num_envs: int
     observation_space: gymnasium.spaces.Box[Any]
     action_space: Any

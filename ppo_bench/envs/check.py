@@ -8,12 +8,12 @@ The environments are played at random; every rule is checked on every step. Use 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ppo_bench import noise
-from ppo_bench.envs.base import GraphEnv, Step, VectorEnv
+from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.random_play import Play, play
 
@@ -73,7 +73,8 @@ def _shapes_and_types(first: Play, env: VectorEnv) -> Iterator[Finding]:
     )
     finite = bool(np.isfinite(first.obs).all() and np.isfinite(steps.raw_reward).all())
     yield Finding("observations and rewards are finite", finite, "all of them" if finite else "some are not")
-    dtypes = {name: getattr(steps, name).dtype for name in Step._fields[1:]}
+    given = steps._asdict().items()
+    dtypes = {name: array.dtype for name, array in given if name != "obs" and array is not None}
     expected = {name: np.dtype(np.float32 if "reward" in name else bool) for name in dtypes}
     yield Finding(
         "rewards are float32 [N], flags bool [N]",
@@ -83,7 +84,8 @@ def _shapes_and_types(first: Play, env: VectorEnv) -> Iterator[Finding]:
 
 
 def _same_play(a: Play, b: Play) -> bool:
-    return all(np.array_equal(x, y) for x, y in zip((a.obs, *a.steps), (b.obs, *b.steps), strict=True))
+    pairs: Any = zip((a.obs, *a.steps), (b.obs, *b.steps), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
 
 
 def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.envs.base import Step, Task, supported_spaces
-from ppo_bench.envs.envpool_core import Core
+from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
 from ppo_bench.envs.follow import Followers
 from ppo_bench.errors import ConfigError, nearest, require
 from ppo_bench.idle_threads import idle_threads_ender
@@ -21,6 +20,8 @@ QUICK_ENVS = 64
 """Of which so many are stepped in the time it takes to wake a thread."""
 SET_HERE = {"num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
 """Options of every pool that are nobody else's to set."""
+OF_ATARI = ("lives", "terminated", "reward")
+"""What `info` has to say of a game; see `as_step`."""
 OF_THE_ATARI_TASK = {
     *("frame_skip", "stack_num", "noop_max", "max_episode_steps", "repeat_action_probability", "full_action_space"),
     *("use_fire_reset", "zero_discount_on_life_loss", "img_height", "img_width", "gray_scale", "use_inter_area_resize"),
@@ -50,6 +51,8 @@ class EnvPoolBackend:
 
 class EnvPoolEnv:
     """A `VectorEnv` over one EnvPool pool."""
+
+    masks_actions = False
 
     def __init__(self, task: Task, num_threads: int, render_mode: str | None = None) -> None:
         import gymnasium  # noqa: F401 (its import resets warning filters: before ours)
@@ -92,7 +95,7 @@ class EnvPoolEnv:
         """EnvPool's own object since the last reset."""
         return self._pool
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         """A new pool, since EnvPool takes seeds only when it is built (0.4 s for 8 Atari games)."""
         import envpool
 
@@ -105,7 +108,7 @@ class EnvPoolEnv:
         self._core = Core(self._pool)
         self._end_idle_threads = idle_threads_ender()
         self._resets = np.zeros(self.num_envs, np.bool_)
-        return _flat(obs)
+        return Seen(_flat(obs))
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
@@ -128,6 +131,33 @@ class EnvPoolEnv:
         if self._pool is not None:
             self._pool.close()
             self._pool = self._core = None  # both hold its memory
+
+
+class Core:
+    """A step of a pool without the dictionaries that EnvPool's wrapper makes of it, as EnvPool 1.2 has them.
+
+    Making them takes longer than a step of CartPole (docs/performance.md). What goes in and comes out are the arrays of
+    the pool's core, by EnvPool's own names for them; they are what `pool.step` returns, bit for bit.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._send, self._recv = pool._send, pool._recv
+        self._action_dtype = pool.spec.action_array_spec["action"].dtype
+        self._ids = pool.all_env_ids
+        keys = list(pool._state_keys)
+        self._reward, self._done, self._trunc = (keys.index(name) for name in ("reward", "done", "trunc"))
+        self._info = {name: keys.index(f"info:{name}") for name in OF_ATARI if f"info:{name}" in keys}
+        parts = {key.removeprefix("obs:"): i for i, key in enumerate(keys) if key == "obs" or key.startswith("obs:")}
+        self._obs: int | dict[str, int] = next(iter(parts.values())) if len(parts) == 1 else parts
+
+    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Observations, rewards, terminated, truncated and what `info` has of `OF_ATARI`."""
+        self._send([self._ids, self._ids, actions.astype(self._action_dtype, order="C")])
+        arrays = self._recv()
+        obs = arrays[self._obs] if isinstance(self._obs, int) else {k: arrays[i] for k, i in self._obs.items()}
+        truncated = arrays[self._trunc]
+        info = {name: arrays[i] for name, i in self._info.items()}
+        return obs, arrays[self._reward], arrays[self._done] & ~truncated, truncated, info
 
 
 def _one_thread_does(task: Task) -> bool:

@@ -59,12 +59,12 @@ class EnvPoolGraphEnv(GraphEnv):
         import jax.numpy as jnp
 
         self.close()
-        obs = self._envs.reset(seeds)
+        seen = self._envs.reset(seeds)
         with jax.enable_x64(True):  # EnvPool declares float64 arrays (MuJoCo); cut to float32 they would be misread
             handle, _, _, of_pool = self._envs.pool.xla()
             step = self._steps.setdefault(handle.tobytes(), _PoolStep())
             step.of_pool, step.action_dtype = of_pool, self._envs.pool.spec.action_array_spec["action"].dtype
-            return Start(step, (jnp.array(handle), jnp.zeros(self.num_envs, bool)), jnp.array(obs))
+            return Start(step, (jnp.array(handle), jnp.zeros(self.num_envs, bool)), seen.map(jnp.array))
 
     def close(self) -> None:
         """Stop the pool's threads and give its memory back."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.envs.base import Step, Task, supported_spaces
+from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
 from ppo_bench.errors import ConfigError, Failed, require
 
 
@@ -42,6 +42,8 @@ class GymnasiumBackend:
 
 class GymnasiumEnv:
     """A `VectorEnv` over gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
+
+    masks_actions = False
 
     def __init__(self, task: Task, vectorization: str, render_mode: str | None = None) -> None:
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
@@ -76,14 +78,14 @@ class GymnasiumEnv:
         except EOFError as error:
             raise Failed(f"a worker process of {task.id} has ended as it began") from error
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
         try:
             obs, _ = self._envs.reset(seed=list(seeds))
         except (EOFError, ConnectionError) as error:
             self._name_lost_workers(error)
             raise
-        return obs
+        return Seen(obs)
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""

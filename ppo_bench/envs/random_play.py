@@ -30,7 +30,7 @@ class Play(NamedTuple):
 
     def mirrored(self) -> Play:
         """The same with its environments in the opposite order."""
-        return Play(self.obs[:, ::-1], Step(*(x[:, ::-1] if x.ndim > 1 else x for x in self.steps)))
+        return Play(self.obs[:, ::-1], self.steps.map(lambda x: x[:, ::-1] if x.ndim > 1 else x))
 
 
 def random_actions(env: VectorEnv, rng: np.random.Generator) -> np.ndarray:
@@ -59,7 +59,7 @@ def play(
     in the first environment, which then is the last.
     """
     rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
-    observations = [env.reset(seeds[::-1] if mirror else seeds).copy()]
+    observations = [env.reset(seeds[::-1] if mirror else seeds).obs.copy()]
     steps: list[Step] = []
     for _ in range(num_steps):
         actions = random_actions(env, rng)
@@ -69,8 +69,7 @@ def play(
         if mirror:
             actions[0] = random_actions(env, other_rng)[0]
             actions = actions[::-1].copy()
-        step = Step(*(array.copy() for array in env.step(actions)))
+        step = env.step(actions).map(np.copy)
         observations.append(step.obs)
         steps.append(step._replace(obs=np.empty(0)))
-    columns = zip(*steps, strict=True)
-    return Play(np.stack(observations), Step(*(np.stack(column) for column in columns)))
+    return Play(np.stack(observations), Step.stack(steps))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.envs.base import Step, VectorEnv
+from ppo_bench.envs.base import Seen, Step, VectorEnv
 
 
 class Recording(NamedTuple):
@@ -25,24 +26,24 @@ class RecordingEnv:
         self.num_envs = env.num_envs
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
+        self.masks_actions = env.masks_actions
         self._steps: list[Step] = []
         self._actions: list[np.ndarray] = []
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
         return self._env.reset(seeds)
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
         step = self._env.step(actions)
-        self._steps.append(Step(*(array.copy() for array in step)))
+        self._steps.append(step.map(np.copy))
         self._actions.append(np.array(actions))
         return step
 
     def take(self) -> Recording:
         """What was recorded since the last call."""
-        columns = (np.stack(column) for column in zip(*self._steps, strict=True))
-        recording = Recording(Step(*columns), np.stack(self._actions))
+        recording = Recording(Step.stack(self._steps), np.stack(self._actions))
         self._steps, self._actions = [], []
         return recording
 
@@ -58,17 +59,18 @@ class ReplayEnv:
         self.num_envs = like.num_envs
         self.observation_space: Any = like.observation_space
         self.action_space: Any = like.action_space
+        self.masks_actions = like.masks_actions
         self._steps: list[Step] = []
         self._actions: list[np.ndarray] = []
 
     def load(self, steps: Step) -> None:
         """Replay `steps`, `[T, N, ...]` each, from now on."""
-        self._steps = [Step(*(array[t] for array in steps)) for t in range(len(steps.reward))]
+        self._steps = [steps.map(itemgetter(t)) for t in range(len(steps.reward))]
         self._actions = []
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         """Blank observations: a follower's state comes from its leader."""
-        return np.zeros((self.num_envs, *self.observation_space.shape), self.observation_space.dtype)
+        return Seen(np.zeros((self.num_envs, *self.observation_space.shape), self.observation_space.dtype))
 
     def step(self, actions: np.ndarray) -> Step:
         """The next recorded step."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.cli import Parser
 from ppo_bench.config import Config, RootSchema, load_config
 from ppo_bench.envs.base import GraphEnv
@@ -105,16 +106,16 @@ def _compare(configs: dict[str, Config], mode: str) -> Comparison:
     leader, *others = configs
     config, precision = configs[leader], configs[leader].root.precision
     tolerance = TOLERANCES[precision]
+    compared = [metric.name for metric in metrics_of(config.algorithm) if metric.compared]
     differences: dict[str, list[Difference]] = {name: [] for name in others}
     found_ties: dict[str, list[Tie]] = {name: [] for name in others}
     sensitivities: dict[int, Sensitivity] = {}
     with Workers(configs, mode) as workers:
         for iteration, (led, outcomes) in enumerate(workers.iterations(), 1):
             for name, outcome in outcomes.items():
-                difference = compare(led, outcome, tolerance.actions)
+                difference = compare(led, outcome, tolerance.actions, compared)
                 if mode == "lockstep" and difference.actions:
-                    observations = played(config, led)
-                    found = ties(config, led, outcome, observations, iteration, tolerance.ties)
+                    found = ties(*played(config, led), led, outcome, iteration, tolerance.ties)
                     found_ties[name] += found
                     untied = difference.actions - tied_actions(led, outcome, found)
                     difference = difference._replace(actions=untied, tied=bool(found))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ppo_bench.arrays import Arrays
 from ppo_bench.envs.base import Step
 from ppo_bench.equivalence.tolerances import Tolerance
-from ppo_bench.runners.base import Arrays, Metrics
-
-LOSSES = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "explained_variance")
+from ppo_bench.runners.base import Metrics
 
 
 class Outcome(NamedTuple):
@@ -49,17 +49,17 @@ class Difference(NamedTuple):
         return self.parameters <= tolerance.parameters and measured <= tolerance.losses
 
 
-def compare(leader: Outcome, other: Outcome, action_tolerance: float) -> Difference:
-    """How `other` differs from `leader` in one iteration."""
+def compare(leader: Outcome, other: Outcome, action_tolerance: float, losses: Sequence[str]) -> Difference:
+    """How `other` differs from `leader` in one iteration; `losses` are the metrics that are compared."""
     differs = differing_actions(leader, other, action_tolerance)
     first = int(np.flatnonzero(differs.ravel())[0]) if differs.any() else None
-    losses = [_distance(getattr(leader.metrics, name), getattr(other.metrics, name), 1.0) for name in LOSSES]
-    norms = leader.metrics.gradient_norm, other.metrics.gradient_norm
+    distances = [_distance(leader.metrics[name], other.metrics[name], 1.0) for name in losses]
+    norms = leader.metrics["gradient_norm"], other.metrics["gradient_norm"]
     return Difference(
         actions=int(differs.sum()),
         first=first,
         parameters=parameter_distance(leader.after, other.after),
-        losses=max(losses),
+        losses=max(distances),
         gradient_norm=_distance(*norms, float(np.finfo(np.float64).tiny)),
     )
 

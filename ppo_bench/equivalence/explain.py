@@ -9,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ppo_bench import noise
-from ppo_bench.config import Config
-from ppo_bench.envs.base import Step
+from ppo_bench.arrays import Arrays, Tree
+from ppo_bench.envs.base import Seen, Step
 from ppo_bench.equivalence.differences import Outcome, parameter_distance
 from ppo_bench.equivalence.processes import Follower
-from ppo_bench.runners.base import Arrays
+from ppo_bench.networks.network import masked
+from ppo_bench.runners.base import Problem
 
 TRIES = 16
 ROUNDING_UNITS = 8.0
@@ -35,28 +36,15 @@ class Tie(NamedTuple):
 
 
 def ties(
-    config: Config, leader: Outcome, other: Outcome, observations: np.ndarray, iteration: int, tolerance: float
+    problem: Problem, seen: Sequence[Seen], leader: Outcome, other: Outcome, iteration: int, tolerance: float
 ) -> list[Tie]:
-    """The differing discrete actions whose scores tie within `tolerance`.
-
-    `observations [T, N, ...]` are those that the network took.
-    """
+    """The differing discrete actions whose scores tie within `tolerance`; `seen` is what the network saw, by step."""
     if leader.actions.dtype.kind not in "iu":
         return []
-    import torch
-
-    from ppo_bench.networks import torch as networks
-
-    env = config.backend.make(config.task)
-    network = config.network.build(env.observation_space, env.action_space)
-    env.close()
-    params = {p.name: torch.from_numpy(leader.before[f"params.{p.name}"]).double() for p in network.parameters}
-    one = np.ones(1, np.int32)
+    network, one = problem.network, np.ones(1, np.int32)
+    logits = _logits(problem, seen, leader)
     found = []
     for t, n, *component in np.argwhere(leader.actions != other.actions):
-        (logits,), _, _ = networks.apply(
-            network, params, torch.from_numpy(observations[t, n][None]), (), None, torch.double
-        )
         words = noise.action_words(
             np,
             one * int(leader.before["seed"]),
@@ -66,12 +54,33 @@ def ties(
             np.arange(network.num_actions, dtype=np.int32),
         )
         start = sum(network.actions.choices[: component[0]]) if component else 0
-        scores = (logits.numpy()[0] + noise.gumbel(np, words, np.float64)[0, 0])[start:]
+        scores = (logits[t, n] + noise.gumbel(np, words, np.float64)[0, 0])[start:]
         mine, theirs = (int(o.actions[(t, n, *component)]) for o in (leader, other))
         margin = float(scores[mine] - scores[theirs])
         if abs(margin) <= tolerance * max(1.0, float(np.abs(scores).max())):
             found.append(Tie(iteration, int(t), int(n), mine, theirs, margin, float(scores[mine])))
     return found
+
+
+def _logits(problem: Problem, seen: Sequence[Seen], leader: Outcome) -> np.ndarray:
+    """The leader's logits `[T, N, A]` in float64, from its state before the iteration."""
+    import torch
+
+    from ppo_bench.networks.torch import TorchOps
+
+    def tensor(name: str) -> torch.Tensor:
+        return torch.from_numpy(leader.before[name]).double()
+
+    network, ops = problem.network, TorchOps(torch.double, torch.double)
+    params = {p.name: tensor(f"params.{p.name}") for p in network.parameters}
+    carry: Tree = {c.name: tensor(f"envs.carry.{c.name}") for c in network.carry}
+    logits = []
+    for step in seen:
+        start = torch.from_numpy(step.start).double() if carry else None
+        head, _, carry = network.forward(ops, params, torch.from_numpy(step.obs), carry, start)
+        legal = None if step.legal is None else torch.from_numpy(step.legal)
+        logits.append(masked(torch, head, legal)[0].numpy())
+    return np.stack(logits)
 
 
 def tied_actions(leader: Outcome, other: Outcome, found: Sequence[Tie]) -> int:

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from ppo_bench.arrays import Arrays, restored
 from ppo_bench.config import Config
-from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
 from ppo_bench.equivalence.differences import Outcome
 from ppo_bench.errors import ConfigError, Failed
-from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.runners.base import Arrays, Problem, Runner
-from ppo_bench.runners.rollout import HostEnvs
+from ppo_bench.runners.base import Problem, Runner
+from ppo_bench.runners.declared import env_arrays, normalization_arrays
+from ppo_bench.runners.host_envs import HostEnvs
 
 SECONDS_TO_END = 10.0
 ENDED = "a framework's process ended; if it had an error, it stands above"
@@ -103,10 +104,6 @@ class Workers:
             follower.stop()
 
 
-def _network(config: Config, env: VectorEnv) -> NetworkSpec:
-    return config.network.build(env.observation_space, env.action_space)
-
-
 def _host(config: Config) -> VectorEnv:
     """The environments of `config`; those of a JAX program are stepped by a program of their own."""
     return on_host(config.backend.make(config.task))
@@ -132,9 +129,8 @@ def _serve(connection: Connection, config: Config, follows: bool) -> None:
         env = replay = ReplayEnv(made)
     else:
         env = recorder = RecordingEnv(made)
-    network, root = _network(config, made), config.root
-    problem = Problem(env, network, config.ppo, config.num_iterations, root.precision, root.device)
-    runner: Runner[Any] = config.framework.runner(problem)
+    root = config.root
+    runner: Runner[Any] = config.framework.runner(config.problem(env))
     state = runner.init(root.seed)
     iteration = 0
     while True:
@@ -154,20 +150,18 @@ def _serve(connection: Connection, config: Config, follows: bool) -> None:
                 state = runner.restart(state, iteration)
 
 
-def played(config: Config, led: Outcome) -> np.ndarray:
-    """The observations `[T, N, ...]` as the network took them in the leader's iteration."""
+def played(config: Config, led: Outcome) -> tuple[Problem, list[Seen]]:
+    """What the network saw in each step of the leader's iteration, and the problem that it was built from."""
     made = _host(config)
     made.close()
     replay = ReplayEnv(made)
     assert led.steps is not None
     replay.load(led.steps)
-    envs = HostEnvs(replay, _network(config, made), config.ppo)
-    seen: list[np.ndarray] = []
-
-    def act(t: int, obs: np.ndarray) -> np.ndarray:
-        seen.append(np.array(obs))
-        return led.actions[t]
-
-    seed, iteration = int(led.before["seed"]), int(led.before["iteration"])
-    envs.collect(envs.restore(led.before, seed, iteration, carried=True), act)
-    return np.stack(seen)
+    problem = config.problem(replay)
+    envs = HostEnvs(problem)
+    state = restored((*env_arrays(problem), *normalization_arrays(problem.observation_shape)), led.before)
+    rollout, seen = envs.begin(state), []
+    for t, actions in enumerate(led.actions):
+        seen.append(Seen(*(None if array is None else np.array(array) for array in envs.seen(state))))
+        state, rollout = envs.step(state, rollout, t, actions)
+    return problem, seen

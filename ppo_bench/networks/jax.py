@@ -1,21 +1,20 @@
-"""A `NetworkSpec` executed by JAX, as a flax module whose parameters are in the neutral layout."""
+"""The operations of JAX; see ppo_bench/networks/ops.py."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ppo_bench.networks.layers import Activation, Conv, ImageLayer, Linear, MaxPool
-from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.ppo import Head
-
-Params = dict[str, jax.Array]
-Carry = tuple[()]
+from ppo_bench import ppo
+from ppo_bench.arrays import Tree
+from ppo_bench.networks.layers import Activation, Conv
+from ppo_bench.networks.ops import Step
 
 SLICES_BYTES = 4 * 2**20
 """At most, of the images that a convolution on a CPU takes at a time; less would part the 8 frames of an Atari step."""
@@ -23,56 +22,71 @@ SLICES_BYTES = 4 * 2**20
 _ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": nn.relu}
 
 
-class Network(nn.Module):
-    """`spec`, with parameters, head and values of type `dtype` and layers that compute in the type `layers`."""
+class JaxOps:
+    """`Ops`, with parameters of type `dtype` and layers that compute in the type `layers`."""
 
-    spec: NetworkSpec
-    dtype: jnp.dtype
-    layers: jnp.dtype
+    xp: Any = jnp
 
-    @nn.compact
-    def __call__(self, obs: jax.Array, carry: Carry, start: jax.Array | None) -> tuple[Head, jax.Array, Carry]:
-        """The policy's head, values `[B]` and the carry, from observations `[B, ...]` as `spec.arrange` gives them."""
-        spec = self.spec
-        params = {p.name: self.param(p.name, nn.initializers.zeros, p.shape, self.dtype) for p in spec.parameters}
-        log_std = params.get("actor.log_std")  # no layer's: never rounded
-        params |= {name: params[name] / 255.0 for name in spec.scaled_weights}
-        params = {name: parameter.astype(self.layers) for name, parameter in params.items()}
-        x = obs
-        for layer in spec.convolutions:
-            x = self._image_layer(layer, params, x)
-        x = x.reshape(x.shape[0], -1).astype(self.layers)
-        x = self._chain(spec.trunk, params, x)
-        output = self._chain(spec.actor, params, x).astype(self.dtype)
-        values = self._chain(spec.critic, params, x).squeeze(-1).astype(self.dtype)
-        return ((output,) if log_std is None else (output, log_std)), values, carry
+    def __init__(self, dtype: jnp.dtype, layers: jnp.dtype) -> None:
+        self._dtype, self._layers = dtype, layers
 
-    def _image_layer(self, layer: ImageLayer, params: Params, x: jax.Array) -> jax.Array:
-        if isinstance(layer, MaxPool):
-            return max_pool(x)
-        if isinstance(layer, Conv):
-            sums = convolve(layer, x, params[f"{layer.name}.weight"], self.dtype)
-            y = (sums + params[f"{layer.name}.bias"]).astype(self.layers)
-        else:
-            y = x + self._image_layer(layer.second, params, self._image_layer(layer.first, params, nn.relu(x)))
-        return _ACTIVATIONS[layer.activation](y) if layer.activation else y
+    def take(self, x: jax.Array, rows: jax.Array, axis: int) -> jax.Array:
+        """See `Ops.take`."""
+        return x[(slice(None),) * axis + (rows,)]
 
-    def _chain(self, layers: tuple[Linear, ...], params: Params, x: jax.Array) -> jax.Array:
-        for layer in layers:
-            sums = jnp.matmul(x, params[f"{layer.name}.weight"].T, preferred_element_type=self.dtype)
-            x = (sums + params[f"{layer.name}.bias"]).astype(self.layers)
-            if layer.activation:
-                x = _ACTIVATIONS[layer.activation](x)
-        return x
+    def scan(self, step: Step, carry: Any, rows: Any) -> tuple[Any, Any]:
+        """See `Ops.scan`; one loop of the program."""
+        return jax.lax.scan(step, carry, rows)
 
+    def scan_backwards(self, _: Any, deltas: jax.Array, decays: jax.Array) -> jax.Array:
+        """See `Ops.scan_backwards`; one loop of the program."""
 
-def apply(
-    spec: NetworkSpec, params: Params, obs: jax.Array, carry: Carry, start: jax.Array | None, layers: jnp.dtype
-) -> tuple[Head, jax.Array, Carry]:
-    """See `Network.__call__`."""
-    network = Network(spec, params["critic.0.bias"].dtype, layers)
-    output: tuple[Head, jax.Array, Carry] = network.apply({"params": params}, obs, carry, start)  # type: ignore[assignment]
-    return output
+        def step(next_advantage: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            advantage = ppo.gae_step(next_advantage, *row)
+            return advantage, advantage
+
+        return jax.lax.scan(step, jnp.zeros_like(deltas[0]), (deltas, decays), reverse=True)[1]
+
+    def for_layers(self, params: Tree) -> Tree:
+        """See `Ops.for_layers`."""
+        return {name: parameter.astype(self._layers) for name, parameter in params.items()}
+
+    def flat(self, obs: jax.Array) -> jax.Array:
+        """See `Ops.flat`."""
+        return obs.astype(self._layers)
+
+    def images(self, obs: jax.Array) -> jax.Array:
+        """See `Ops.images`; they stay bytes until the first convolution has parted them."""
+        return obs
+
+    def flattened(self, x: jax.Array) -> jax.Array:
+        """See `Ops.flattened`."""
+        return x.reshape(x.shape[0], -1).astype(self._layers)
+
+    def linear(self, x: jax.Array, weight: jax.Array, bias: jax.Array, activation: Activation | None) -> jax.Array:
+        """See `Ops.linear`."""
+        sums = jnp.matmul(x, weight.T, preferred_element_type=self._dtype)
+        return self.activate(activation, (sums + bias).astype(self._layers))
+
+    def convolve(self, layer: Conv, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
+        """See `Ops.convolve`."""
+        return self.activate(layer.activation, (convolve(layer, x, weight, self._dtype) + bias).astype(self._layers))
+
+    def max_pool(self, x: jax.Array) -> jax.Array:
+        """See `Ops.max_pool`."""
+        return max_pool(x)
+
+    def activate(self, activation: Activation | None, x: jax.Array) -> jax.Array:
+        """See `Ops.activate`."""
+        return _ACTIVATIONS[activation](x) if activation else x
+
+    def relu(self, x: jax.Array) -> jax.Array:
+        """See `Ops.relu`."""
+        return nn.relu(x)
+
+    def full(self, x: jax.Array) -> jax.Array:
+        """See `Ops.full`."""
+        return x.astype(self._dtype)
 
 
 def convolve(layer: Conv, x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:

@@ -1,8 +1,4 @@
-"""What a network is, apart from any framework: its layers, its parameters and the policy on top.
-
-A network is an optional shared trunk, an actor and a critic, each a chain of layers. Frameworks execute the same spec
-with `(params, obs, carry, start)`; these networks are feed-forward, so their carry is `()` and `start` goes unread.
-"""
+"""The choices of the group `network`: which layers fit an environment's spaces."""
 
 from __future__ import annotations
 
@@ -13,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppo_bench import ppo
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, MaxPool, Residual
-from ppo_bench.weights import Parameter
+from ppo_bench.networks.network import Actions, NetworkSpec, channels_first
 
 if TYPE_CHECKING:
     import gymnasium
@@ -25,81 +20,6 @@ ACTOR_GAIN = 0.01  # orthogonal gains: details, 2
 CRITIC_GAIN = 1.0
 IMPALA_GAIN = 1.0 / math.sqrt(3.0)
 """Of hidden layers of `impala_cnn`: the variance that PyTorch gives their entries, which CleanRL leaves as it is."""
-
-
-@dataclass(frozen=True)
-class Actions:
-    """What a policy chooses."""
-
-    shape: tuple[int, ...]
-    """Of one action: `()` for one choice, `(K,)` for K choices or K dimensions."""
-    choices: tuple[int, ...]
-    """How many each component chooses from; empty for vectors of floats."""
-
-    @property
-    def lanes(self) -> int:
-        """Outputs of the actor for one action."""
-        return sum(self.choices) or self.shape[0]
-
-
-@dataclass(frozen=True)
-class NetworkSpec:
-    """Layers from observations to `(head, value)`; see the module's docstring."""
-
-    convolutions: tuple[ImageLayer, ...]
-    """Shared; empty where observations are not images."""
-    trunk: tuple[Linear, ...]
-    """Shared, after the convolutions; may be empty."""
-    actor: tuple[Linear, ...]
-    critic: tuple[Linear, ...]
-    observation_shape: tuple[int, ...]
-    """Of one observation as the environment gives it."""
-    uint8: bool
-    """Observations are bytes: they stay bytes until the network, to which 255 is 1; see `scaled_weights`."""
-    actions: Actions
-
-    @property
-    def discrete(self) -> bool:
-        """Whether actions are choices (integers), not vectors of floats."""
-        return bool(self.actions.choices)
-
-    @property
-    def num_actions(self) -> int:
-        """Lanes of the actor's output: all choices together, or dimensions."""
-        return self.actions.lanes
-
-    @property
-    def distribution(self) -> ppo.Distribution:
-        """The family of policies that the actor's output parametrises."""
-        if not self.discrete:
-            return ppo.NORMAL
-        return ppo.CATEGORICAL if self.actions.shape == () else ppo.multi_categorical(self.actions.choices)
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Every array, in the order of the layers; a normal policy's `actor.log_std` comes last."""
-        layers: tuple[ImageLayer | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
-        arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
-        return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.num_actions,), None))
-
-    @property
-    def scaled_weights(self) -> tuple[str, ...]:
-        """The weights that bytes meet first, divided by 255 in use: so that the bytes, which are many, need not be."""
-        if not self.uint8:
-            return ()
-        first = (*self.convolutions, *self.trunk)[:1] or (self.actor[0], self.critic[0])
-        return tuple(layer.parameters()[0].name for layer in first)
-
-    def arrange(self, observations: np.ndarray) -> np.ndarray:
-        """A view `[N, ...]` of observations as the network takes them: images channels last, all else flat."""
-        if not self.convolutions:
-            return observations.reshape(observations.shape[0], -1)
-        return np.moveaxis(observations, 1, -1) if _channels_first(self.observation_shape) else observations
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Shape of one observation as `arrange` returns it."""
-        return self.arrange(np.empty((1, *self.observation_shape), np.uint8)).shape[1:]
 
 
 @dataclass(frozen=True)
@@ -190,7 +110,7 @@ class MinAtarCnn:
 def _channels(network: str, shape: tuple[int, ...]) -> int:
     if len(shape) != 3:
         raise ConfigError(f"network={network} takes images, not observations of shape {shape}: use network=mlp")
-    return shape[0] if _channels_first(shape) else shape[2]
+    return shape[0] if channels_first(shape) else shape[2]
 
 
 def _shared_cnn(
@@ -204,7 +124,7 @@ def _shared_cnn(
 ) -> NetworkSpec:
     """Image layers up to `channels` and a linear one of `units`, shared by an actor and a critic of one layer each."""
     shape = observation_space.shape
-    height, width = shape[1:] if _channels_first(shape) else shape[:2]
+    height, width = shape[1:] if channels_first(shape) else shape[:2]
     for layer in convolutions:
         height, width = layer.output_size(height), layer.output_size(width)
     if min(height, width) < 1:
@@ -240,10 +160,6 @@ class Auto:
         elif len(shape) == 3 and observation_space.dtype == bool:
             network = MinAtarCnn()
         return network.build(observation_space, action_space)
-
-
-def _channels_first(shape: tuple[int, ...]) -> bool:
-    return shape[0] < shape[-1]
 
 
 def _actions(action_space: gymnasium.Space) -> Actions:

@@ -1,75 +1,108 @@
-"""A `NetworkSpec` executed by PyTorch."""
+"""The operations of PyTorch; see ppo_bench/networks/ops.py."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ppo_bench.networks.layers import Activation, Conv, ImageLayer, Linear, MaxPool
-from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.networks.torch_linear import linear
-from ppo_bench.ppo import Head
+from ppo_bench import ppo
+from ppo_bench.arrays import Tree
+from ppo_bench.networks.layers import Activation, Conv
+from ppo_bench.networks.ops import Step
+from ppo_bench.networks.torch_linear import MANY_WEIGHTS, large_linear
+from ppo_bench.weights import Parameter
 
 Params = dict[str, Tensor]
-Carry = tuple[()]
 
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh_, "relu": torch.relu_}
 """In place: no layer needs its own sums again, and a large one's memory is passed over once less."""
 
 
-def named_views(flat: Tensor, spec: NetworkSpec) -> Params:
-    """Every parameter by name, as a view of the one vector `flat [P]` that holds them all in the spec's order.
+def named_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
+    """Every parameter by name, as a view of the one vector `flat [P]` that holds them all in this order.
 
     One vector makes the gradient, its norm and Adam's step single operations, whatever the number of layers.
     """
-    parameters = spec.parameters
     parts = flat.split([math.prod(parameter.shape) for parameter in parameters])
     return {p.name: part.view(p.shape) for p, part in zip(parameters, parts, strict=True)}
 
 
-def apply(
-    spec: NetworkSpec, params: Params, obs: Tensor, carry: Carry, start: Tensor | None, layers: torch.dtype
-) -> tuple[Head, Tensor, Carry]:
-    """The policy's head, values `[B]` and the carry, from observations `[B, ...]` as `spec.arrange` returns them.
-
-    Layers compute in the type `layers`; head and values are of the parameters' type.
-    """
-    dtype = params["critic.0.bias"].dtype
-    log_std = params.get("actor.log_std")  # no layer's: never rounded
-    if spec.uint8:
-        params = params | {name: params[name] / 255.0 for name in spec.scaled_weights}
-    x = obs.to(layers)
-    params = {name: parameter.to(layers) for name, parameter in params.items()} if layers != dtype else params
-    if spec.convolutions:
-        # A channels-last tensor under a channels-first name: the layout in which CPU and GPU convolve fastest.
-        x = x.permute(0, 3, 1, 2)
-        for layer in spec.convolutions:
-            x = _image_layer(layer, params, x)
-        x = x.permute(0, 2, 3, 1).flatten(1)
-    x = _chain(spec.trunk, params, x)
-    output = _chain(spec.actor, params, x).to(dtype)
-    values = _chain(spec.critic, params, x).squeeze(-1).to(dtype)
-    return ((output,) if log_std is None else (output, log_std)), values, carry
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """`x @ weight.T + bias`."""
+    if weight.numel() < MANY_WEIGHTS:
+        return F.linear(x, weight, bias)
+    return large_linear(x, weight, bias)
 
 
-def _image_layer(layer: ImageLayer, params: Params, x: Tensor) -> Tensor:
-    if isinstance(layer, MaxPool):
+class TorchOps:
+    """`Ops`, with parameters of type `dtype` and layers that compute in the type `layers`."""
+
+    xp: Any = torch
+
+    def __init__(self, dtype: torch.dtype, layers: torch.dtype) -> None:
+        self._dtype, self._layers = dtype, layers
+
+    def take(self, x: Tensor, rows: Tensor, axis: int) -> Tensor:
+        """See `Ops.take`."""
+        return x.index_select(axis, rows)
+
+    def scan(self, step: Step, carry: Any, rows: Any) -> tuple[Any, Any]:
+        """See `Ops.scan`; a plain loop."""
+        outputs = []
+        for t in range(len(next(iter(rows.values())))):
+            carry, output = step(carry, {name: x[t] for name, x in rows.items()})
+            outputs.append(output)
+        return carry, {name: torch.stack([output[name] for output in outputs]) for name in outputs[0]}
+
+    def scan_backwards(self, xp: Any, deltas: Tensor, decays: Tensor) -> Tensor:
+        """See `Ops.scan_backwards`."""
+        result: Tensor = ppo.scan_backwards(xp, deltas, decays)
+        return result
+
+    def for_layers(self, params: Tree) -> Tree:
+        """See `Ops.for_layers`."""
+        if self._layers == self._dtype:
+            return params
+        return {name: parameter.to(self._layers) for name, parameter in params.items()}
+
+    def flat(self, obs: Tensor) -> Tensor:
+        """See `Ops.flat`."""
+        return obs.to(self._layers)
+
+    def images(self, obs: Tensor) -> Tensor:
+        """See `Ops.images`; channels last under a channels-first name, in which CPU and GPU convolve fastest."""
+        return obs.to(self._layers).permute(0, 3, 1, 2)
+
+    def flattened(self, x: Tensor) -> Tensor:
+        """See `Ops.flattened`."""
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor, activation: Activation | None) -> Tensor:
+        """See `Ops.linear`."""
+        return self.activate(activation, linear(x, weight, bias))
+
+    def convolve(self, layer: Conv, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """See `Ops.convolve`."""
+        y = F.conv2d(x, weight.permute(0, 3, 1, 2), bias, layer.stride, layer.padding)
+        return self.activate(layer.activation, y)
+
+    def max_pool(self, x: Tensor) -> Tensor:
+        """See `Ops.max_pool`."""
         return F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
-    if isinstance(layer, Conv):
-        weight = params[f"{layer.name}.weight"].permute(0, 3, 1, 2)
-        y = F.conv2d(x, weight, params[f"{layer.name}.bias"], layer.stride, layer.padding)
-    else:
-        y = x + _image_layer(layer.second, params, _image_layer(layer.first, params, F.relu(x)))
-    return _ACTIVATIONS[layer.activation](y) if layer.activation else y
 
+    def activate(self, activation: Activation | None, x: Tensor) -> Tensor:
+        """See `Ops.activate`."""
+        return _ACTIVATIONS[activation](x) if activation else x
 
-def _chain(layers: tuple[Linear, ...], params: Params, x: Tensor) -> Tensor:
-    for layer in layers:
-        x = linear(x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"])
-        if layer.activation:
-            x = _ACTIVATIONS[layer.activation](x)
-    return x
+    def relu(self, x: Tensor) -> Tensor:
+        """See `Ops.relu`."""
+        return F.relu(x)
+
+    def full(self, x: Tensor) -> Tensor:
+        """See `Ops.full`."""
+        return x.to(self._dtype)

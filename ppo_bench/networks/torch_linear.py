@@ -1,4 +1,4 @@
-"""A linear layer in PyTorch; a large one of float32 on a CPU by oneDNN's products, not by MKL's."""
+"""A large linear layer in PyTorch: of float32 on a CPU by oneDNN's products, not by MKL's."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MANY_WEIGHTS = 2**19
 _HAS_ONEDNN = torch.backends.mkldnn.is_available()
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`x @ weight.T + bias` `[B, out]` of `x [B, in]`, `weight [out, in]` and `bias [out]`.
+def large_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """`x @ weight.T + bias` `[B, out]` of `x [B, in]`, `weight [out, in]` of at least `MANY_WEIGHTS` and `bias [out]`.
 
-    A large one has first derivatives, not second ones.
+    It has first derivatives, not second ones.
     """
     if not (x.device.type == "cpu" and by_onednn(weight.numel(), x.dtype)):
         return F.linear(x, weight, bias)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.report.folders import Run, Unreadable, find, read
 from ppo_bench.report.lines import columns_of, duckdb_error, is_cut, one_line, rows_of
@@ -34,10 +36,11 @@ RUN_COLUMNS = {
 }
 """Of `runs` and runs.parquet, one row a run."""
 METRICS = (
-    *("iteration", "global_step", "wall_seconds", "sps", "learning_rate", "policy_loss", "value_loss", "entropy"),
-    *("old_approx_kl", "approx_kl", "clip_fraction", "explained_variance", "gradient_norm", "masked_fraction"),
+    *("iteration", "global_step", "wall_seconds", "sps"),
+    *(metric.name for metric in metrics_of(Ppo("ppo"))),
     *("episodes", "episodic_return", "episodic_length"),
 )
+"""Columns that the view has whatever the runs are; those that a run's rows have beyond them are added."""
 EPISODES = ("global_step", "env", "return", "length")
 LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "1GB",

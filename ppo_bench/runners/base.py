@@ -10,55 +10,19 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from ppo_bench.algorithms.base import Algorithm, Hyperparameters
+from ppo_bench.arrays import Arrays, Tree
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.errors import ConfigError
-from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.ppo import Head
+from ppo_bench.networks.network import NetworkSpec, Outputs
+from ppo_bench.weights import Parameter
 
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 State = TypeVar("State")
-Arrays = dict[str, np.ndarray]
-Policy = Callable[[np.ndarray], tuple[Head, np.ndarray]]
-"""The policy's head and values `[N]` for observations `[N, ...]` as the network takes them, all of them on the host."""
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """The keys of conf/ppo/*.yaml, which explains them."""
-
-    num_envs: int
-    num_steps: int
-    learning_rate: float
-    anneal_lr: bool
-    adam_eps: float
-    gamma: float
-    gae_lambda: float
-    update_epochs: int
-    num_minibatches: int
-    norm_adv: bool
-    clip_coef: float
-    clip_vloss: bool
-    ent_coef: float
-    vf_coef: float
-    max_grad_norm: float
-    target_kl: float | None
-    bootstrap_truncated: bool
-    mask_resets: bool
-    norm_obs: bool
-    obs_clip: float
-    norm_reward: bool
-    reward_clip: float
-
-    @property
-    def batch_size(self) -> int:
-        """Transitions of one iteration."""
-        return self.num_envs * self.num_steps
-
-    @property
-    def minibatch_size(self) -> int:
-        """Transitions of one gradient step."""
-        return self.batch_size // self.num_minibatches
+Policy = Callable[[np.ndarray, np.ndarray, Tree], Outputs]
+"""A network that does not learn: `(obs, start, carry) -> (head, values, carry)`, as `NetworkSpec.forward`, all of them
+on the host. `start` is bool."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +31,7 @@ class Problem:
 
     env: VectorEnv | GraphEnv
     network: NetworkSpec
+    algorithm: Algorithm
     ppo: Hyperparameters
     num_iterations: int
     """Length of the whole training; the learning rate is annealed over it."""
@@ -79,6 +44,21 @@ class Problem:
         """Raise `ConfigError` if its parts do not go together."""
         if self.ppo.norm_obs and self.network.uint8:
             raise ConfigError("ppo.norm_obs=true is for observations of floats; the network scales those of bytes")
+        if self.network.sequences and self.ppo.num_envs % self.ppo.num_minibatches:
+            raise ConfigError(
+                f"ppo.num_minibatches={self.ppo.num_minibatches} does not divide ppo.num_envs={self.ppo.num_envs}, and "
+                "this network learns from whole environments: choose a divisor"
+            )
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Of one observation as the environments give it."""
+        return self.env.observation_space.shape
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All that is learnt: the network's parameters, then the algorithm's."""
+        return (*self.network.parameters, *self.algorithm.learnt)
 
 
 def has_nvidia_gpu() -> bool:
@@ -97,22 +77,10 @@ class Episode(NamedTuple):
     length: int
 
 
-class Metrics(NamedTuple):
-    """What one iteration measured; means over its minibatches unless said otherwise. NaN where undefined."""
-
-    learning_rate: float
-    policy_loss: float
-    value_loss: float
-    entropy: float
-    old_approx_kl: float
-    approx_kl: float
-    clip_fraction: float
-    explained_variance: float
-    """Of the values that the rollout's policy gave, over the batch."""
-    gradient_norm: float
-    """Before clipping."""
-    masked_fraction: float
-    """Share of the steps that only reset an environment, whether or not `mask_resets` leaves them out."""
+Metrics = dict[str, float]
+"""What one iteration measured, by the names of `ppo_bench.algorithms.base.metrics_of`, in their order. Losses are means
+over minibatches, `gradient_norm` is that before clipping, and `masked_fraction` the share of the steps that only reset
+an environment, whether or not `mask_resets` leaves them out. NaN where undefined."""
 
 
 class Runner(Protocol[State]):
@@ -128,9 +96,10 @@ class Runner(Protocol[State]):
         """One iteration: rollout, advantages, update. Episodes are those that finished in it, in order."""
 
     def export(self, state: State) -> Arrays:
-        """Parameters, Adam's moments, normalisation statistics and counters by name, in the neutral layout; copies.
+        """The arrays that ppo_bench/runners/declared.py declares, by name, in the neutral layout; copies.
 
-        Also where the environments stand (`envs.*`), for those who replay them.
+        Where the environments stand (`envs.*`) is for those who replay them, and left out where they are part of a
+        program.
         """
 
     def restore(self, arrays: Arrays, carried: bool = False) -> State:
@@ -144,20 +113,6 @@ class Runner(Protocol[State]):
 
     def close(self) -> None:
         """Release environments and devices."""
-
-
-def fitting(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The array `name` of a checkpoint. Raises `ConfigError` if it is not there in this shape."""
-    if name not in arrays:
-        raise ConfigError(
-            f"the checkpoint has no {name}: it is of another network; use the one that it was trained with"
-        )
-    if arrays[name].shape != shape:
-        raise ConfigError(
-            f"{name} is {list(arrays[name].shape)} in the checkpoint and {list(shape)} in this network: "
-            "use the network that it was trained with"
-        )
-    return arrays[name]
 
 
 class Framework(Protocol):

@@ -12,19 +12,14 @@ WARM_UP_CALLS = 3  # compilation and the libraries' workspaces happen in the fir
 
 
 class Step(Protocol):
-    """How a runner calls a function: with what stays where it is, and with tensors that are new in every call."""
+    """How a learner calls a function: with what stays where it is, and with tensors that are new in every call."""
 
     def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
         """What the function returns; valid until the next call."""
 
 
-def direct(function: Callable[..., Any]) -> Step:
-    """`function(*fixed, *inputs)` as it is."""
-    return lambda fixed, *inputs: function(*fixed, *inputs)
-
-
 class Replayed:
-    """`function(*fixed, *inputs)` as a CUDA graph.
+    """`function(fixed, *inputs)` as a CUDA graph.
 
     A graph reads and writes the addresses that it was recorded with. So the inputs of a call are copied to where those
     of the recording lay, and other `fixed` objects than the last call's (compared by identity) are recorded anew; their
@@ -62,12 +57,12 @@ class Replayed:
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             for _ in range(WARM_UP_CALLS):
-                self._function(*fixed, *self._inputs)
+                self._function(fixed, *self._inputs)
         torch.cuda.current_stream().wait_stream(self._stream)
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()
         # What other threads do meanwhile, such as JAX's, is none of the recording's business.
         with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-            self._outputs = self._function(*fixed, *self._inputs)
+            self._outputs = self._function(fixed, *self._inputs)
         return graph

@@ -9,19 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from ppo_bench.arrays import Arrays
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.gpu_memory import share_gpu_memory
 from ppo_bench.idle_threads import let_idle_threads_sleep
-from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.runners.base import Arrays, Policy, Problem
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.runners.base import Policy, Problem
+from ppo_bench.runners.host import HostRunner
+from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runners.memory import take_huge_pages
 
 if TYPE_CHECKING:
-    from ppo_bench.runners.jax import JaxRunner
-    from ppo_bench.runners.jax_graph import JaxGraphRunner
     from ppo_bench.runners.jax_seeds import JaxSeedsRunner
-    from ppo_bench.runners.torch import Compiler, TorchRunner
+    from ppo_bench.runners.program_runner import ProgramRunner
+    from ppo_bench.runners.torch import Compiler
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,12 @@ class Torch:
         let_idle_threads_sleep()
         take_huge_pages()
 
-    def runner(self, problem: Problem) -> TorchRunner:
+    def runner(self, problem: Problem) -> HostRunner:
         """The runner for `problem`."""
-        from ppo_bench.runners.torch import TorchRunner
+        from ppo_bench.runners.torch import TorchLearner
 
-        return TorchRunner(problem, self.num_threads, self._compiler(), self._cuda_graphs)
+        learner = TorchLearner(problem, self.num_threads, self._compiler(), self._cuda_graphs)
+        return HostRunner(problem, HostEnvs(problem), learner)
 
     def seeds_runner(self, problem: Problem) -> NoReturn:
         """There is none: see `Config.require`."""
@@ -129,15 +132,15 @@ class Jax:
         if num_seeds > 1:
             _make_cores_devices()
 
-    def runner(self, problem: Problem) -> JaxRunner | JaxGraphRunner:
+    def runner(self, problem: Problem) -> HostRunner | ProgramRunner:
         """The runner for `problem`: one program for whole iterations if its environments can be part of that."""
         self._keep_programs(problem)
-        from ppo_bench.runners.jax import JaxRunner
-        from ppo_bench.runners.jax_graph import JaxGraphRunner
+        from ppo_bench.runners.jax import JaxLearner
+        from ppo_bench.runners.program_runner import ProgramRunner
 
         if isinstance(problem.env, GraphEnv):
-            return JaxGraphRunner(problem, problem.env, self.iterations_per_call)
-        return JaxRunner(problem)
+            return ProgramRunner(problem, problem.env, self.iterations_per_call)
+        return HostRunner(problem, HostEnvs(problem), JaxLearner(problem))
 
     def seeds_runner(self, problem: Problem) -> JaxSeedsRunner:
         """The runner of several seeds at once, whose environments are `vmappable`."""

@@ -1,91 +1,106 @@
-"""PPO executed by JAX, with environments on the host: one compiled step of the policy, one compiled update."""
+"""JAX: a `Learner` for environments on the host, one compiled step of the policy and one compiled update."""
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ppo_bench.runners.base import Arrays, Episode, Metrics, Problem
-from ppo_bench.runners.jax_learning import Learner, Learning, act, action_noise, allocate, update
-from ppo_bench.runners.rollout import HostEnvs, RolloutState
+from ppo_bench.arrays import Arrays, Tree, named, under
+from ppo_bench.envs.base import Seen
+from ppo_bench.runners.base import Problem
+from ppo_bench.runners.declared import carry_arrays
+from ppo_bench.runners.jax_learning import Learning, Learnt
 
 
 @dataclass
 class JaxState:
-    """Everything that changes from one iteration to the next."""
+    """Everything that changes from one iteration to the next; the memory is donated from step to step."""
 
-    seed: int
-    iteration: int
-    """Iterations done."""
-    learner: Learner
-    envs: RolloutState
+    learnt: Learnt
+    memory: Tree
+    """See `memory_arrays`."""
+    carry: Tree
+    """`[N, ...]`, what the network remembers."""
+    arrays: Tree
+    """Parameters and frozen arrays, as this rollout's policy has them."""
+    noise: jax.Array | None = None
+    """Of this iteration, `[T + 1, N, A]`."""
 
 
-class JaxRunner:
-    """A `Runner`; see ppo_bench/runners/base.py."""
+class JaxLearner:
+    """A `Learner`; see ppo_bench/runners/learner.py."""
 
     def __init__(self, problem: Problem) -> None:
-        self._learning = learning = Learning(problem)
-        self._num_steps = problem.ppo.num_steps
-        self._envs = HostEnvs(problem.env, problem.network, problem.ppo)
-        self.execution = learning.execution
-        network, layers, hp, dtype = learning.network, learning.layers, learning.ppo, learning.dtype
-        self._storage = jax.device_put(allocate(network, hp, dtype), learning.device)
-        self._noise = jax.jit(functools.partial(action_noise, network, hp, dtype))
-        self._act = jax.jit(functools.partial(act, network, layers), donate_argnums=1)
-        self._update = jax.jit(functools.partial(update, network, layers, hp, learning.optimizer), donate_argnums=0)
+        self._problem, self._learning = problem, Learning(problem)
+        self.execution: Mapping[str, object] = self._learning.execution
+        self._noise = jax.jit(self._learning.action_noise)
+        self._act = jax.jit(self._learning.act, donate_argnums=1)
+        self._learn = jax.jit(self._targets_and_update, donate_argnums=0)
+        self._actions_type = np.int64 if problem.network.discrete else None
 
-    # --- One iteration ------------------------------------------------------------------------------------------------
+    # --- An iteration -------------------------------------------------------------------------------------------------
 
-    def step(self, state: JaxState) -> tuple[JaxState, Metrics, list[Episode]]:
-        """See `Runner.step`."""
-        iteration = state.iteration + 1
-        learning_rate = self._learning.learning_rate(iteration)
-        params, host_dtype = state.learner.params, np.int64 if self._learning.network.discrete else None
-        with jax.default_device(self._learning.device):
-            noise_of_step = self._noise(np.int32(state.seed), np.int32(iteration))
+    def acting(self) -> AbstractContextManager[object]:
+        """See `Learner.acting`."""
+        return jax.default_device(self._learning.device)
 
-            def act_on_host(t: int, obs: np.ndarray) -> np.ndarray:
-                self._storage, actions = self._act(params, self._storage, noise_of_step, np.int32(t), obs)
-                return np.array(actions, host_dtype)  # its own, as PyTorch's: some environments write to it
+    def begin(self, state: JaxState, seed: int, iteration: int) -> JaxState:
+        """See `Learner.begin`."""
+        with self.acting():
+            state.noise = self._noise(np.int32(seed), np.int32(iteration))
+        state.arrays = state.learnt.arrays
+        if self._problem.network.sequences:  # copies: the policy's steps are given the carry, too
+            state.memory = self._learning.remember(state.memory, jax.tree.map(jnp.copy, state.carry))
+        return state
 
-            state.envs, rollout = self._envs.collect(state.envs, act_on_host)
-            act_on_host(self._num_steps, state.envs.obs)  # for the value of the last observations
-            flags = (rollout.rewards, rollout.terminated, rollout.truncated, rollout.real)
-            state.learner, measured = self._update(
-                state.learner, self._storage, flags, np.int32(state.seed), np.int32(iteration), learning_rate
-            )
-        state.iteration = iteration
-        metrics = Metrics(
-            learning_rate=learning_rate,
-            masked_fraction=1.0 - float(np.mean(rollout.real)),
-            **{name: float(value) for name, value in jax.device_get(measured).items()},
+    def act(self, state: JaxState, t: int, seen: Seen) -> tuple[JaxState, np.ndarray]:
+        """See `Learner.act`."""
+        seen = Seen(seen.obs, legal=seen.legal, start=seen.start if state.carry else None)
+        state.memory, carry, actions = self._act(
+            state.arrays, state.memory, state.carry, state.noise, np.int32(t), seen
         )
-        return state, metrics, rollout.episodes
+        if t < self._problem.ppo.num_steps:
+            state.carry = carry
+        return state, np.array(actions, self._actions_type)  # its own, as PyTorch's: some environments write to it
+
+    def targets(self, state: JaxState, flags: Arrays) -> tuple[JaxState, Any, dict[str, float]]:
+        """See `Learner.targets`; they are computed in the program of `update`."""
+        return state, {name: flags[name] for name in self._learning.computation.flags}, {}
+
+    def update(
+        self, state: JaxState, batch: Any, seed: int, iteration: int, learning_rate: float
+    ) -> tuple[JaxState, dict[str, float]]:
+        """See `Learner.update`."""
+        with self.acting():
+            state.learnt, measured = self._learn(
+                state.learnt, state.memory, batch, np.int32(seed), np.int32(iteration), learning_rate
+            )
+        return state, {name: float(value) for name, value in jax.device_get(measured).items()}
+
+    def _targets_and_update(
+        self, learnt: Learnt, memory: Tree, flags: Tree, seed: Any, iteration: Any, learning_rate: Any
+    ) -> tuple[Learnt, Tree]:
+        learnt, batch, measured = self._learning.targets(learnt, memory, flags)
+        learnt, losses = self._learning.update(learnt, batch, seed, iteration, learning_rate)
+        return learnt, {**losses, **measured}
 
     # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
 
-    def init(self, seed: int) -> JaxState:
-        """See `Runner.init`."""
-        return JaxState(seed, 0, self._learning.init(seed), self._envs.start(seed, 0))
+    def load(self, arrays: Arrays) -> JaxState:
+        """See `Learner.load`."""
+        carry = {name: jnp.asarray(array, self._learning.dtype) for name, array in under("envs.carry", arrays).items()}
+        carry, memory = jax.device_put((carry, self._learning.allocate()), self._learning.device)
+        learnt = self._learning.load(arrays)
+        return JaxState(learnt, memory, carry, learnt.arrays)
 
     def export(self, state: JaxState) -> Arrays:
-        """See `Runner.export`."""
-        return Learning.export(state.learner, state.seed, state.iteration) | HostEnvs.export(state.envs)
-
-    def restore(self, arrays: Arrays, carried: bool = False) -> JaxState:
-        """See `Runner.restore`."""
-        seed, iteration, learner = self._learning.restore(arrays)
-        return JaxState(seed, iteration, learner, self._envs.restore(arrays, seed, iteration, carried))
-
-    def restart(self, state: JaxState, iteration: int) -> JaxState:
-        """See `Runner.restart`."""
-        state.envs = self._envs.restart(state.envs, state.seed, iteration)
-        return state
-
-    def close(self) -> None:
-        """See `Runner.close`."""
-        self._envs.close()
+        """See `Learner.export`."""
+        carry = named("envs.carry", state.carry)
+        carried = {array.name: np.array(carry[array.name]) for array in carry_arrays(self._problem)}
+        return self._learning.export(state.learnt) | carried

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppo_bench.networks import jax as networks
-from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.ppo import Head
+from ppo_bench.arrays import Arrays, Tree, restored
+from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.precision import PRECISIONS
-from ppo_bench.runners.base import Arrays, Policy, fitting
-from ppo_bench.runners.jax_learning import pick_device, set_precision
+from ppo_bench.runners.base import Policy
+from ppo_bench.runners.declared import policy_arrays
+from ppo_bench.runners.jax_device import pick_device, set_precision
 
 
 def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
@@ -21,14 +20,17 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) ->
     arithmetic = PRECISIONS[precision]
     set_precision(arithmetic)
     picked = pick_device(device, arithmetic)
-    dtype, layers = jnp.dtype(arithmetic.parameters), jnp.dtype(arithmetic.layers)
-    params = {p.name: fitting(arrays, f"params.{p.name}", p.shape).astype(dtype) for p in network.parameters}
-    params = jax.device_put(params, picked)
-    forward = jax.jit(functools.partial(networks.apply, network, carry=(), start=None, layers=layers))
+    dtype = jnp.dtype(arithmetic.parameters)
+    ops = JaxOps(dtype, jnp.dtype(arithmetic.layers))
+    own = restored(policy_arrays(network, arithmetic), arrays)
+    params = jax.device_put({name.removeprefix("params."): array for name, array in own.items()}, picked)
 
-    def act(obs: np.ndarray) -> tuple[Head, np.ndarray]:
+    @jax.jit
+    def forward(params: Arrays, obs: jax.Array, start: jax.Array | None, carry: Tree) -> Outputs:
+        return network.forward(ops, params, obs, carry, None if start is None else start.astype(dtype))
+
+    def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
         with jax.default_device(picked):
-            head, values, _ = forward(params, obs)
-        return tuple(np.asarray(part) for part in head), np.asarray(values)
+            return jax.tree.map(np.asarray, forward(params, obs, start if network.carry else None, carry))
 
     return act

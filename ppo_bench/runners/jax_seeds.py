@@ -13,11 +13,13 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
+from ppo_bench.arrays import Arrays
 from ppo_bench.envs.base import GraphEnv
-from ppo_bench.runners.base import Arrays, Problem
+from ppo_bench.runners.base import Problem
 from ppo_bench.runners.episodes import Totals
-from ppo_bench.runners.jax_graph import Ahead, GraphEnvs, GraphState, Iterate, JaxGraphRunner, reported
-from ppo_bench.runners.jax_learning import Learner
+from ppo_bench.runners.jax_learning import Learnt
+from ppo_bench.runners.program import Envs, Iterate
+from ppo_bench.runners.program_runner import Ahead, ProgramRunner, ProgramState
 from ppo_bench.runners.seeds import Measured
 
 T = TypeVar("T")
@@ -33,22 +35,22 @@ class SeedsState:
     seeds: list[int]
     iteration: int
     """Iterations done."""
-    learners: Learner
+    learnt: Learnt
     """Those of all seeds, stacked: arrays `[S, ...]`, or a few rows more."""
-    envs: GraphEnvs
+    envs: Envs
     """Those of all seeds, stacked."""
     totals: list[Totals]
     iterate: Iterate
-    """Of one seed; see `GraphState`."""
+    """Of one seed; see `ProgramState`."""
     ahead: list[Ahead] = field(default_factory=list)
-    """See `GraphState`; arrays of all seeds, stacked."""
+    """See `ProgramState`; arrays of all seeds, stacked."""
 
 
 class JaxSeedsRunner:
     """A `SeedsRunner`; see ppo_bench/runners/seeds.py. Environments begin, end and are restored seed by seed."""
 
     def __init__(self, problem: Problem, env: GraphEnv, iterations_per_call: int) -> None:
-        self._one = JaxGraphRunner(problem, env, iterations_per_call)
+        self._one = ProgramRunner(problem, env, iterations_per_call)
         self._device = self._one.learning.device
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = self._one.execution | {"devices": len(self._devices)}
@@ -63,16 +65,16 @@ class JaxSeedsRunner:
         of_seeds: Measured = []
         for k, totals in enumerate(state.totals):
             own_played, own_measured = jax.tree.map(lambda array, k=k: array[k], everything)
-            state.totals[k], metrics, episodes = reported(learning_rate, own_played, own_measured, totals)
+            state.totals[k], metrics, episodes = self._one.reported(learning_rate, own_played, own_measured, totals)
             of_seeds.append((metrics, episodes))
         return state, of_seeds
 
     def _run_ahead(self, state: SeedsState) -> None:
-        """See `JaxGraphRunner._run_ahead`."""
+        """See `ProgramRunner._run_ahead`."""
         iterate, seeds = self._iterate(state.iterate, len(state.seeds)), np.array(self._padded(state.seeds), np.int32)
         with jax.default_device(self._device):
             for learning_rate, *told in self._one.upcoming(state.iteration, len(state.ahead)):
-                state.learners, state.envs, played, measured = iterate(state.learners, state.envs, seeds, *told)
+                state.learnt, state.envs, played, measured = iterate(state.learnt, state.envs, seeds, *told)
                 state.ahead.append(Ahead(learning_rate, played, measured))
                 self._one.given = played, measured
 
@@ -81,11 +83,11 @@ class JaxSeedsRunner:
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
 
-            def of_part(learners: Learner, envs: GraphEnvs, seeds: jax.Array, *same: jax.Array) -> Any:
-                def of_seed(own: tuple[Learner, GraphEnvs, jax.Array]) -> Any:
+            def of_part(learnt: Learnt, envs: Envs, seeds: jax.Array, *same: jax.Array) -> Any:
+                def of_seed(own: tuple[Learnt, Envs, jax.Array]) -> Any:
                     return one(*own, *same)
 
-                own, together = (learners, envs, seeds), self._together(len(seeds))
+                own, together = (learnt, envs, seeds), self._together(len(seeds))
                 if together == len(seeds):
                     return jax.vmap(of_seed)(own)
                 return jax.lax.map(of_seed, own, batch_size=together if together > 1 else None)
@@ -114,7 +116,7 @@ class JaxSeedsRunner:
         """As many of a device's seeds as it trains at a time, before its next: on a GPU all of them."""
         if self._device.platform != "cpu":
             return of_part
-        turns = math.ceil(of_part / max(1, MOST_ROWS // self._one.learning.ppo.minibatch_size))
+        turns = math.ceil(of_part / max(1, MOST_ROWS // self._one.problem.ppo.minibatch_size))
         return math.ceil(of_part / turns)
 
     def _padded(self, of_each_seed: Sequence[T]) -> list[T]:
@@ -142,7 +144,7 @@ class JaxSeedsRunner:
         """See `SeedsRunner.close`."""
         self._one.close()
 
-    def _stacked(self, states: Sequence[GraphState]) -> SeedsState:
+    def _stacked(self, states: Sequence[ProgramState]) -> SeedsState:
         first, sharding, padded = states[0], self._sharding(len(states)), self._padded(states)
 
         def stack(*trees: Any) -> Any:
@@ -152,20 +154,20 @@ class JaxSeedsRunner:
         return SeedsState(
             seeds=[state.seed for state in states],
             iteration=first.iteration,
-            learners=stack(*(state.learner for state in padded)),
+            learnt=stack(*(state.learnt for state in padded)),
             envs=stack(*(state.envs for state in padded)),
             totals=[state.totals for state in states],
             iterate=first.iterate,
         )
 
-    def _apart(self, state: SeedsState) -> list[GraphState]:
+    def _apart(self, state: SeedsState) -> list[ProgramState]:
         """The state of each seed, on the device where one is restored and starts anew."""
         assert not state.ahead, "the program has run ahead of the iteration that is asked for"
-        everything = jax.device_get((state.learners, state.envs))
+        everything = jax.device_get((state.learnt, state.envs))
 
-        def own(k: int) -> GraphState:
+        def own(k: int) -> ProgramState:
             with jax.enable_x64(True):
-                learner, envs = jax.device_put(jax.tree.map(lambda array: array[k], everything), self._device)
-            return GraphState(state.seeds[k], state.iteration, learner, envs, state.totals[k], state.iterate)
+                learnt, envs = jax.device_put(jax.tree.map(lambda array: array[k], everything), self._device)
+            return ProgramState(state.seeds[k], state.iteration, learnt, envs, state.totals[k], state.iterate)
 
         return [own(k) for k in range(len(state.seeds))]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ppo_bench.runners.base import Arrays, Episode, Metrics, Runner
+from ppo_bench.arrays import Arrays
+from ppo_bench.runners.base import Episode, Metrics, Runner
 
 State = TypeVar("State")
 Measured = list[tuple[Metrics, list[Episode]]]

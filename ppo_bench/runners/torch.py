@@ -1,10 +1,10 @@
-"""PPO executed by PyTorch, with environments on the host."""
+"""PyTorch: a `Learner` for environments on the host, whose functions are run as they are, compiled, or recorded."""
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,31 +12,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ppo_bench import noise, ppo
+from ppo_bench import noise
+from ppo_bench.arrays import Arrays, Tree, named, under
+from ppo_bench.envs.base import Seen
 from ppo_bench.errors import ConfigError
 from ppo_bench.idle_threads import products_by_all_threads
-from ppo_bench.networks import torch as networks
-from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.precision import NO_TF32, PRECISIONS, Precision
-from ppo_bench.runners.base import Arrays, Episode, Metrics, Problem, fitting, has_nvidia_gpu
-from ppo_bench.runners.cuda_graphs import Replayed, Step, direct
+from ppo_bench.networks.network import Acted
+from ppo_bench.networks.torch import Params, TorchOps, named_views
+from ppo_bench.precision import PRECISIONS
+from ppo_bench.runners.base import Problem
+from ppo_bench.runners.computation import Computation, computation_of
+from ppo_bench.runners.cuda_graphs import Replayed, Step
+from ppo_bench.runners.declared import carry_arrays, learner_arrays, memory_arrays
 from ppo_bench.runners.memory import asks_for_huge_pages, keep_freed_memory
-from ppo_bench.runners.rollout import HostEnvs, Rollout, RolloutState
 from ppo_bench.runners.torch_adam import Adam
-from ppo_bench.runners.torch_learning import (
-    REPORTED,
-    Batch,
-    Storage,
-    advantages_and_targets,
-    allocate,
-    clipped_gradient,
-    policy,
-)
-from ppo_bench.weights import initial_weights
-
-MOMENTS = ("adam.mean", "adam.variance")
-WIDE = 2**17
-"""Weights of a linear layer whose products threads share with gain: 512 x 512, not 256 x 256 (docs/performance.md)."""
+from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
+from ppo_bench.runners.torch_learning import clipped_gradient
 
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What is done to a function before it is used: nothing, or `torch.compile`."""
@@ -44,21 +35,28 @@ Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass
 class TorchState:
-    """Everything that changes from one iteration to the next."""
+    """Everything that changes from one iteration to the next; recorded CUDA graphs know its tensors by address."""
 
-    seed: int
-    iteration: int
-    """Iterations done."""
-    params: Tensor
+    learnt: Tensor
     """`[P]`, every parameter."""
-    views: networks.Params
-    """The same by name; see `networks.named_views`."""
+    arrays: Params
+    """Parameters, as views of `learnt`, and frozen arrays by name."""
+    frozen: Params
     adam: Adam
-    envs: RolloutState
+    statistics: Params
+    """The algorithm's."""
+    carry: Params
+    """`[N, ...]`, what the network remembers."""
+    memory: Params
+    """See `memory_arrays`."""
+    rows: list[Params]
+    """The memory of each step, `[N, ...]` views of it."""
+    noise: tuple[Tensor, ...] = ()
+    """Of each step of this iteration, `[N, A]`."""
 
 
-class TorchRunner:
-    """A `Runner`; see ppo_bench/runners/base.py."""
+class TorchLearner:
+    """A `Learner`; see ppo_bench/runners/learner.py."""
 
     def __init__(
         self,
@@ -68,9 +66,7 @@ class TorchRunner:
         cuda_graphs: bool | None = False,
     ) -> None:
         """`cuda_graphs=None` takes them on a GPU."""
-        self._network = problem.network
-        self._ppo = problem.ppo
-        self._num_iterations = problem.num_iterations
+        self._problem, self._ppo, self._network = problem, problem.ppo, problem.network
         precision = PRECISIONS[problem.precision]
         self._dtype, layers = getattr(torch, precision.parameters), getattr(torch, precision.layers)
         self._device = pick_device(problem.device, precision)
@@ -79,10 +75,9 @@ class TorchRunner:
             torch.cuda.set_device(self._device.index or 0)  # where streams and graphs are made
         if cuda_graphs and not on_gpu:
             raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self._device}: use auto or false")
-        self._envs = HostEnvs(problem.env, problem.network, problem.ppo)
         set_threads(problem.network, num_threads)
         self._replays = replay = on_gpu if cuda_graphs is None else cuda_graphs
-        self.execution = {
+        self.execution: Mapping[str, object] = {
             "device": str(self._device),
             "threads": torch.get_num_threads(),
             "precision": set_precision(precision),
@@ -90,109 +85,132 @@ class TorchRunner:
             "keeps_freed_memory": not on_gpu and keep_freed_memory(),
             "asks_for_huge_pages": asks_for_huge_pages(),
         } | ({"gpu": torch.cuda.get_device_name(self._device)} if on_gpu else {})
+        self._computation = computation_of(problem, TorchOps(self._dtype, layers))
+        self._memory = allocate(problem, self._device)
         compiled: Compiler = compiler or (lambda function: function)
         # On a CPU, calling a compiled policy costs more than it saves: 43 against 25 microseconds for CartPole's.
-        act = functools.partial(policy, self._network, layers)
-        self._storage = allocate(self._network, self._ppo, self._dtype, self._device)
-        self._rows = [Storage(*row) for row in zip(*(array.unbind() for array in self._storage), strict=True)]
-        advantages = functools.partial(advantages_and_targets, self._network, self._ppo, self._storage)
-        gradient = compiled(functools.partial(clipped_gradient, self._network, layers, self._ppo))
-        learn = functools.partial(_learn, gradient)
-        self._noise: Step = Replayed(self._action_noise) if replay else direct(self._action_noise)
-        self._policy: Step = Replayed(compiled(act)) if replay else direct(compiled(act) if on_gpu else act)
-        self._advantages: Step = Replayed(advantages) if replay else direct(advantages)
-        self._learn: Step = Replayed(learn, changed=_learnt) if replay else direct(learn)
-        self._steps, self._env_ids, self._lanes, self._epochs, self._indices = (
+        act: Callable[..., Acted] = functools.partial(_act, self._computation, problem.env.masks_actions)
+        act = compiled(act) if on_gpu else act
+        targets = functools.partial(_targets, self._computation)
+        gradient = functools.partial(clipped_gradient, self._computation, problem.parameters)
+        learn = functools.partial(_learn, compiled(gradient))
+        self._noise: Step = Replayed(self._action_noise) if replay else self._action_noise
+        self._policy: Step = Replayed(act) if replay else act
+        self._targets: Step = Replayed(targets) if replay else targets
+        self._learn: Step = Replayed(learn, changed=_learnt) if replay else learn
+        self._steps, self._env_ids, self._lanes, self._epochs, self._samples = (
             torch.arange(n, dtype=torch.int32, device=self._device)
             for n in (
                 self._ppo.num_steps + 1,
                 self._ppo.num_envs,
                 self._network.num_actions,
                 self._ppo.update_epochs,
-                self._ppo.batch_size,
+                self._computation.num_samples,
             )
         )
 
-    # --- One iteration ------------------------------------------------------------------------------------------------
+    # --- An iteration -------------------------------------------------------------------------------------------------
 
-    def step(self, state: TorchState) -> tuple[TorchState, Metrics, list[Episode]]:
-        """See `Runner.step`."""
-        iteration = state.iteration + 1
-        learning_rate = self._ppo.learning_rate
-        if self._ppo.anneal_lr:
-            learning_rate = ppo.annealed_learning_rate(learning_rate, iteration, self._num_iterations)
-        state.envs, rollout = self._collect(state, iteration)
-        flags = (rollout.rewards, rollout.terminated, rollout.truncated, rollout.real)
-        on_device = (torch.from_numpy(array).to(self._device, self._dtype) for array in flags)
-        batch, explained_variance = self._advantages((state.views,), *on_device)
-        losses = self._update(state, batch, iteration, learning_rate)
-        state.iteration = iteration
-        metrics = Metrics(
-            learning_rate=learning_rate,
-            explained_variance=float(explained_variance),
-            masked_fraction=1.0 - float(np.mean(rollout.real)),
-            **losses,
-        )
-        return state, metrics, rollout.episodes
+    def acting(self) -> AbstractContextManager[object]:
+        """See `Learner.acting`."""
+        return torch.inference_mode()
 
     @torch.inference_mode()
-    def _collect(self, state: TorchState, iteration: int) -> tuple[RolloutState, Rollout]:
-        """The rollout; observations, heads, actions and values end up in the storage."""
-        fixed = (state.views,)
-        noise_of_step = self._noise((), self._scalar(state.seed), self._scalar(iteration)).unbind()
+    def begin(self, state: TorchState, seed: int, iteration: int) -> TorchState:
+        """See `Learner.begin`."""
+        state.noise = self._noise((), self._scalar(seed), self._scalar(iteration)).unbind()
+        if self._network.sequences:
+            for name, array in state.carry.items():
+                state.memory[f"carry.{name}"].copy_(array)
+        return state
 
-        def act(t: int, obs: np.ndarray) -> np.ndarray:
-            row = self._rows[t]
-            # Moved as they lie, and then arranged on the device: channels come last there, in EnvPool first.
-            row.obs.copy_(torch.from_numpy(obs).to(self._device))
-            actions, head, value = self._policy(fixed, row.obs, noise_of_step[t])
-            row.actions.copy_(actions)
-            row.heads.copy_(head)
-            row.values.copy_(value)
-            return actions.cpu().numpy()
+    def act(self, state: TorchState, t: int, seen: Seen) -> tuple[TorchState, np.ndarray]:
+        """See `Learner.act`."""
+        row = state.rows[t]
+        # Moved as they lie, and then arranged on the device: channels come last there, in EnvPool first.
+        row["obs"].copy_(torch.from_numpy(seen.obs).to(self._device))
+        others: list[Tensor] = []
+        if seen.legal is not None:
+            row["legal"].copy_(torch.from_numpy(seen.legal))
+            others.append(row["legal"])
+        if state.carry:
+            others.append(torch.from_numpy(seen.start).to(self._device, self._dtype))
+            others += (state.carry[array.name] for array in self._network.carry)
+        acted: Acted = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
+        row["actions"].copy_(acted.actions)
+        row["heads"].copy_(acted.head)
+        row["values"].copy_(acted.values)
+        if state.carry:
+            self._remember(state, t, acted.carry)
+        return state, acted.actions.cpu().numpy()
 
-        envs, rollout = self._envs.collect(state.envs, act)
-        act(self._ppo.num_steps, envs.obs)  # for the value of the last observations
-        return envs, rollout
+    def _remember(self, state: TorchState, t: int, carry: Tree) -> None:
+        """Keep the carry with which step `t` was begun, where it is learnt from, and then the one after it."""
+        for name, before in state.carry.items():
+            if not self._network.sequences:
+                state.rows[t][f"carry.{name}"].copy_(before)
+            if t < self._ppo.num_steps:
+                before.copy_(carry[name])
 
-    def _action_noise(self, seed: Tensor, iteration: Tensor) -> Tensor:
-        """The noise of a whole iteration `[T + 1, N, A]`: Gumbel for categorical policies, else standard normal."""
-        words = noise.action_words(torch, seed, iteration, self._steps, self._env_ids, self._lanes)
-        variates = noise.gumbel if self._network.discrete else noise.normal
-        return variates(torch, words, self._dtype)
+    def _action_noise(self, fixed: Any, *key: Tensor) -> Any:
+        """`Computation.action_noise`; `key` are the seed and the iteration."""
+        seed, iteration = key
+        return self._computation.action_noise(seed, iteration, self._steps, self._env_ids, self._lanes, self._dtype)
+
+    @torch.no_grad()
+    def targets(self, state: TorchState, flags: Arrays) -> tuple[TorchState, Any, dict[str, float]]:
+        """See `Learner.targets`."""
+        on_device = (torch.from_numpy(flags[name]).to(self._device, self._dtype) for name in self._computation.flags)
+        statistics = (state.statistics[s.name] for s in self._problem.algorithm.statistics)
+        targets = self._targets((state.arrays, state.memory), *on_device, *statistics)
+        state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
+        return state, targets.batch, {name: float(value) for name, value in targets.metrics.items()}
 
     @products_by_all_threads()
     @torch.no_grad()
-    def _update(self, state: TorchState, batch: Batch, iteration: int, learning_rate: float) -> dict[str, float]:
-        """Every epoch and minibatch; the means of what they measured."""
-        hp = self._ppo
+    def update(
+        self, state: TorchState, batch: Any, seed: int, iteration: int, learning_rate: float
+    ) -> tuple[TorchState, dict[str, float]]:
+        """See `Learner.update`."""
+        hp, names = self._ppo, self._computation.loss_names
         state.adam.learning_rate.fill_(learning_rate)
         permutations = noise.permutations(
-            torch, self._scalar(state.seed), self._scalar(iteration), self._epochs, self._indices
+            torch, self._scalar(seed), self._scalar(iteration), self._epochs, self._samples
         )
         measured: list[Tensor] = []
-        for permutation in permutations.view(hp.update_epochs, hp.num_minibatches, hp.minibatch_size):
+        for permutation in permutations.view(hp.update_epochs, hp.num_minibatches, -1):
             measured += [self._learn((state, batch), rows).clone() for rows in permutation]
-            if hp.target_kl is not None and measured[-1][REPORTED.index("approx_kl")] > hp.target_kl:
+            if hp.target_kl is not None and measured[-1][names.index("approx_kl")] > hp.target_kl:
                 break
         means = torch.stack(measured).mean(0).tolist()
-        return dict(zip((*REPORTED, "gradient_norm"), means, strict=True))
+        return state, dict(zip((*names, "gradient_norm"), means, strict=True))
 
     def _scalar(self, value: int) -> Tensor:
         return torch.full((1,), value, dtype=torch.int32, device=self._device)
 
     # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
 
-    def init(self, seed: int) -> TorchState:
-        """See `Runner.init`."""
-        params = self._vector(list(initial_weights(self._network.parameters, seed).values()))
-        moments = [torch.zeros_like(params) for _ in MOMENTS]
-        return self._state(seed, 0, params, 0, moments, self._envs.start(seed, 0))
+    def load(self, arrays: Arrays) -> TorchState:
+        """See `Learner.load`."""
+        parameters = self._problem.parameters
+        learnt, mean, variance = (
+            self._tensor(np.concatenate([arrays[f"{kind}.{p.name}"].ravel() for p in parameters]))
+            for kind in ("params", "adam.mean", "adam.variance")
+        )
+        frozen, statistics, carry = (
+            {name: self._tensor(array) for name, array in under(kind, arrays).items()}
+            for kind in ("frozen", "statistics", "envs.carry")
+        )
+        views = named_views(learnt.detach(), parameters)
+        adam = self._adam(int(arrays["adam.step"]), mean, variance)
+        stepped = [name for name in self._memory if not (self._network.sequences and name.startswith("carry."))]
+        columns = (self._memory[name].unbind() for name in stepped)
+        rows = [dict(zip(stepped, row, strict=True)) for row in zip(*columns, strict=True)]
+        learnt.requires_grad_()
+        return TorchState(learnt, views | frozen, frozen, adam, statistics, carry, self._memory, rows)
 
-    def _state(
-        self, seed: int, iteration: int, params: Tensor, steps: int, moments: list[Tensor], envs: RolloutState
-    ) -> TorchState:
-        """A state whose Adam has made `steps` steps. The learning rate is set before every update."""
+    def _adam(self, steps: int, mean: Tensor, variance: Tensor) -> Adam:
+        """Adam after `steps` steps. The learning rate is set before every update."""
         # The fused kernel of a GPU reads the learning rate as float32, which is too coarse for float64.
         fused = self._device.type != "cuda" or self._dtype != torch.float64
         coarse = self._device.type == "cuda" and fused
@@ -200,90 +218,67 @@ class TorchRunner:
         # The fused kernels want a count in float32; Adam by operations takes powers of it in its own type.
         count = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=self._device)
         capturable = self._replays or not fused
-        mean, variance = moments
-        adam = Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable)
-        views = networks.named_views(params.detach(), self._network)
-        return TorchState(seed, iteration, params.requires_grad_(), views, adam, envs)
+        return Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable)
 
-    def _vector(self, arrays: list[np.ndarray]) -> Tensor:
-        flat = np.concatenate([array.ravel() for array in arrays])
-        return torch.from_numpy(flat).to(self._device, self._dtype)
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.tensor(array, device=self._device, dtype=self._dtype)
 
     def export(self, state: TorchState) -> Arrays:
-        """See `Runner.export`."""
-        adam = state.adam
-        vectors = dict(zip(("params", *MOMENTS), (state.params.detach(), adam.mean, adam.variance), strict=True))
-        arrays = {
-            f"{kind}.{name}": view.cpu().numpy().copy()
-            for kind, vector in vectors.items()
-            for name, view in networks.named_views(vector, self._network).items()
-        }
-        counters = {"seed": state.seed, "iteration": state.iteration, "adam.step": int(adam.count)}
-        return arrays | {name: np.array(value) for name, value in counters.items()} | HostEnvs.export(state.envs)
-
-    def restore(self, arrays: Arrays, carried: bool = False) -> TorchState:
-        """See `Runner.restore`."""
-        params, *moments = (
-            self._vector([fitting(arrays, f"{kind}.{p.name}", p.shape) for p in self._network.parameters])
-            for kind in ("params", *MOMENTS)
-        )
-        seed, iteration, steps = (int(fitting(arrays, name, ())) for name in ("seed", "iteration", "adam.step"))
-        envs = self._envs.restore(arrays, seed, iteration, carried)
-        return self._state(seed, iteration, params, steps, moments, envs)
-
-    def restart(self, state: TorchState, iteration: int) -> TorchState:
-        """See `Runner.restart`."""
-        state.envs = self._envs.restart(state.envs, state.seed, iteration)
-        return state
-
-    def close(self) -> None:
-        """See `Runner.close`."""
-        self._envs.close()
+        """See `Learner.export`."""
+        parameters, adam = self._problem.parameters, state.adam
+        vectors = {"params": state.learnt.detach(), "adam.mean": adam.mean, "adam.variance": adam.variance}
+        trees = {kind: named_views(vector, parameters) for kind, vector in vectors.items()}
+        trees |= {"frozen": state.frozen, "statistics": state.statistics, "envs.carry": state.carry}
+        tree = {"adam.step": adam.count}
+        for kind, arrays in trees.items():
+            tree |= named(kind, arrays)
+        declared = (*learner_arrays(self._problem), *carry_arrays(self._problem))
+        return {array.name: np.array(tree[array.name].cpu().numpy(), array.dtype) for array in declared}
 
 
-def _learn(gradient: Callable[..., tuple[Tensor, Tensor]], state: TorchState, batch: Batch, rows: Tensor) -> Tensor:
-    """One step of Adam on the transitions `rows`; what `clipped_gradient` measured."""
-    clipped, measured = gradient(state.params, batch, rows)
-    state.adam.step(state.params, clipped)
+def allocate(problem: Problem, device: torch.device) -> Params:
+    """The memory of a rollout, of zeros."""
+    return {
+        array.name: torch.zeros(array.shape, dtype=getattr(torch, array.dtype), device=device)
+        for array in memory_arrays(problem)
+    }
+
+
+# --- Functions that are run as they are, compiled, or recorded --------------------------------------------------------
+
+
+def _act(
+    computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
+) -> Acted:
+    """`NetworkSpec.act`; `fixed` are the arrays, `others` what is legal, where environments say that (`masks`), and the
+    start and the carry of a network that has one."""
+    (arrays,), network = fixed, computation.network
+    legal, others = (others[0], others[1:]) if masks else (None, others)
+    if not others:
+        return network.act(computation.ops, arrays, obs, noise_of_step, {}, None, legal)
+    start, *remembered = others
+    carry = dict(zip([array.name for array in network.carry], remembered, strict=True))
+    return network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)
+
+
+@torch.no_grad()
+def _targets(computation: Computation, fixed: Any, *inputs: Tensor) -> Any:
+    """`Computation.targets`; `fixed` are the arrays and the memory, `inputs` the flags and the statistics."""
+    arrays, memory = fixed
+    names = computation.flags
+    flags = dict(zip(names, inputs, strict=False))
+    statistics = dict(zip((s.name for s in computation.algorithm.statistics), inputs[len(names) :], strict=True))
+    return computation.targets(arrays, statistics, memory | flags)
+
+
+def _learn(gradient: Callable[..., tuple[Tensor, Tensor]], fixed: Any, rows: Tensor) -> Tensor:
+    """One step of Adam on the samples `rows`; what `clipped_gradient` measured."""
+    state, batch = fixed
+    clipped, measured = gradient(state.learnt, state.frozen, batch, rows)
+    state.adam.step(state.learnt, clipped)
     return measured
 
 
-def _learnt(state: TorchState, batch: Batch) -> list[Tensor]:
+def _learnt(state: TorchState, batch: Tree) -> list[Tensor]:
     """What `_learn` writes to."""
-    return [state.params.detach(), state.adam.mean, state.adam.variance, state.adam.count]
-
-
-def pick_device(device: str, precision: Precision) -> torch.device:
-    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it does not do."""
-    if device == "auto":
-        if has_nvidia_gpu() and not torch.cuda.is_available():
-            raise ConfigError(
-                "device=auto: this machine has an NVIDIA GPU and PyTorch sees none: install a CUDA build of torch, "
-                "or use device=cpu"
-            )
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    picked = torch.device(device)
-    if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device={device}: PyTorch sees {torch.cuda.device_count()} CUDA devices; use device=cpu")
-    if precision.tf32 and not (picked.type == "cuda" and torch.cuda.get_device_capability(picked) >= (8, 0)):
-        raise ConfigError(NO_TF32)
-    return picked
-
-
-def set_threads(network: NetworkSpec, num_threads: int | None) -> None:
-    """Threads of the whole process; None takes one for networks of narrow linear layers, all for others."""
-    wide = any(math.prod(parameter.shape) >= WIDE for parameter in network.parameters)
-    if num_threads or not (network.convolutions or wide):
-        torch.set_num_threads(num_threads or 1)
-
-
-def set_precision(precision: Precision) -> dict[str, object]:
-    """Make PyTorch compute as `precision` says; what is recorded of that."""
-    torch.set_float32_matmul_precision("high" if precision.tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = precision.tf32  # on by default, unlike that of products
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    flags = {
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
-    }
-    return precision._asdict() | flags
+    return [state.learnt.detach(), state.adam.mean, state.adam.variance, state.adam.count]

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.networks import torch as networks
-from ppo_bench.networks.spec import NetworkSpec
-from ppo_bench.ppo import Head
+from ppo_bench.arrays import Arrays, Tree, restored
+from ppo_bench.networks.network import NetworkSpec, Outputs
+from ppo_bench.networks.torch import TorchOps
 from ppo_bench.precision import PRECISIONS
-from ppo_bench.runners.base import Arrays, Policy, fitting
-from ppo_bench.runners.torch import Compiler, pick_device, set_precision, set_threads
+from ppo_bench.runners.base import Policy
+from ppo_bench.runners.declared import policy_arrays
+from ppo_bench.runners.torch import Compiler
+from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
 
 
 def policy(
@@ -31,17 +33,22 @@ def policy(
     set_threads(network, num_threads)
     set_precision(arithmetic)
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
-    params = {
-        p.name: torch.tensor(fitting(arrays, f"params.{p.name}", p.shape), dtype=dtype, device=picked)
-        for p in network.parameters
-    }
-    forward: Callable[..., Any] = functools.partial(networks.apply, network, layers=layers)
+    own = restored(policy_arrays(network, arithmetic), arrays)
+    params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
+    forward: Callable[..., Outputs] = functools.partial(network.forward, TorchOps(dtype, layers), params)
     if compiler and picked.type == "cuda":  # as in training
         forward = compiler(forward)
 
+    def on_device(array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(picked)
+
     @torch.inference_mode()
-    def act(obs: np.ndarray) -> tuple[Head, np.ndarray]:
-        head, values, _ = forward(params, torch.from_numpy(obs).to(picked), carry=(), start=None)
-        return tuple(part.cpu().numpy() for part in head), values.cpu().numpy()
+    def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
+        remembered: tuple[Any, Any] = {}, None
+        if network.carry:
+            remembered = {name: on_device(array) for name, array in carry.items()}, on_device(start).to(dtype)
+        head, values, after = forward(on_device(obs), *remembered)
+        on_host = {name: array.cpu().numpy() for name, array in after.items()}
+        return Outputs(tuple(part.cpu().numpy() for part in head), values.cpu().numpy(), on_host)
 
     return act

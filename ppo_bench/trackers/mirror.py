@@ -7,23 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.results import read_json
 
-TAGS = {
+OF_EVERY_RUN = {
     "episodic_return": "charts/episodic_return",
     "episodic_length": "charts/episodic_length",
     "sps": "charts/SPS",
-    "learning_rate": "charts/learning_rate",
-    "value_loss": "losses/value_loss",
-    "policy_loss": "losses/policy_loss",
-    "entropy": "losses/entropy",
-    "old_approx_kl": "losses/old_approx_kl",
-    "approx_kl": "losses/approx_kl",
-    "clip_fraction": "losses/clipfrac",
-    "explained_variance": "losses/explained_variance",
-    "gradient_norm": "losses/gradient_norm",
 }
-"""CleanRL's tags (docs.cleanrl.dev) for the columns of metrics.jsonl; the norm of the gradient has none there."""
+"""CleanRL's tags (docs.cleanrl.dev) for what the outer loop measures; those of the algorithm are declared with it."""
 
 
 class Mirror(Protocol):
@@ -52,9 +45,15 @@ class Tracker(Protocol):
         """The mirror of the run in `folder`, whose run.json is `run`. May raise anything."""
 
 
-def tagged(row: dict[str, Any]) -> dict[str, float]:
+def tags_of(run: dict[str, Any]) -> dict[str, str]:
+    """The tag of each column of metrics.jsonl that has one, from run.json; that of an older version has PPO's."""
+    declared = run.get("metrics") or {metric.name: metric.tag for metric in metrics_of(Ppo("ppo"))}
+    return OF_EVERY_RUN | declared
+
+
+def tagged(row: dict[str, Any], tags: dict[str, str]) -> dict[str, float]:
     """The values of a row that exist, by tag."""
-    return {tag: row[name] for name, tag in TAGS.items() if row.get(name) is not None}
+    return {tag: row[name] for name, tag in tags.items() if row.get(name) is not None}
 
 
 def videos(folder: Path) -> list[tuple[Path, int]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ppo_bench.errors import require
-from ppo_bench.trackers.mirror import tagged
+from ppo_bench.trackers.mirror import tagged, tags_of
 
 GIF_FRAMES, GIF_EVERY = 250, 2
 """Of a video, which TensorBoard shows as a GIF: how many frames at most, and which."""
@@ -43,6 +43,7 @@ class Events:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self._writer = EventFileWriter(str(folder))
+        self._tags = tags_of(run)
         self._started = datetime.fromisoformat(run["started"]).timestamp()
         # Tells a TensorBoard that is looking on to forget the steps of earlier files.
         self._writer.add_event(
@@ -56,7 +57,7 @@ class Events:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         for row in rows:
-            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in tagged(row).items()]
+            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in tagged(row, self._tags).items()]
             self._add(Summary(value=values), row["global_step"], self._started + row["wall_seconds"])
         self._writer.flush()
 

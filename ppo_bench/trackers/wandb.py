@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ppo_bench.errors import ConfigError, require
-from ppo_bench.trackers.mirror import tagged
+from ppo_bench.trackers.mirror import tagged, tags_of
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,15 @@ class Wandb:
                 x_stats_pid=os.getppid(),  # of the training, whose use of the machine is meant
             ),
         )
-        return WandbRun(opened)
+        return WandbRun(opened, tags_of(run))
 
 
 class WandbRun:
     """An open run of wandb."""
 
-    def __init__(self, run: Any) -> None:
-        self._run, self._exit_code = run, 1
+    def __init__(self, run: Any, tags: dict[str, str]) -> None:
+        """`run` is wandb's; rows appear under `tags`, which name their columns."""
+        self._run, self._exit_code, self._tags = run, 1, tags
         # What the server has of an earlier part of this run; offline it is 0, and all is written anew.
         self._first_step = run.step
         run.define_metric("global_step")
@@ -72,7 +73,7 @@ class WandbRun:
         for row in rows:
             if row["global_step"] >= self._first_step:
                 # At once: a video that comes next has its own `global_step`, and would write it over this one's.
-                values = tagged(row) | {"global_step": row["global_step"]}
+                values = tagged(row, self._tags) | {"global_step": row["global_step"]}
                 self._run.log(values, step=row["global_step"], commit=True)
 
     def show(self, video: Path, global_step: int) -> None:

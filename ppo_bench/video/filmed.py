@@ -19,7 +19,7 @@ import numpy as np
 
 from ppo_bench.config import Config
 from ppo_bench.envs.atari import FRAME_SKIP
-from ppo_bench.envs.base import Step, Task, VectorEnv
+from ppo_bench.envs.base import Seen, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.host import on_host
@@ -53,14 +53,15 @@ class FilmedEnv:
         self.num_envs = 1
         self.observation_space: Any = scene.env.observation_space
         self.action_space: Any = scene.env.action_space
+        self.masks_actions = scene.env.masks_actions
         self.mp4 = Mp4(path, scene.fps)
         self._scene = scene
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
-        obs = self._scene.env.reset(seeds)
-        self.mp4.add(self._scene.draw(obs))
-        return obs
+        seen = self._scene.env.reset(seeds)
+        self.mp4.add(self._scene.draw(seen.obs))
+        return seen
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
@@ -97,7 +98,7 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scene = make()
-            picture = scene.draw(scene.env.reset([0]))
+            picture = scene.draw(scene.env.reset([0]).obs)
         if np.shape(picture)[2:] != (3,) or picture.dtype != np.uint8:
             raise TypeError("its renderer gives no picture of [H, W, 3] bytes")
     except Exception as error:  # whatever the environment's renderer and the libraries below it raise

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from gymnasium import spaces
 
 from ppo_bench import noise
-from ppo_bench.envs.base import GraphEnv, Start, Step
+from ppo_bench.envs.base import GraphEnv, Seen, Start, Step
 
 State = Any
 """A pytree of arrays `[N, ...]` that an environment's dynamics define."""
@@ -75,7 +75,8 @@ class JaxEnv(GraphEnv):
         """See `GraphEnv.reset`."""
         with _in_full():
             # Compiled, which makes each array anew: a program reuses the memory of those that it is given.
-            return Start(self.step, *self._start(jnp.asarray(seeds, jnp.int32)))
+            state, obs = self._start(jnp.asarray(seeds, jnp.int32))
+            return Start(self.step, state, Seen(obs))
 
     def _fresh(self, seeds: jax.Array) -> tuple[JaxState, jax.Array]:
         zeros = jnp.zeros_like(seeds)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ppo_bench.envs.base import GraphEnv, Step
+from ppo_bench.envs.base import GraphEnv, Seen, Step
 
 
 class HostView:
@@ -19,26 +19,27 @@ class HostView:
         self.num_envs = env.num_envs
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
+        self.masks_actions = env.masks_actions
         self._env = env
         self._device = None  # JAX's own choice, where it was told to use nothing but GPUs
         with contextlib.suppress(RuntimeError):
             self._device = jax.devices("cpu")[0]  # also beside a GPU: a few environments are no work for one
         self._compiled: Any = None
 
-    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
         with jax.default_device(self._device):
             start = self._env.reset(seeds)
         if self._compiled is None or self._compiled[0] != start.step:
             self._compiled = start.step, jax.jit(start.step)
         self._state = start.state
-        return np.array(start.obs)
+        return start.seen.map(np.array)
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
         with jax.default_device(self._device):
             self._state, step = self._compiled[1](self._state, actions)
-        return Step(*(np.array(array) for array in step))
+        return step.map(np.array)
 
     def close(self) -> None:
         """Close the environments."""

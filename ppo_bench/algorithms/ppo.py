@@ -1,0 +1,94 @@
+"""PPO: its equations (ppo_bench/ppo.py) put together over a rollout and over a minibatch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ppo_bench import ppo
+from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
+from ppo_bench.arrays import Array, Tree
+from ppo_bench.weights import Parameter
+
+if TYPE_CHECKING:
+    from ppo_bench.networks.network import NetworkSpec
+    from ppo_bench.networks.ops import Ops
+
+
+@dataclass(frozen=True)
+class Ppo:
+    """`algorithm=ppo`, an `Algorithm`: Schulman et al. 2017; its hyperparameters are those of the group `ppo`."""
+
+    streams: ClassVar[tuple[str, ...]] = ("reward",)
+    learnt: ClassVar[tuple[Parameter, ...]] = ()
+    frozen: ClassVar[tuple[Parameter, ...]] = ()
+    statistics: ClassVar[tuple[Statistic, ...]] = ()
+    loss_metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("policy_loss", "losses/policy_loss"),
+        Metric("value_loss", "losses/value_loss"),
+        Metric("entropy", "losses/entropy"),
+        Metric("old_approx_kl", "losses/old_approx_kl"),
+        Metric("approx_kl", "losses/approx_kl"),
+        Metric("clip_fraction", "losses/clipfrac", compared=False),
+    )
+    batch_metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("explained_variance", "losses/explained_variance", always_finite=False),  # undefined for equal returns
+    )
+    name: str
+
+    def targets(
+        self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
+    ) -> Targets:
+        """See `Algorithm.targets`: generalised advantage estimates, returns and the old log-probabilities."""
+        xp = ops.xp
+        advantages = ppo.gae(
+            xp,
+            rollout["rewards"],
+            rollout["values"],
+            rollout["terminated"],
+            rollout["truncated"],
+            gamma=hp.gamma,
+            gae_lambda=hp.gae_lambda,
+            bootstrap_truncated=hp.bootstrap_truncated,
+            scan=ops.scan_backwards,
+        )
+        values = rollout["values"][:-1]
+        returns = advantages + values
+        real, acts = rollout["real"], rollout["acts"]
+        if not hp.mask_resets:  # resets are learnt from as any step; actions that did not count still are not
+            real, acts = xp.ones_like(real), 1.0 - (real - acts)
+        head = network.head(arrays, rollout["heads"][:-1])
+        batch = {
+            "log_probs": network.distribution.log_prob(xp, head, rollout["actions"][:-1]),
+            "values": values,
+            "advantages": advantages,
+            "returns": returns,
+            "real": real,
+            "acts": acts,
+        }
+        return Targets(batch, statistics, {"explained_variance": ppo.explained_variance(xp, values, returns, real)})
+
+    def loss(
+        self,
+        ops: Ops,
+        network: NetworkSpec,
+        hp: Hyperparameters,
+        arrays: Tree,
+        head: ppo.Head,
+        values: Array,
+        batch: Tree,
+    ) -> tuple[Array, Tree]:
+        """See `Algorithm.loss`: the clipped surrogate, the critic's error and the entropy bonus."""
+        losses = ppo.losses(
+            ops.xp,
+            network.distribution.log_prob(ops.xp, head, batch["actions"]),
+            network.distribution.entropy(ops.xp, head),
+            values,
+            ppo.Minibatch(*(batch[name] for name in ppo.Minibatch._fields)),
+            clip_coef=hp.clip_coef,
+            clip_vloss=hp.clip_vloss,
+            norm_adv=hp.norm_adv,
+            ent_coef=hp.ent_coef,
+            vf_coef=hp.vf_coef,
+        )
+        return losses.total, {metric.name: getattr(losses, metric.name) for metric in Ppo.loss_metrics}

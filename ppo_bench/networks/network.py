@@ -1,0 +1,223 @@
+"""What a network is, apart from any framework: its layers, its parameters, its memory and the policy on top.
+
+A network is an optional shared trunk, an actor and a critic, each a chain of layers. Its forward pass is stated once,
+over the operations of a framework (`ppo_bench/networks/ops.py`). A network with a memory of its own is a subclass that
+declares a `carry` and whose `forward` reads and returns it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ppo_bench import ppo
+from ppo_bench.arrays import Array, Tree
+from ppo_bench.networks.layers import Conv, ImageLayer, Linear, MaxPool
+from ppo_bench.networks.ops import Ops
+from ppo_bench.ppo import Head
+from ppo_bench.weights import Parameter
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What a policy chooses."""
+
+    shape: tuple[int, ...]
+    """Of one action: `()` for one choice, `(K,)` for K choices or K dimensions."""
+    choices: tuple[int, ...]
+    """How many each component chooses from; empty for vectors of floats."""
+
+    @property
+    def lanes(self) -> int:
+        """Outputs of the actor for one action."""
+        return sum(self.choices) or self.shape[0]
+
+
+ILLEGAL = -1e9
+"""The logit of a choice that is never taken: its probability, entropy and gradient are exactly 0, none is infinite."""
+
+
+class Carry(NamedTuple):
+    """An array of a network's memory."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Of one environment."""
+
+
+class Outputs(NamedTuple):
+    """What a network makes of a step; see `NetworkSpec.forward`."""
+
+    head: Head
+    values: Array
+    carry: Tree
+
+
+class Acted(NamedTuple):
+    """What a policy makes of a step, `[N, ...]` each."""
+
+    actions: Array
+    head: Array
+    """The first part of the policy's head: logits or mean."""
+    values: Array
+    carry: Tree
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """Layers from observations to `(head, value)`; see the module's docstring."""
+
+    convolutions: tuple[ImageLayer, ...]
+    """Shared; empty where observations are not images."""
+    trunk: tuple[Linear, ...]
+    """Shared, after the convolutions; may be empty."""
+    actor: tuple[Linear, ...]
+    critic: tuple[Linear, ...]
+    observation_shape: tuple[int, ...]
+    """Of one observation as the environment gives it."""
+    uint8: bool
+    """Observations are bytes: they stay bytes until the network, to which 255 is 1; see `scaled_weights`."""
+    actions: Actions
+
+    @property
+    def discrete(self) -> bool:
+        """Whether actions are choices (integers), not vectors of floats."""
+        return bool(self.actions.choices)
+
+    @property
+    def num_actions(self) -> int:
+        """Lanes of the actor's output: all choices together, or dimensions."""
+        return self.actions.lanes
+
+    @property
+    def distribution(self) -> ppo.Distribution:
+        """The family of policies that the actor's output parametrises."""
+        if not self.discrete:
+            return ppo.NORMAL
+        return ppo.CATEGORICAL if self.actions.shape == () else ppo.multi_categorical(self.actions.choices)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every array, in the order of the layers; a normal policy's `actor.log_std` comes last."""
+        layers: tuple[ImageLayer | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
+        arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
+        return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.num_actions,), None))
+
+    @property
+    def carry(self) -> tuple[Carry, ...]:
+        """What the network remembers from one step to the next; nothing here."""
+        return ()
+
+    @property
+    def sequences(self) -> bool:
+        """Whether it learns from whole environments, so that gradients flow through its memory from the rollout's first
+        step (`unroll`); otherwise from single transitions, each with the carry that it had when it acted."""
+        return False
+
+    def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
+        """Head, values `[B]` and the next carry, from observations `[B, ...]` as `arrange` gives them.
+
+        Of several streams of rewards values are `[B, S]`.
+        `carry` has an array `[B, ...]` for each of the declared names, and `start [B]` is 1 where it is to be forgotten
+        before this step, else 0; without a declared carry they are `{}` and None. Layers compute in their own type;
+        head and values are of the parameters' type.
+        """
+        log_std = params.get("actor.log_std")  # no layer's: never rounded
+        if self.uint8:
+            params = {**params, **{name: params[name] / 255.0 for name in self.scaled_weights}}
+        params = ops.for_layers(params)
+        features = self._features(ops, params, obs)
+        output = ops.full(_chain(ops, self.actor, params, features))
+        values = _chain(ops, self.critic, params, features)
+        values = ops.full(values.squeeze(-1) if self.critic[-1].outputs == 1 else values)
+        return Outputs((output,) if log_std is None else (output, log_std), values, carry)
+
+    def act(
+        self,
+        ops: Ops,
+        params: Tree,
+        obs: Array,
+        noise: Array,
+        carry: Tree,
+        start: Array | None = None,
+        legal: Array | None = None,
+    ) -> Acted:
+        """Actions `[B]` or `[B, A]` sampled with `noise [B, A]`, of the `legal [B, A]`; all else as `forward`."""
+        head, values, carry = self.forward(ops, params, obs, carry, start)
+        head = masked(ops.xp, head, legal)
+        return Acted(self.distribution.sample(ops.xp, head, noise), head[0], values, carry)
+
+    def _features(self, ops: Ops, params: Tree, obs: Array) -> Array:
+        """What actor and critic share, `[B, F]`."""
+        if not self.convolutions:
+            return _chain(ops, self.trunk, params, ops.flat(obs))
+        x = ops.images(obs)
+        for layer in self.convolutions:
+            x = _image_layer(ops, layer, params, x)
+        return _chain(ops, self.trunk, params, ops.flattened(x))
+
+    def unroll(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array) -> tuple[Head, Array]:
+        """Heads `[T, B, ...]` and values `[T, B]` of whole sequences `obs [T, B, ...]` from the carry before the first
+        step, forgotten wherever `start [T, B]` is 1."""
+
+        def step(carry: Tree, row: Tree) -> tuple[Tree, Tree]:
+            head, values, carry = self.forward(ops, params, row["obs"], carry, row["start"])
+            return carry, {"head": head[0], "values": values}
+
+        _, outputs = ops.scan(step, carry, {"obs": obs, "start": start})
+        return self.head(params, outputs["head"]), outputs["values"]
+
+    def head(self, params: Tree, first: Array) -> Head:
+        """The policy's head, from its first part: logits or mean."""
+        return (first,) if self.discrete else (first, params["actor.log_std"])
+
+    def with_streams(self, streams: int) -> Self:
+        """The same with so many values for each observation, one of each stream of rewards."""
+        *hidden, last = self.critic
+        return replace(self, critic=(*hidden, replace(last, outputs=streams)))
+
+    @property
+    def scaled_weights(self) -> tuple[str, ...]:
+        """The weights that bytes meet first, divided by 255 in use: so that the bytes, which are many, need not be."""
+        if not self.uint8:
+            return ()
+        first = (*self.convolutions, *self.trunk)[:1] or (self.actor[0], self.critic[0])
+        return tuple(f"{layer.name}.weight" for layer in first if isinstance(layer, Conv | Linear))
+
+    def arrange(self, observations: Array) -> Array:
+        """A view `[N, ...]` of observations as the network takes them: images channels last, all else flat."""
+        if not self.convolutions:
+            return observations.reshape(observations.shape[0], -1)
+        return np.moveaxis(observations, 1, -1) if channels_first(self.observation_shape) else observations
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one observation as `arrange` returns it."""
+        return self.arrange(np.empty((1, *self.observation_shape), np.uint8)).shape[1:]
+
+
+def masked(xp: Any, head: Head, legal: Array | None) -> Head:
+    """The policy's head with the logits `ILLEGAL` where `legal [..., A]` is false; None leaves it."""
+    return head if legal is None else (xp.where(legal, head[0], ILLEGAL),)
+
+
+def _image_layer(ops: Ops, layer: ImageLayer, params: Tree, x: Array) -> Array:
+    if isinstance(layer, MaxPool):
+        return ops.max_pool(x)
+    if isinstance(layer, Conv):
+        return ops.convolve(layer, x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"])
+    y = x + _image_layer(ops, layer.second, params, _image_layer(ops, layer.first, params, ops.relu(x)))
+    return ops.activate(layer.activation, y)
+
+
+def _chain(ops: Ops, layers: tuple[Linear, ...], params: Tree, x: Array) -> Array:
+    for layer in layers:
+        x = ops.linear(x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"], layer.activation)
+    return x
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether images of this shape have their channels first."""
+    return shape[0] < shape[-1]

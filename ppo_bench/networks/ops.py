@@ -1,0 +1,63 @@
+"""What networks and algorithms are executed with: an array namespace, and the operations that have no common name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ppo_bench.arrays import Array, Tree
+from ppo_bench.networks.layers import Activation, Conv
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+"""`(carry, row) -> (carry, output)`."""
+
+
+class Ops(Protocol):
+    """A framework's operations. Layers compute in a type of their own; what a network returns is of the parameters'."""
+
+    xp: Any
+    """`torch` or `jax.numpy`."""
+
+    # --- Arrays -------------------------------------------------------------------------------------------------------
+
+    def take(self, x: Array, rows: Array, axis: int) -> Array:
+        """The entries `rows [M]`, integers, of `x` along `axis`."""
+
+    def scan(self, step: Step, carry: Any, rows: Any) -> tuple[Any, Any]:
+        """`step` from the first row of the dictionary `rows`, `[T, ...]` each, to the last: the carry after it, and the
+        dictionaries of outputs, stacked."""
+
+    def scan_backwards(self, xp: Any, deltas: Array, decays: Array) -> Array:
+        """`ppo_bench.ppo.scan_backwards`."""
+
+    # --- Layers -------------------------------------------------------------------------------------------------------
+
+    def for_layers(self, params: Tree) -> Tree:
+        """Parameters in the layers' type."""
+
+    def flat(self, obs: Array) -> Array:
+        """Observations `[B, D]` in the layers' type."""
+
+    def images(self, obs: Array) -> Array:
+        """Observations `[B, H, W, C]` as image layers take them."""
+
+    def flattened(self, x: Array) -> Array:
+        """What image layers put out as `[B, H * W * C]`, in the layers' type."""
+
+    def linear(self, x: Array, weight: Array, bias: Array, activation: Activation | None) -> Array:
+        """`x @ weight.T + bias` `[B, out]` of `x [B, in]`, then `activation`."""
+
+    def convolve(self, layer: Conv, x: Array, weight: Array, bias: Array) -> Array:
+        """`layer` and its activation, on images."""
+
+    def max_pool(self, x: Array) -> Array:
+        """`MaxPool`, on images."""
+
+    def activate(self, activation: Activation | None, x: Array) -> Array:
+        """`activation` of what nothing else needs; None leaves it."""
+
+    def relu(self, x: Array) -> Array:
+        """The rectifier; `x` stays as it is."""
+
+    def full(self, x: Array) -> Array:
+        """`x` in the parameters' type."""

@@ -1,0 +1,102 @@
+"""What a training computes beside the environments' steps, as pure functions over a framework's operations.
+
+Every framework executes these and no others: one by one, compiled, recorded, or inside a program.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ppo_bench import noise
+from ppo_bench.algorithms.base import Algorithm, Hyperparameters, Targets
+from ppo_bench.arrays import Array, Tree, under
+from ppo_bench.networks.network import NetworkSpec, masked
+from ppo_bench.networks.ops import Ops
+from ppo_bench.runners.base import Problem
+
+FLAGS = ("rewards", "terminated", "truncated", "real", "acts")
+"""What the environments' steps leave of a rollout for learning, `[T, N]` each; see `Algorithm.targets`."""
+
+
+class Computation(NamedTuple):
+    """A problem's functions. `arrays` are its parameters and frozen arrays by name."""
+
+    network: NetworkSpec
+    algorithm: Algorithm
+    ppo: Hyperparameters
+    ops: Ops
+
+    @property
+    def loss_names(self) -> tuple[str, ...]:
+        """What `loss` measures, in its order."""
+        return tuple(metric.name for metric in self.algorithm.loss_metrics)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags that learning takes: a memory also asks where it began anew."""
+        return (*FLAGS, "start") if self.network.carry else FLAGS
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples minibatches are drawn from: transitions, or whole environments."""
+        return self.ppo.num_envs if self.network.sequences else self.ppo.batch_size
+
+    # --- Noise --------------------------------------------------------------------------------------------------------
+
+    def action_noise(
+        self, seed: Array, iteration: Array, steps: Array, envs: Array, lanes: Array, dtype: object
+    ) -> Array:
+        """The noise of a whole iteration `[T + 1, N, A]`: Gumbel for categorical policies, else standard normal.
+
+        `seed [1]`, `iteration [1]`, `steps [T + 1]`, `envs [N]` and `lanes [A]` are int32.
+        """
+        words = noise.action_words(self.ops.xp, seed, iteration, steps, envs, lanes)
+        return (noise.gumbel if self.network.discrete else noise.normal)(self.ops.xp, words, dtype)
+
+    # --- Learning -----------------------------------------------------------------------------------------------------
+
+    def targets(self, arrays: Tree, statistics: Tree, rollout: Tree) -> Targets:
+        """The batch that minibatches are taken from; `rollout` has the memory and the `flags`.
+
+        Transitions lie one after the other, `[T * N, ...]`; for a network that learns from sequences they keep their
+        axes, `[T, N, ...]`, beside the carry before the first step, `[N, ...]`.
+        """
+        targets = self.algorithm.targets(self.ops, self.network, self.ppo, arrays, statistics, rollout)
+        batch = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1], **targets.batch}
+        carry = {f"carry.{c.name}": rollout[f"carry.{c.name}"] for c in self.network.carry}
+        if "legal" in rollout:
+            batch["legal"] = rollout["legal"][:-1]
+        if self.network.carry:
+            batch["start"] = rollout["start"]
+        if self.network.sequences:
+            return targets._replace(batch=batch | carry)
+        batch |= {name: array[:-1] for name, array in carry.items()}
+        return targets._replace(batch={name: x.reshape((-1, *x.shape[2:])) for name, x in batch.items()})
+
+    def minibatch(self, batch: Tree, rows: Array) -> Tree:
+        """The samples `rows [M]` of a batch."""
+        if not self.network.sequences:
+            return {name: self.ops.take(x, rows, 0) for name, x in batch.items()}
+        return {name: self.ops.take(x, rows, 0 if name.startswith("carry.") else 1) for name, x in batch.items()}
+
+    def loss(self, arrays: Tree, minibatch: Tree) -> tuple[Array, Array]:
+        """What is minimised, and what the algorithm measures, in the order of `loss_names`."""
+        network, ops = self.network, self.ops
+        obs, carry, start = minibatch["obs"], under("carry", minibatch), minibatch.get("start")
+        if network.sequences:
+            assert start is not None
+            head, values = network.unroll(ops, arrays, obs, carry, start)
+            first, values = (x.reshape((-1, *x.shape[2:])) for x in (head[0], values))
+            head = (first, *head[1:])
+            steps = {name: x for name, x in minibatch.items() if not name.startswith("carry.")}
+            minibatch = {name: x.reshape((-1, *x.shape[2:])) for name, x in steps.items()}
+        else:
+            head, values, _ = network.forward(ops, arrays, obs, carry, start)
+        head = masked(ops.xp, head, minibatch.get("legal"))
+        total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, head, values, minibatch)
+        return total, ops.xp.stack([measured[name] for name in self.loss_names])
+
+
+def computation_of(problem: Problem, ops: Ops) -> Computation:
+    """The functions of `problem`, executed with `ops`."""
+    return Computation(problem.network, problem.algorithm, problem.ppo, ops)

@@ -1,0 +1,118 @@
+"""The arrays of a training: those of its network and algorithm, and where its environments stand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ppo_bench import normalize
+from ppo_bench.arrays import Arrays, Declared, Kind
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.precision import PRECISIONS, Precision
+from ppo_bench.runners.base import Problem
+from ppo_bench.weights import Parameter, initial_weights
+
+COUNTERS = tuple(Declared(name, (), "int64", Kind.STATISTIC) for name in ("seed", "iteration"))
+"""The seed of the run, and how many iterations it has done."""
+
+
+def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
+    """What learning reads and changes: parameters with Adam's moments, frozen arrays, the algorithm's statistics."""
+    dtype, algorithm = PRECISIONS[problem.precision].parameters, problem.algorithm
+
+    def of(prefix: str, parameters: tuple[Parameter, ...], kind: Kind) -> list[Declared]:
+        return [Declared(f"{prefix}.{p.name}", p.shape, dtype, kind) for p in parameters]
+
+    return (
+        *of("params", problem.parameters, Kind.LEARNT),
+        *of("adam.mean", problem.parameters, Kind.STATISTIC),
+        *of("adam.variance", problem.parameters, Kind.STATISTIC),
+        Declared("adam.step", (), "int64", Kind.STATISTIC),
+        *of("frozen", algorithm.frozen, Kind.FROZEN),
+        *(Declared(f"statistics.{s.name}", s.shape, dtype, Kind.STATISTIC, s.fill) for s in algorithm.statistics),
+    )
+
+
+def policy_arrays(network: NetworkSpec, precision: Precision) -> tuple[Declared, ...]:
+    """What of `learner_arrays` a policy needs that does not learn."""
+    return tuple(Declared(f"params.{p.name}", p.shape, precision.parameters, Kind.LEARNT) for p in network.parameters)
+
+
+def carry_arrays(problem: Problem) -> tuple[Declared, ...]:
+    """What the network remembers of each environment, `[N, ...]`."""
+    rows, dtype = problem.ppo.num_envs, PRECISIONS[problem.precision].parameters
+    return tuple(
+        Declared(f"envs.carry.{carry.name}", (rows, *carry.shape), dtype, Kind.ENVIRONMENT, env_axis=0)
+        for carry in problem.network.carry
+    )
+
+
+def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
+    """What the policy saw and did in one iteration, `[T + 1, N, ...]`, the last row for the observations after it.
+
+    `heads` are the first part of the policy's head: logits or mean. The carry is that before each step, or for networks
+    that learn from sequences, `[N, ...]`, that before the first.
+    """
+    network, rows = problem.network, (problem.ppo.num_steps + 1, problem.ppo.num_envs)
+    dtype = PRECISIONS[problem.precision].parameters
+
+    def stored(name: str, shape: tuple[int, ...], kind: str = dtype) -> Declared:
+        return Declared(name, (*rows, *shape), kind, Kind.MEMORY, env_axis=1)
+
+    carried = rows[1:] if network.sequences else rows
+    streams = () if len(problem.algorithm.streams) == 1 else (len(problem.algorithm.streams),)
+    return (
+        stored("obs", network.input_shape, "uint8" if network.uint8 else dtype),
+        stored("actions", network.actions.shape, "int64" if network.discrete else dtype),
+        stored("heads", (network.num_actions,)),
+        stored("values", streams),
+        *([stored("legal", (network.num_actions,), "bool")] if problem.env.masks_actions else []),
+        *(
+            Declared(f"carry.{c.name}", (*carried, *c.shape), dtype, Kind.MEMORY, env_axis=len(carried) - 1)
+            for c in network.carry
+        ),
+    )
+
+
+def normalization_arrays(observation_shape: tuple[int, ...]) -> tuple[Declared, ...]:
+    """The statistics of observations of this shape and of discounted returns."""
+    fills = {"mean": 0.0, "var": 1.0, "count": normalize.INITIAL_COUNT}
+    return tuple(
+        Declared(f"normalize.{of}.{field}", () if field == "count" else shape, "float64", Kind.STATISTIC, fills[field])
+        for of, shape in (("obs", observation_shape), ("return", ()))
+        for field in normalize.RunningStats._fields
+    )
+
+
+def env_arrays(problem: Problem) -> tuple[Declared, ...]:
+    """Where the environments stand between two iterations, `[N, ...]`.
+
+    `obs` as the network takes them; `done`: the next step only resets this environment; `start`, `acts` and `legal` as
+    in `ppo_bench.envs.base.Seen`; `returns` and `lengths` of the episode in progress; `discounted_returns` for the
+    normalisation of rewards.
+    """
+    rows, raw = problem.ppo.num_envs, problem.env.observation_space.dtype
+    fields: dict[str, tuple[tuple[int, ...], str, float]] = {
+        "obs": (problem.network.input_shape, "float64" if problem.ppo.norm_obs else str(raw), 0.0),
+        "done": ((), "bool", False),
+        "start": ((), "bool", True),
+        "acts": ((), "bool", True),
+        **({"legal": ((problem.network.num_actions,), "bool", True)} if problem.env.masks_actions else {}),
+        "returns": ((), "float64", 0.0),
+        "lengths": ((), "int64", 0),
+        "discounted_returns": ((), "float64", 0.0),
+    }
+    return tuple(
+        Declared(f"envs.{name}", (rows, *shape), dtype, Kind.ENVIRONMENT, fill, env_axis=0)
+        for name, (shape, dtype, fill) in fields.items()
+    )
+
+
+def initial_arrays(problem: Problem, seed: int) -> Arrays:
+    """What a training from `seed` begins with, but for the environments."""
+    drawn = initial_weights((*problem.parameters, *problem.algorithm.frozen), seed)
+    prefixes = {p.name: "params" for p in problem.parameters} | dict.fromkeys(
+        (p.name for p in problem.algorithm.frozen), "frozen"
+    )
+    declared = (*COUNTERS, *learner_arrays(problem), *normalization_arrays(problem.observation_shape))
+    arrays = {array.name: array.filled() for array in declared}
+    return arrays | {f"{prefixes[name]}.{name}": array for name, array in drawn.items()} | {"seed": np.array(seed)}

@@ -1,0 +1,103 @@
+"""One iteration of PPO where environments live on the host: collect, targets, update; the same in every framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.arrays import Arrays, restored
+from ppo_bench.runners.base import Episode, Metrics, Problem
+from ppo_bench.runners.declared import (
+    COUNTERS,
+    carry_arrays,
+    env_arrays,
+    initial_arrays,
+    learner_arrays,
+    normalization_arrays,
+)
+from ppo_bench.runners.host_envs import HostEnvs
+from ppo_bench.runners.learner import Learner
+
+
+@dataclass
+class HostState:
+    """Everything that changes from one iteration to the next."""
+
+    seed: int
+    iteration: int
+    """Iterations done."""
+    learner: Any
+    envs: Arrays
+    """Where the environments stand, and the statistics of normalisation."""
+
+
+class HostRunner:
+    """A `Runner`; see ppo_bench/runners/base.py."""
+
+    def __init__(self, problem: Problem, envs: HostEnvs, learner: Learner[Any]) -> None:
+        self._problem, self._ppo = problem, problem.ppo
+        self._envs, self._learner = envs, learner
+        self.execution = learner.execution
+
+    # --- One iteration ------------------------------------------------------------------------------------------------
+
+    def step(self, state: HostState) -> tuple[HostState, Metrics, list[Episode]]:
+        """See `Runner.step`."""
+        iteration = state.iteration + 1
+        learning_rate = self._ppo.learning_rate_of(iteration, self._problem.num_iterations)
+        learner, envs, flags, episodes = self._collect(state, iteration)
+        learner, batch, measured = self._learner.targets(learner, flags)
+        learner, losses = self._learner.update(learner, batch, state.seed, iteration, learning_rate)
+        measured |= losses | {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(flags["real"]))}
+        metrics = {metric.name: measured[metric.name] for metric in metrics_of(self._problem.algorithm)}
+        return HostState(state.seed, iteration, learner, envs), metrics, episodes
+
+    def _collect(self, state: HostState, iteration: int) -> tuple[Any, Arrays, Arrays, list[Episode]]:
+        """`num_steps` steps, and the values of the observations after them."""
+        envs, rollout = state.envs, self._envs.begin(state.envs)
+        learner = self._learner.begin(state.learner, state.seed, iteration)
+        with self._learner.acting():
+            for t in range(self._ppo.num_steps):
+                learner, actions = self._learner.act(learner, t, self._envs.seen(envs))
+                envs, rollout = self._envs.step(envs, rollout, t, actions)
+            learner, _ = self._learner.act(learner, self._ppo.num_steps, self._envs.seen(envs))
+        return learner, *self._envs.end(envs, rollout)
+
+    # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
+
+    def init(self, seed: int) -> HostState:
+        """See `Runner.init`."""
+        return self.restore(initial_arrays(self._problem, seed))
+
+    def export(self, state: HostState) -> Arrays:
+        """See `Runner.export`."""
+        counters = {"seed": np.array(state.seed), "iteration": np.array(state.iteration)}
+        return self._learner.export(state.learner) | counters | self._envs.export(state.envs)
+
+    def restore(self, arrays: Arrays, carried: bool = False) -> HostState:
+        """See `Runner.restore`."""
+        learner = restored(learner_arrays(self._problem), arrays)
+        counters = restored(COUNTERS, arrays)
+        seed, iteration = (int(counters[array.name]) for array in COUNTERS)
+        envs = restored(normalization_arrays(self._problem.observation_shape), arrays)
+        if not carried:
+            fresh = {array.name: array.filled() for array in carry_arrays(self._problem)}
+            return HostState(
+                seed, iteration, self._learner.load(learner | fresh), self._envs.start(envs, seed, iteration)
+            )
+        carry = restored(carry_arrays(self._problem), arrays)
+        return HostState(
+            seed, iteration, self._learner.load(learner | carry), envs | restored(env_arrays(self._problem), arrays)
+        )
+
+    def restart(self, state: HostState, iteration: int) -> HostState:
+        """See `Runner.restart`. The network's memory begins anew where `envs.start` says so, which is everywhere."""
+        state.envs = self._envs.start(state.envs, state.seed, iteration)
+        return state
+
+    def close(self) -> None:
+        """See `Runner.close`."""
+        self._envs.close()

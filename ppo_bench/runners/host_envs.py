@@ -1,0 +1,164 @@
+"""Environments on the host with the normalisation and bookkeeping that PPO needs around them, one step at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ppo_bench import noise, normalize
+from ppo_bench.arrays import Arrays
+from ppo_bench.envs.base import GraphEnv, Seen
+from ppo_bench.errors import ConfigError, Failed
+from ppo_bench.runners.base import Episode, Problem
+from ppo_bench.runners.declared import env_arrays
+from ppo_bench.runners.episodes import Totals, fold_episodes
+
+
+class PlainNumpy:
+    """NumPy's own operations without the Python around them, for the few small arrays of every environment step.
+
+    `np.sum` and `np.clip` spend most of their time on the way to the ufuncs that do the work (docs/performance.md). The
+    results are the same bits.
+    """
+
+    square, sqrt = np.square, np.sqrt
+
+    @staticmethod
+    def sum(x: np.ndarray, axis: int | None = None) -> Any:
+        """`np.sum`."""
+        return np.add.reduce(x, axis)
+
+    @staticmethod
+    def clip(x: np.ndarray, low: Any, high: Any) -> Any:
+        """`np.clip`; None for `high` is no bound."""
+        x = np.maximum(x, low)
+        return x if high is None else np.minimum(x, high)
+
+
+def _all_finite(x: np.ndarray) -> bool:
+    return bool(np.logical_and.reduce(np.isfinite(x), None))
+
+
+def _not_finite(what: str, values: np.ndarray) -> Failed:
+    """An error that names the environment whose values `[N, ...]` are not finite."""
+    env = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
+    return Failed(f"environment {env} gave {what} that is not a finite number; the last checkpoint is kept")
+
+
+class HostEnvs:
+    """The environments of a problem. Their state is the dictionary of `env_arrays` and `normalization_arrays`."""
+
+    def __init__(self, problem: Problem) -> None:
+        if isinstance(problem.env, GraphEnv):
+            raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
+        self._env, self._network, self._ppo = problem.env, problem.network, problem.ppo
+        self._declared = env_arrays(problem)
+        self._all_act = np.ones(problem.ppo.num_envs, bool)
+        space = problem.env.observation_space
+        self._floats = space.dtype is not None and space.dtype.kind == "f"
+        bounds = problem.env.action_space
+        self._action_bounds = None if problem.network.discrete else (bounds.low, bounds.high)
+
+    # --- Between rollouts ---------------------------------------------------------------------------------------------
+
+    def start(self, statistics: Arrays, seed: int, iteration: int) -> Arrays:
+        """Fresh environments, seeded by (seed, iteration), with the statistics that are among `statistics`."""
+        seen = self._env.reset(noise.env_seeds(seed, iteration, self._ppo.num_envs))
+        fresh = {array.name: array.filled() for array in self._declared}
+        state = {name: array for name, array in statistics.items() if name.startswith("normalize.")} | fresh
+        state |= {f"envs.{name}": array for name, array in seen._asdict().items() if array is not None}
+        state["envs.obs"] = self._observe(state, seen.obs)
+        return state
+
+    def export(self, state: Arrays) -> Arrays:
+        """The state by name; copies."""
+        return {name: np.array(array) for name, array in state.items()}
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._env.close()
+
+    # --- A rollout ----------------------------------------------------------------------------------------------------
+
+    def seen(self, state: Arrays) -> Seen:
+        """What the policy sees now."""
+        return Seen(state["envs.obs"], state["envs.acts"], state.get("envs.legal"), state["envs.start"])
+
+    def begin(self, state: Arrays) -> Arrays:
+        """Blank arrays `[T, N]` for the steps of a rollout, and what its first step begins with."""
+        shape = (self._ppo.num_steps, self._ppo.num_envs)
+        rollout: Arrays = {name: np.empty(shape, np.float32) for name in ("rewards", "raw_rewards")}
+        rollout |= {name: np.empty(shape, bool) for name in ("terminated", "truncated", "episode_over")}
+        # Of the observations before each step and after the last.
+        rollout |= {name: np.empty((shape[0] + 1, shape[1]), bool) for name in ("done", "acts")}
+        rollout["done"][0], rollout["acts"][0] = state["envs.done"], state["envs.acts"]
+        rollout["start"] = state["envs.start"]
+        return rollout
+
+    def step(self, state: Arrays, rollout: Arrays, t: int, actions: np.ndarray) -> tuple[Arrays, Arrays]:
+        """Step `t`, with what the environments gave in row `t` of the rollout."""
+        if self._action_bounds:
+            actions = PlainNumpy.clip(actions, *self._action_bounds)
+        step = self._env.step(actions)
+        rollout["rewards"][t], rollout["raw_rewards"][t] = step.reward, step.raw_reward
+        rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated
+        rollout["episode_over"][t] = step.episode_over
+        rollout["done"][t + 1] = done = step.terminated | step.truncated
+        rollout["acts"][t + 1] = state["envs.acts"] = self._all_act if step.acts is None else step.acts
+        if step.legal is not None:
+            state["envs.legal"] = step.legal
+        state["envs.start"], state["envs.done"] = state["envs.done"], done
+        if self._floats and not _all_finite(step.obs):
+            raise _not_finite("an observation", step.obs)
+        state["envs.obs"] = self._observe(state, step.obs)
+        return state, rollout
+
+    def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Arrays, list[Episode]]:
+        """The state after a rollout, the flags `[T, N]` that are learnt from, and the episodes that ended."""
+        rewards, raw_rewards, real = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
+        if not np.isfinite(raw_rewards).all():
+            raise _not_finite("a reward", raw_rewards.T)
+        if self._ppo.norm_reward:
+            rewards = self._normalized_rewards(state, rewards, real)
+        totals = Totals(state["envs.returns"], state["envs.lengths"])
+        totals, episodes = fold_episodes(totals, raw_rewards, rollout["episode_over"], real)
+        state["envs.returns"], state["envs.lengths"] = totals
+        flags = {
+            "rewards": rewards,
+            "terminated": rollout["terminated"],
+            "truncated": rollout["truncated"],
+            "real": real,
+            "acts": rollout["acts"][:-1] & real,
+            "start": np.concatenate([rollout["start"][None], ~real[:-1]]),
+        }
+        return state, flags, episodes
+
+    def _observe(self, state: Arrays, raw: np.ndarray) -> np.ndarray:
+        """New observations as the network takes them; the statistics learn those on which the policy will act."""
+        if self._ppo.norm_obs:
+            mask, raw = 1.0 - state["envs.done"], raw.astype(np.float64, copy=False)
+            stats = normalize.stats_in(state, "obs")
+            stats, raw = normalize.observe(PlainNumpy, stats, raw, mask, self._ppo.obs_clip)
+            state |= normalize.named_stats(stats, "obs")
+        return self._network.arrange(raw)
+
+    def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, real: np.ndarray) -> np.ndarray:
+        """What `normalize.reward` would give step by step; `[T, N]` float32.
+
+        Nobody waits for them, so that what depends on the step before is little enough for plain numbers.
+        """
+        mask, history = real.astype(np.float64), np.empty(rewards.shape)
+        returns = state["envs.discounted_returns"]
+        for t in range(len(rewards)):
+            history[t] = returns = normalize.discounted_returns(np, returns, rewards[t], mask[t], self._ppo.gamma)
+        stats = normalize.RunningStats(*map(float, normalize.stats_in(state, "return")))
+        variances = np.empty((len(rewards), 1))
+        steps = zip(*(x.tolist() for x in normalize.moments(np, history.T, mask.T)), strict=True)
+        for t, moments in enumerate(steps):
+            stats = normalize.merge(stats, normalize.Moments(*moments))
+            variances[t] = stats.var
+        state["envs.discounted_returns"] = returns
+        state |= normalize.named_stats(stats, "return")
+        at_each_step = stats._replace(var=variances)
+        return normalize.normalize_rewards(np, at_each_step, rewards, self._ppo.reward_clip).astype(np.float32)

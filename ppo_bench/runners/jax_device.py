@@ -1,0 +1,41 @@
+"""Where JAX computes, and how exactly."""
+
+from __future__ import annotations
+
+import jax
+
+from ppo_bench.errors import ConfigError
+from ppo_bench.precision import NO_TF32, Precision
+from ppo_bench.runners.base import has_nvidia_gpu
+
+
+def set_precision(precision: Precision) -> str:
+    """Make JAX compute as `precision` says; its own name for the precision of products."""
+    if precision.parameters == "float64":
+        jax.config.update("jax_enable_x64", True)
+    # JAX's default is TF32 on a GPU that has it; "tensorfloat32" leaves products that XLA gives to Triton in float32.
+    matmul_precision = "default" if precision.tf32 else "highest"
+    jax.config.update("jax_default_matmul_precision", matmul_precision)
+    return matmul_precision
+
+
+def pick_device(device: str, precision: Precision) -> jax.Device:
+    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it does not do."""
+    try:
+        seen = jax.devices()
+    except (RuntimeError, AssertionError) as error:  # also where a GPU is not asked for
+        reason = (str(error) or "it finds nothing to run on").splitlines()[0]
+        raise ConfigError(f"device={device}: JAX cannot begin ({reason}): JAX_PLATFORMS=cpu leaves out GPUs") from error
+    if device == "auto" and has_nvidia_gpu() and seen[0].platform == "cpu":
+        raise ConfigError(
+            "device=auto: this machine has an NVIDIA GPU and JAX sees none: pip install 'ppo-bench[jax-cuda]', "
+            "or use device=cpu"
+        )
+    platform, _, index = device.partition(":")
+    try:
+        picked = jax.devices(None if device == "auto" else platform)[int(index or 0)]
+    except (RuntimeError, IndexError) as error:
+        raise ConfigError(f"device={device}: JAX sees {', '.join(map(str, seen))}; use device=cpu") from error
+    if precision.tf32 and (picked.platform != "gpu" or float(picked.compute_capability) < 8.0):
+        raise ConfigError(NO_TF32)
+    return picked

@@ -1,0 +1,137 @@
+"""One iteration of PPO where environments are part of a JAX program: collect, targets, update in one compiled call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ppo_bench import normalize
+from ppo_bench.arrays import Tree
+from ppo_bench.envs.base import Seen, Step
+from ppo_bench.runners.base import Problem
+from ppo_bench.runners.jax_learning import Learning, Learnt
+
+EnvStep = Callable[[Any, Any], tuple[Any, Step]]
+"""See `ppo_bench.envs.base.Start.step`."""
+
+
+class Envs(NamedTuple):
+    """Where the environments stand, on the device."""
+
+    state: Any
+    """The environments' own."""
+    arrays: Tree
+    """Those of `env_arrays` that no episode is folded from, and of `normalization_arrays`."""
+    carry: Tree
+    """`[N, ...]`, what the network remembers."""
+
+
+class Played(NamedTuple):
+    """What episodes are told from, `[T, N]`: rewards float32, flags bool."""
+
+    raw_rewards: jax.Array
+    episode_over: jax.Array
+    real: jax.Array
+    """False where a step only reset its environment."""
+
+
+Iterate = Callable[..., tuple[Learnt, Envs, Played, dict[str, jax.Array]]]
+"""`(learnt, envs, seed, iteration, learning_rate)`, scalars counted from 1; the compiled `iterate` of environments."""
+
+
+def compiled(learning: Learning, env_step: EnvStep) -> Iterate:
+    """The iteration of environments that step by `env_step`; what it changes is donated."""
+    program: Iterate = jax.jit(functools.partial(iterate, learning, env_step), donate_argnums=(0, 1))
+    return program
+
+
+def iterate(
+    learning: Learning,
+    env_step: EnvStep,
+    learnt: Learnt,
+    envs: Envs,
+    seed: jax.Array,
+    iteration: jax.Array,
+    learning_rate: jax.Array,
+) -> tuple[Learnt, Envs, Played, Tree]:
+    """An iteration; what it measured beside `learning_rate` and `masked_fraction`."""
+    noise = learning.action_noise(seed, iteration)
+    envs, memory, flags, played = _collect(learning, env_step, learnt.arrays, envs, noise)
+    learnt, batch, measured = learning.targets(learnt, memory, flags)
+    learnt, losses = learning.update(learnt, batch, seed, iteration, learning_rate)
+    return learnt, envs, played, {**losses, **measured}
+
+
+def _collect(
+    learning: Learning, env_step: EnvStep, arrays: Tree, envs: Envs, noise: jax.Array
+) -> tuple[Envs, Tree, Tree, Played]:
+    """`num_steps` steps, and the values of the observations after them."""
+    bounds = action_bounds(learning.problem)
+
+    def step(carried: tuple[Envs, Tree], t: jax.Array) -> tuple[tuple[Envs, Tree], Any]:
+        envs, memory = carried
+        memory, carry, actions = learning.act(arrays, memory, envs.carry, noise, t, _seen(learning, envs))
+        state, given = env_step(envs.state, actions if bounds is None else jnp.clip(actions, *bounds))
+        stood, flags = _take_in(learning.problem, envs.arrays, given)
+        return (Envs(state, stood, carry), memory), (flags, given.raw_reward, given.episode_over)
+
+    memory = learning.remember(learning.allocate(), envs.carry)
+    steps = jnp.arange(learning.ppo.num_steps, dtype=jnp.int32)
+    (envs, memory), (flags, raw_rewards, episode_over) = jax.lax.scan(step, (envs, memory), steps)
+    last = jnp.int32(learning.ppo.num_steps)
+    memory, _, _ = learning.act(arrays, memory, envs.carry, noise, last, _seen(learning, envs))
+    return envs, memory, flags, Played(raw_rewards, episode_over, flags["real"])
+
+
+def _seen(learning: Learning, envs: Envs) -> Seen:
+    """What of the environments the policy looks at; where its memory begins anew, if it has one."""
+    start = envs.arrays["envs.start"] if learning.network.carry else None
+    return Seen(envs.arrays["envs.obs"], legal=envs.arrays.get("envs.legal"), start=start)
+
+
+def _take_in(problem: Problem, before: Tree, given: Step) -> tuple[Tree, Tree]:
+    """Where the environments stand after a step in which they gave `given`, and that step's flags `[N]`."""
+    hp, done = problem.ppo, before["envs.done"]
+    real, after = ~done, {**before, "envs.start": done}
+    rewards = given.reward
+    with jax.enable_x64(True):  # statistics are of float64, as on the host
+        if hp.norm_reward:
+            stats, returns, rewards = normalize.reward(
+                jnp,
+                normalize.stats_in(before, "return"),
+                before["envs.discounted_returns"],
+                rewards,
+                real.astype(jnp.float64),
+                hp.gamma,
+                hp.reward_clip,
+            )
+            after |= normalize.named_stats(stats, "return") | {"envs.discounted_returns": returns}
+        after["envs.done"] = given.terminated | given.truncated
+        after["envs.acts"] = jnp.ones_like(done) if given.acts is None else given.acts
+        if given.legal is not None:
+            after["envs.legal"] = given.legal
+        after |= observed(problem, after, given.obs)
+        rewards = rewards.astype(jnp.float32)
+    flags = {"rewards": rewards, "terminated": given.terminated, "truncated": given.truncated, "real": real}
+    return after, flags | {"acts": before["envs.acts"] & real, "start": before["envs.start"]}
+
+
+def observed(problem: Problem, stands: Tree, raw: Any) -> dict[str, jax.Array]:
+    """New observations as the network takes them; the statistics learn those on which the policy will act."""
+    seen: dict[str, jax.Array] = {}
+    if problem.ppo.norm_obs:
+        mask, stats = (~stands["envs.done"]).astype(jnp.float64), normalize.stats_in(stands, "obs")
+        stats, raw = normalize.observe(jnp, stats, raw.astype(jnp.float64), mask, problem.ppo.obs_clip)
+        seen |= normalize.named_stats(stats, "obs")
+    return seen | {"envs.obs": problem.network.arrange(raw)}
+
+
+def action_bounds(problem: Problem) -> tuple[np.ndarray, np.ndarray] | None:
+    """Those of continuous actions."""
+    space = problem.env.action_space
+    return None if problem.network.discrete else (space.low, space.high)

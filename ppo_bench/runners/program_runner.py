@@ -1,0 +1,173 @@
+"""The runner of iterations that are one program each; the device runs ahead of what the host has read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ppo_bench import noise
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.arrays import Arrays, restored
+from ppo_bench.envs.base import GraphEnv
+from ppo_bench.errors import ConfigError
+from ppo_bench.runners.base import Episode, Metrics, Problem
+from ppo_bench.runners.declared import (
+    COUNTERS,
+    carry_arrays,
+    env_arrays,
+    initial_arrays,
+    learner_arrays,
+    normalization_arrays,
+)
+from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
+from ppo_bench.runners.jax_learning import Learning, Learnt
+from ppo_bench.runners.program import Envs, EnvStep, Iterate, Played, compiled, observed
+
+MOST_AHEAD = 8
+"""Iterations that the device has at a time. JAX makes who gives it more than 32 programs wait for the first."""
+FOLDED = ("envs.returns", "envs.lengths", "envs.obs")
+"""What of `env_arrays` a program does not begin with: episodes are folded on the host, observations come first."""
+
+
+class Ahead(NamedTuple):
+    """An iteration that the device was given, and what will come of it there; see `ppo_bench/runners/program.py`."""
+
+    learning_rate: float
+    played: Played
+    measured: dict[str, jax.Array]
+
+
+@dataclass
+class ProgramState:
+    """Everything that changes from one iteration to the next."""
+
+    seed: int
+    iteration: int
+    """Iterations done."""
+    learnt: Learnt
+    envs: Envs
+    totals: Totals
+    iterate: Iterate
+    """The compiled iteration of these environments; others may need another."""
+    ahead: list[Ahead] = field(default_factory=list)
+    """Iterations that `step` has yet to return; learner and environments stand after them."""
+
+
+class ProgramRunner:
+    """A `Runner`; see ppo_bench/runners/base.py."""
+
+    def __init__(self, problem: Problem, env: GraphEnv, iterations_per_call: int) -> None:
+        self.problem, self.learning = problem, Learning(problem)
+        self._env = env
+        self._at_once = iterations_per_call
+        self.execution = self.learning.execution
+        self._compiled: dict[EnvStep, Iterate] = {}
+        self.given: Any = None
+        """What will come of the last iteration that the device was given: all ready once that is over."""
+
+    def step(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
+        """See `Runner.step`."""
+        self._run_ahead(state)
+        state.iteration += 1
+        learning_rate, played, measured = state.ahead.pop(0)
+        played, measured = jax.device_get((played, measured))  # waits for this iteration; the device goes on
+        state.totals, metrics, episodes = self.reported(learning_rate, played, measured, state.totals)
+        return state, metrics, episodes
+
+    def _run_ahead(self, state: ProgramState) -> None:
+        """Give the device the next iterations; it runs them as this process goes on."""
+        with jax.default_device(self.learning.device):
+            for learning_rate, *told in self.upcoming(state.iteration, len(state.ahead)):
+                seed = np.int32(state.seed)
+                state.learnt, state.envs, played, measured = state.iterate(state.learnt, state.envs, seed, *told)
+                state.ahead.append(Ahead(learning_rate, played, measured))
+                self.given = played, measured
+
+    def upcoming(self, iteration: int, ahead: int = 0) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
+        """The iterations to give to the device after `iteration + ahead`, up to the end of the block: of each its
+        learning rate, and its number and that rate as `iterate` takes them."""
+        num_iterations = self.problem.num_iterations
+        block_ends = (iteration // self._at_once + 1) * self._at_once
+        last = max(iteration + 1, min(block_ends, iteration + MOST_AHEAD, num_iterations))
+        for k in range(iteration + ahead + 1, last + 1):
+            learning_rate = self.problem.ppo.learning_rate_of(k, num_iterations)
+            yield learning_rate, np.array(k, np.int32), np.array(learning_rate, self.learning.dtype)
+
+    def reported(
+        self, learning_rate: float, played: Played, measured: Mapping[str, Any], totals: Totals
+    ) -> tuple[Totals, Metrics, list[Episode]]:
+        """What an iteration gave, once it has come from the device; `totals` are carried from the one before."""
+        totals, episodes = fold_episodes(totals, *map(np.asarray, played))
+        own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.real))}
+        metrics = {m.name: float({**measured, **own}[m.name]) for m in metrics_of(self.problem.algorithm)}
+        return totals, metrics, episodes
+
+    # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
+
+    def init(self, seed: int) -> ProgramState:
+        """See `Runner.init`."""
+        return self.restore(initial_arrays(self.problem, seed))
+
+    def export(self, state: ProgramState) -> Arrays:
+        """See `Runner.export`. Only where no iteration is ahead."""
+        assert not state.ahead, "the device has run ahead of the iteration that is to be exported"
+        counters = {"seed": np.array(state.seed), "iteration": np.array(state.iteration)}
+        return self.learning.export(state.learnt) | counters | self._statistics(state)
+
+    def _statistics(self, state: ProgramState) -> Arrays:
+        return {
+            array.name: np.array(state.envs.arrays[array.name])
+            for array in normalization_arrays(self.problem.observation_shape)
+        }
+
+    def restore(self, arrays: Arrays, carried: bool = False) -> ProgramState:
+        """See `Runner.restore`."""
+        if carried:
+            raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
+        learnt = self.learning.load(restored(learner_arrays(self.problem), arrays))
+        seed, iteration = (int(array) for array in restored(COUNTERS, arrays).values())
+        statistics = restored(normalization_arrays(self.problem.observation_shape), arrays)
+        return self._fresh(seed, iteration, learnt, statistics)
+
+    def restart(self, state: ProgramState, iteration: int) -> ProgramState:
+        """See `Runner.restart`. Only where no iteration is ahead."""
+        assert not state.ahead, "the device has run ahead of the iteration after which environments are to restart"
+        fresh = self._fresh(state.seed, iteration, state.learnt, self._statistics(state))
+        fresh.iteration = state.iteration
+        return fresh
+
+    def close(self) -> None:
+        """See `Runner.close`."""
+        try:
+            jax.block_until_ready(self.given)  # environments are not to go while a program steps them
+        finally:
+            self._env.close()
+
+    def _fresh(self, seed: int, iteration: int, learnt: Learnt, statistics: Arrays) -> ProgramState:
+        """Fresh environments, whose statistics have seen their first observations."""
+        num_envs = self.problem.ppo.num_envs
+        begun = statistics | {a.name: a.filled() for a in env_arrays(self.problem) if a.name not in FOLDED}
+        with jax.default_device(self.learning.device), jax.enable_x64(True):
+            start = self._env.reset(noise.env_seeds(seed, iteration, num_envs))
+            stands = {name: jnp.array(array) for name, array in begun.items()}
+            shown = start.seen._asdict().items()
+            stands |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
+            stands |= observed(self.problem, stands, start.seen.obs)
+            carry = {
+                c.name: jnp.array(declared.filled())
+                for c, declared in zip(self.problem.network.carry, carry_arrays(self.problem), strict=True)
+            }
+            # Tied to the device, as what the program returns.
+            envs = jax.device_put(Envs(start.state, stands, carry), self.learning.device)
+        return ProgramState(seed, iteration, learnt, envs, no_totals(num_envs), self._iterate(start.step))
+
+    def _iterate(self, env_step: EnvStep) -> Iterate:
+        """The compiled iteration of environments that step by `env_step`; compiled anew only if that is another."""
+        if env_step not in self._compiled:
+            self._compiled[env_step] = compiled(self.learning, env_step)
+        return self._compiled[env_step]

@@ -1,0 +1,51 @@
+"""Where and with how many threads PyTorch computes, and how exactly."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from ppo_bench.errors import ConfigError
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.precision import NO_TF32, Precision
+from ppo_bench.runners.base import has_nvidia_gpu
+
+WIDE = 2**17
+"""Weights of a linear layer whose products threads share with gain: 512 x 512, not 256 x 256 (docs/performance.md)."""
+
+
+def pick_device(device: str, precision: Precision) -> torch.device:
+    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it does not do."""
+    if device == "auto":
+        if has_nvidia_gpu() and not torch.cuda.is_available():
+            raise ConfigError(
+                "device=auto: this machine has an NVIDIA GPU and PyTorch sees none: install a CUDA build of torch, "
+                "or use device=cpu"
+            )
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    picked = torch.device(device)
+    if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device={device}: PyTorch sees {torch.cuda.device_count()} CUDA devices; use device=cpu")
+    if precision.tf32 and not (picked.type == "cuda" and torch.cuda.get_device_capability(picked) >= (8, 0)):
+        raise ConfigError(NO_TF32)
+    return picked
+
+
+def set_threads(network: NetworkSpec, num_threads: int | None) -> None:
+    """Threads of the whole process; None takes one for networks of narrow linear layers, all for others."""
+    wide = any(math.prod(parameter.shape) >= WIDE for parameter in network.parameters)
+    if num_threads or not (network.convolutions or wide):
+        torch.set_num_threads(num_threads or 1)
+
+
+def set_precision(precision: Precision) -> dict[str, object]:
+    """Make PyTorch compute as `precision` says; what is recorded of that."""
+    torch.set_float32_matmul_precision("high" if precision.tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = precision.tf32  # on by default, unlike that of products
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    flags = {
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
+    }
+    return precision._asdict() | flags

@@ -1,0 +1,101 @@
+"""An algorithm and a network of a user's own: what they add to PPO and to an MLP is all here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ppo_bench import ppo
+from ppo_bench.algorithms.base import Metric, Statistic, Targets
+from ppo_bench.algorithms.ppo import Ppo
+from ppo_bench.networks.network import Carry, NetworkSpec, Outputs
+from ppo_bench.networks.spec import Mlp
+from ppo_bench.weights import Parameter
+
+LEVELLED = ["algorithm._target_=tests.seams.Levelled", "algorithm.name=levelled"]
+NETWORKS = ["AveragingMlp", "AveragingSequencesMlp"]
+SMALL = ["ppo.num_steps=8", "ppo.update_epochs=2", "ppo.num_minibatches=2"]
+
+
+def remembering(network: str) -> list[str]:
+    return ["network=mlp", f"network._target_=tests.seams.{network}", "network.hidden_sizes=[8]"]
+
+
+def ours(network: str) -> list[str]:
+    return [*remembering(network), *LEVELLED]
+
+
+@dataclass(frozen=True)
+class Levelled(Ppo):
+    """PPO that also learns the level of the returns, and counts the transitions that it has seen."""
+
+    learnt = (Parameter("level", (), None),)
+    frozen = (Parameter("projection", (2, 3), 1.0),)
+    statistics = (Statistic("transitions", ()),)
+    batch_metrics = (*Ppo.batch_metrics, Metric("transitions", "charts/transitions"))
+    loss_metrics = (*Ppo.loss_metrics, Metric("level_loss", "losses/level"))
+
+    def targets(self, ops: Any, network: Any, hp: Any, arrays: Any, statistics: Any, rollout: Any) -> Targets:
+        targets = super().targets(ops, network, hp, arrays, statistics, rollout)
+        seen = statistics["transitions"] + ops.xp.sum(rollout["real"])
+        return targets._replace(statistics={"transitions": seen}, metrics={**targets.metrics, "transitions": seen})
+
+    def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
+        total, measured = super().loss(ops, network, hp, arrays, head, values, batch)
+        away = ops.xp.sum(ops.xp.square(arrays["projection"])) * (batch["returns"] - arrays["level"])  # the sum is 2
+        level_loss = ppo.masked_mean(ops.xp, ops.xp.square(away), batch["real"])
+        return total + level_loss, {**measured, "level_loss": level_loss}
+
+
+@dataclass(frozen=True)
+class TwoStreams(Ppo):
+    """PPO whose critic has a second value, that of a stream which always returns 3."""
+
+    streams = ("reward", "three")
+
+    def targets(self, ops: Any, network: Any, hp: Any, arrays: Any, statistics: Any, rollout: Any) -> Targets:
+        first = {**rollout, "values": rollout["values"][..., 0]}
+        return super().targets(ops, network, hp, arrays, statistics, first)
+
+    def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
+        total, measured = super().loss(ops, network, hp, arrays, head, values[:, 0], batch)
+        return total + ppo.masked_mean(ops.xp, ops.xp.square(values[:, 1] - 3.0), batch["real"]), measured
+
+
+class Averaging(NetworkSpec):
+    """The network of a fading mean of the observations; how fast it fades is learnt."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (*super().parameters, Parameter("fading", (), None))
+
+    @property
+    def carry(self) -> tuple[Carry, ...]:
+        return (Carry("mean", self.input_shape),)
+
+    def forward(self, ops: Any, params: Any, obs: Any, carry: Any, start: Any) -> Outputs:
+        share = 1.0 / (1.0 + ops.xp.exp(-params["fading"]))
+        mean = share * carry["mean"] * (1.0 - start[:, None]) + (1.0 - share) * obs
+        return super().forward(ops, params, mean, {}, None)._replace(carry={"mean": mean})
+
+
+class AveragingSequences(Averaging):
+    """The same, which learns through its memory."""
+
+    sequences = True
+
+
+@dataclass(frozen=True)
+class AveragingMlp(Mlp):
+    """`Averaging` with an MLP behind it."""
+
+    def build(self, observation_space: Any, action_space: Any) -> NetworkSpec:
+        return Averaging(**vars(super().build(observation_space, action_space)))
+
+
+@dataclass(frozen=True)
+class AveragingSequencesMlp(Mlp):
+    """`AveragingSequences` with an MLP behind it."""
+
+    def build(self, observation_space: Any, action_space: Any) -> NetworkSpec:
+        return AveragingSequences(**vars(super().build(observation_space, action_space)))

@@ -1,0 +1,134 @@
+"""Runs of an algorithm and a network that the package does not know, from the command line to the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench import checkpoint
+from ppo_bench.__main__ import main
+from ppo_bench.arrays import Arrays
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.equivalence.command import main as equivalence
+from ppo_bench.errors import ConfigError
+from ppo_bench.evaluate import main as evaluate
+from ppo_bench.query import main as query
+from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.scenes import RandomScenes
+from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering
+from tests.training import ROOT
+
+RUN = ["env=cartpole", "device=cpu", *SMALL, "total_timesteps=768", "checkpoint.every_iterations=4"]
+
+
+def arrays_of(folder: Path) -> Arrays:
+    return checkpoint.load_named(folder).arrays
+
+
+def timeless(folder: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key not in ("wall_seconds", "sps")} for row in rows]
+
+
+CASES = [(framework, "gymnasium") for framework in FRAMEWORKS] + [("jax_xla", "jax")]
+
+
+@pytest.mark.parametrize(("framework", "backend"), CASES)
+def test_a_killed_run_ends_as_it_would_have(framework: str, backend: str, tmp_path: Path) -> None:
+    words = [*RUN, f"framework={framework}", f"backend={backend}", *ours("AveragingMlp"), "total_timesteps=3200"]
+    whole = [*words, f"outputs={tmp_path / 'whole'}"]
+    assert exit_code(main, whole) == 0
+    killed = [*words, f"outputs={tmp_path / 'killed'}"]
+    folder = load_config(killed).run_folder
+    with subprocess.Popen(
+        [sys.executable, "-m", "ppo_bench", *killed], env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
+    ) as run:
+        while run.poll() is None and not any((folder / "checkpoints").glob("iteration_*")):
+            time.sleep(0.005)
+        run.send_signal(signal.SIGKILL)
+    assert run.returncode == -signal.SIGKILL
+    assert exit_code(main, killed) == 0
+    expected = load_config(whole).run_folder
+    assert timeless(folder) == timeless(expected)
+    for name, array in arrays_of(expected).items():
+        assert_array_equal(arrays_of(folder)[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_seeds_of_one_program_learn_as_alone(network: str, tmp_path: Path) -> None:
+    words = [*RUN, "framework=jax_xla", "backend=jax", "precision=float64", *ours(network)]
+    assert exit_code(main, [*words, "num_seeds=2", f"outputs={tmp_path / 'together'}"]) == 0
+    assert exit_code(main, [*words, "seed=2", f"outputs={tmp_path / 'alone'}"]) == 0
+    (together,), (alone,) = ((tmp_path / name).rglob("seed2") for name in ("together", "alone"))
+    found, expected = arrays_of(together), arrays_of(alone)
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        assert_allclose(found[name], array, rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_lockstep_holds(network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["env=cartpole", "precision=float64", "device=cpu", *SMALL, "total_timesteps=320", *ours(network)]
+    assert equivalence([*words, "checkpoint.every_iterations=4", f"outputs={tmp_path}"]) == 0
+    (about,) = tmp_path.rglob("equivalence.json")
+    frameworks = json.loads(about.read_text())["frameworks"]
+    assert set(frameworks) == {"torch_compile", "jax_xla"}
+    for entry in frameworks.values():
+        assert entry["differing_actions"] == 0
+        assert entry["largest"]["parameters"] < 1e-12
+
+
+def test_a_new_metric_is_in_rows_trackers_and_report_and_its_run_is_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    words = [*RUN, "tracker=tensorboard", *ours("AveragingMlp"), f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 0
+    folder = load_config(words).run_folder
+    rows = timeless(folder)
+    assert rows[-1]["level_loss"] > 0.0
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    assert {"losses/level", "charts/transitions", "losses/policy_loss"} <= set(events.Tags()["scalars"])
+    assert [e.value for e in events.Scalars("charts/transitions")] == [row["transitions"] for row in rows]
+    capsys.readouterr()
+    assert query(["select max(transitions) as seen, count(level_loss) as rows from metrics", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert f"{rows[-1]['transitions']:.0f}" in shown.replace(",", "")
+    returns = {}
+    for framework in ("torch_eager", "jax_xla"):
+        assert evaluate([str(folder), f"framework={framework}", "episodes=4"]) == 0
+        written = max((folder / "evaluations").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+        returns[framework] = json.loads(written.read_text())["returns"]
+    assert returns["torch_eager"] == returns["jax_xla"]
+
+
+def test_a_checkpoint_without_what_an_algorithm_learns_is_refused() -> None:
+    env = RandomScenes(4, False, False)
+    plain = runner_for("torch_eager", problem_for(env, 10, SMALL))
+    levelled = runner_for("torch_eager", problem_for(env, 10, [*SMALL, *LEVELLED]))
+    with pytest.raises(ConfigError, match=r"the checkpoint has no params\.level"):
+        levelled.restore(plain.export(plain.init(1)))
+
+
+def test_plain_ppo_is_no_part_of_a_folders_name_and_another_algorithm_is() -> None:
+    plain, levelled = (load_config(["env=cartpole", *words]) for words in ([], LEVELLED))
+    assert plain.run_folder.parent.name == "cartpole-gymnasium-torch_eager-1457ea8c"  # as before there was a choice
+    assert levelled.run_folder != plain.run_folder
+
+
+def test_whole_environments_must_be_divisible_into_minibatches(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["env=cartpole", "ppo.num_envs=6", "ppo.num_minibatches=4", *remembering("AveragingSequencesMlp")]
+    assert exit_code(main, words) == 2
+    assert "ppo.num_minibatches=4 does not divide ppo.num_envs=6" in capsys.readouterr().err.splitlines()[-1]
