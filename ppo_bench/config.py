@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench import checkpoint
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
-from ppo_bench.algorithms.ppo import Ppo
+from ppo_bench.algorithms.ppo import PLAIN
 from ppo_bench.compose import compose_root, one_line, typed
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.errors import ConfigError, require
@@ -224,7 +224,7 @@ class Config:
         identity["checkpoint"] = {"every_iterations": self.root.checkpoint.every_iterations}
         # Where compiled programs are kept is no part of what they compute.
         identity["framework"] = {k: v for k, v in self.resolved["framework"].items() if k != "compile_cache"}
-        if type(self.algorithm) is Ppo:  # runs that are older than the group have none
+        if identity["algorithm"] == PLAIN:
             del identity["algorithm"]
         if self.source:  # by what it holds, wherever it lies
             identity["checkpoint"]["load"] = checkpoint.digest(self.source.arrays)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ppo_bench.algorithms.ppo import PLAIN
 from tests.reports import aggregates, report, rows
 from tests.synthetic import FRAMEWORKS, write_run, write_sweep
 
@@ -41,6 +42,18 @@ def test_runs_with_other_hyperparameters_are_not_compared(tmp_path: Path, capfd:
     assert "cartpole ppo.gamma=0.99 (" in printed
     pairs = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
     assert [(row["env"], row["algorithm"]) for row in pairs] == [("cartpole ppo.gamma=0.99", "jax_xla")]
+
+
+def test_runs_that_name_plain_ppo_are_compared_with_older_ones_that_name_no_algorithm(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
+    for seed in range(1, 6):
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes={"config.algorithm": dict(PLAIN)})
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "settings, which are not compared" not in errors
+    pairs = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert [(row["env"], row["algorithm"]) for row in pairs] == [("cartpole", "jax_xla")]
 
 
 def test_executions_that_differ_are_told_apart_and_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

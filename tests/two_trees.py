@@ -65,14 +65,18 @@ NEW_ARRAYS = ("envs.start", "envs.acts")
 SLOWER = 0.97
 
 TURNS = """
-import sys
+import statistics, sys, time
 from ppo_bench.bench.laps import Laps
+from ppo_bench.bench.programs import Schema
 from ppo_bench.config import load_config
 
-laps = Laps(load_config(sys.argv[2:], "bench", __import__("ppo_bench.bench.programs", fromlist=["Schema"]).Schema))
+laps = Laps(load_config(sys.argv[2:], "bench", Schema))
 print("ready", flush=True)
 for _ in sys.stdin:
-    print(min(laps.turn() for _ in range(int(sys.argv[1]))), flush=True)
+    until, seconds = time.perf_counter() + float(sys.argv[1]), []
+    while not seconds or time.perf_counter() < until:
+        seconds.append(laps.turn())
+    print(statistics.median(seconds), flush=True)
 """
 
 
@@ -145,10 +149,10 @@ def same(old: Path, new: Path, commands: Sequence[Sequence[str]]) -> int:
 # --- Faster? ----------------------------------------------------------------------------------------------------------
 
 
-def ratio(old: Path, new: Path, words: Sequence[str], rounds: int, iterations: int) -> tuple[float, float, float]:
-    """Median of new speed / old speed over `rounds`, each the fastest of `iterations`; bootstrapped 95% interval."""
+def ratio(old: Path, new: Path, words: Sequence[str], rounds: int, seconds: float) -> tuple[float, float, float]:
+    """New speed / old speed: the median over `rounds` of turns of `seconds` each, and its bootstrapped 95% interval."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    programs = [start(tree, ["-c", TURNS, str(iterations), *words], **pipes) for tree in (old, new)]
+    programs = [start(tree, ["-c", TURNS, str(seconds), *words], **pipes) for tree in (old, new)]
 
     def turn(program: subprocess.Popen[str]) -> float:
         assert program.stdin
@@ -164,8 +168,8 @@ def ratio(old: Path, new: Path, words: Sequence[str], rounds: int, iterations: i
         ratios = []
         for k in range(rounds):
             order = programs if k % 2 == 0 else programs[::-1]
-            seconds = {id(program): turn(program) for program in order}
-            ratios.append(seconds[id(programs[0])] / seconds[id(programs[1])])
+            taken = {id(program): turn(program) for program in order}
+            ratios.append(taken[id(programs[0])] / taken[id(programs[1])])
     finally:
         for program in programs:
             program.kill()
@@ -176,11 +180,11 @@ def ratio(old: Path, new: Path, words: Sequence[str], rounds: int, iterations: i
     return float(np.median(ratios)), float(low), float(high)
 
 
-def speed(old: Path, new: Path, commands: Sequence[Sequence[str]], rounds: int, iterations: int) -> int:
+def speed(old: Path, new: Path, commands: Sequence[Sequence[str]], rounds: int, seconds: float) -> int:
     """Time every command in both; how many are slower beyond doubt."""
     slower = 0
     for words in commands:
-        median, low, high = ratio(old, new, words, rounds, iterations)
+        median, low, high = ratio(old, new, words, rounds, seconds)
         slower += high < SLOWER
         print(f"{median:5.3f} [{low:.3f}, {high:.3f}]  {' '.join(words)}", flush=True)
     return slower
@@ -195,14 +199,14 @@ def main() -> int:
     parser.add_argument("new", type=Path)
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
     old, new = options.old.resolve(), options.new.resolve()
     every = RUNS if options.what == "same" else TIMED
     commands = [words for words in every if all(any(part in word for word in words) for part in options.words)]
     if options.what == "same":
         return min(1, same(old, new, commands))
-    return min(1, speed(old, new, commands, options.rounds, options.iterations))
+    return min(1, speed(old, new, commands, options.rounds, options.seconds))
 
 
 if __name__ == "__main__":

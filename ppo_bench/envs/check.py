@@ -74,7 +74,7 @@ def _shapes_and_types(first: Play, env: VectorEnv) -> Iterator[Finding]:
     finite = bool(np.isfinite(first.obs).all() and np.isfinite(steps.raw_reward).all())
     yield Finding("observations and rewards are finite", finite, "all of them" if finite else "some are not")
     given = steps._asdict().items()
-    dtypes = {name: array.dtype for name, array in given if name != "obs" and array is not None}
+    dtypes = {name: array.dtype for name, array in given if name not in ("obs", "legal") and array is not None}
     expected = {name: np.dtype(np.float32 if "reward" in name else bool) for name in dtypes}
     yield Finding(
         "rewards are float32 [N], flags bool [N]",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ppo_bench.algorithms.ppo import PLAIN
 from ppo_bench.errors import ConfigError
 from ppo_bench.results import SCHEMA_VERSION
 
@@ -134,6 +135,8 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     checkpoint.pop("keep", None)
     checkpoint["load"] = (about.get("loaded") or {}).get("arrays_sha256", checkpoint.get("load"))
     setting["checkpoint"] = checkpoint
+    if setting.get("algorithm") == PLAIN:
+        del setting["algorithm"]
     execution = {key: config[key] for key in EXECUTION if key in config}
     execution["framework"] = {k: v for k, v in execution["framework"].items() if k != "compile_cache"}
     together = result.get("num_seeds", config.get("num_seeds", 1))

@@ -5,6 +5,7 @@ Every framework executes these and no others: one by one, compiled, recorded, or
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ppo_bench import noise
@@ -13,6 +14,7 @@ from ppo_bench.arrays import Array, Tree, under
 from ppo_bench.networks.network import NetworkSpec, masked
 from ppo_bench.networks.ops import Ops
 from ppo_bench.runners.base import Problem
+from ppo_bench.runners.declared import memory_arrays
 
 FLAGS = ("rewards", "terminated", "truncated", "real", "acts")
 """What the environments' steps leave of a rollout for learning, `[T, N]` each; see `Algorithm.targets`."""
@@ -25,6 +27,8 @@ class Computation(NamedTuple):
     algorithm: Algorithm
     ppo: Hyperparameters
     ops: Ops
+    env_axes: Mapping[str, int]
+    """The axis of the environments in each array of the memory."""
 
     @property
     def loss_names(self) -> tuple[str, ...]:
@@ -77,7 +81,7 @@ class Computation(NamedTuple):
         """The samples `rows [M]` of a batch."""
         if not self.network.sequences:
             return {name: self.ops.take(x, rows, 0) for name, x in batch.items()}
-        return {name: self.ops.take(x, rows, 0 if name.startswith("carry.") else 1) for name, x in batch.items()}
+        return {name: self.ops.take(x, rows, self.env_axes.get(name, 1)) for name, x in batch.items()}
 
     def loss(self, arrays: Tree, minibatch: Tree) -> tuple[Array, Array]:
         """What is minimised, and what the algorithm measures, in the order of `loss_names`."""
@@ -99,4 +103,5 @@ class Computation(NamedTuple):
 
 def computation_of(problem: Problem, ops: Ops) -> Computation:
     """The functions of `problem`, executed with `ops`."""
-    return Computation(problem.network, problem.algorithm, problem.ppo, ops)
+    env_axes = {array.name: array.env_axis for array in memory_arrays(problem) if array.env_axis is not None}
+    return Computation(problem.network, problem.algorithm, problem.ppo, ops, env_axes)
