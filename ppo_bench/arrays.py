@@ -22,7 +22,7 @@ Tree = Mapping[str, Array]
 
 
 class Kind(Enum):
-    """What becomes of an array.
+    """The fate of an array.
 
     | kind | gradient | in a checkpoint | `checkpoint.load` | a restart of the environments |
     |---|---|---|---|---|
@@ -40,17 +40,21 @@ class Kind(Enum):
     MEMORY = "memory"
 
 
+KEPT = (Kind.LEARNT, Kind.FROZEN, Kind.STATISTIC)
+"""Kinds that outlast the environments: what `checkpoint.load` takes, and a restart keeps."""
+
+
 class Declared(NamedTuple):
     """One array."""
 
     name: str
-    """As in the checkpoint."""
+    """Name in the checkpoint."""
     shape: tuple[int, ...]
     dtype: str
     """NumPy's name of the type that a checkpoint holds."""
     kind: Kind
     fill: float = 0.0
-    """What it begins with, unless it is drawn (`ppo_bench/weights.py`)."""
+    """Initial value, unless it is drawn (`ppo_bench/weights.py`)."""
     env_axis: int | None = None
     """The axis along which the environments lie; None for arrays that all of them share."""
 
@@ -73,8 +77,18 @@ class Declared(NamedTuple):
         return array.astype(self.dtype, copy=False)
 
 
+def of_kinds(declared: Iterable[Declared], *kinds: Kind) -> tuple[Declared, ...]:
+    """The arrays of `declared` that are of one of these kinds."""
+    return tuple(array for array in declared if array.kind in kinds)
+
+
+def filled(declared: Iterable[Declared]) -> Arrays:
+    """The arrays of `declared` as they begin."""
+    return {array.name: array.filled() for array in declared}
+
+
 def restored(declared: Iterable[Declared], arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """What `arrays`, those of a checkpoint, hold of `declared`. Raises `ConfigError` if one does not fit."""
+    """The `declared` arrays of a checkpoint, in their types. Raises `ConfigError` if one does not fit."""
     return {array.name: array.of(arrays) for array in declared}
 
 

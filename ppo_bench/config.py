@@ -191,7 +191,7 @@ class Config:
         return network if streams == 1 else network.with_streams(streams)
 
     def problem(self, env: VectorEnv | GraphEnv) -> Problem:
-        """What a runner is built from, with `env` for the environments."""
+        """The problem that a runner is built from, with `env` for the environments."""
         network, root = self.network_for(env), self.root
         return Problem(env, network, self.algorithm, self.ppo, self.num_iterations, root.precision, root.device)
 

@@ -35,7 +35,7 @@ class Agent:
     """Of the samples."""
 
     def carry(self, num_envs: int) -> Arrays:
-        """What the network remembers of fresh environments."""
+        """The network's memory of fresh environments."""
         dtype = PRECISIONS[self.precision].parameters
         return {array.name: np.zeros((num_envs, *array.shape), dtype) for array in self.network.carry}
 

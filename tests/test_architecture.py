@@ -1,4 +1,4 @@
-"""What docs/architecture.md says of the code holds."""
+"""Claims of docs/architecture.md about the code."""
 
 from __future__ import annotations
 

@@ -12,13 +12,14 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench import ppo
-from ppo_bench.arrays import Arrays
+from ppo_bench.arrays import KEPT, Arrays, Kind, of_kinds
 from ppo_bench.envs.base import Seen, Start, Step
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.networks.network import masked
 from ppo_bench.networks.torch import TorchOps
+from ppo_bench.runners.declared import declared_arrays
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering
@@ -73,6 +74,25 @@ def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
     assert arrays["statistics.transitions"] == rows[-1]["transitions"] == real
     without, _ = played("torch_eager", HostView(JaxEnv(CartPole(), 4)), [])
     assert not {name for name in without if "level" in name or name.startswith(("frozen.", "statistics."))}
+
+
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla", "in a program"])
+def test_all_that_is_declared_is_exported_but_a_rollouts_memory(framework: str) -> None:
+    """And from a program what belongs to its environments."""
+    in_program = framework == "in a program"
+    env: Any = JaxEnv(CartPole(), 4) if in_program else HostView(JaxEnv(CartPole(), 4))
+    problem = problem_for(env, 10, [*SMALL, *ours("AveragingMlp")])
+    runner: Any = runner_for("jax_xla" if in_program else framework, problem)
+    exported = runner.export(runner.init(3))
+    kinds = KEPT if in_program else (*KEPT, Kind.ENVIRONMENT)
+    declared = {array.name: array for array in of_kinds(declared_arrays(problem), *kinds)}
+    assert set(exported) == set(declared)
+    for name, array in exported.items():
+        assert (str(array.dtype), array.shape) == (declared[name].dtype, declared[name].shape), name
+    assert {array.name for array in of_kinds(declared_arrays(problem), Kind.FROZEN)} == {"frozen.projection"}
+    learnt = {f"params.{p.name}" for p in problem.parameters}
+    assert {array.name for array in of_kinds(declared_arrays(problem), Kind.LEARNT)} == learnt
+    runner.close()
 
 
 # --- Memory -----------------------------------------------------------------------------------------------------------

@@ -106,13 +106,13 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def arrays(folder: Path) -> dict[str, np.ndarray]:
-    """Those of the last checkpoint."""
+    """Arrays of the last checkpoint."""
     newest = max((folder / "checkpoints").glob("iteration_*"))
     return safetensors.numpy.load((newest / "arrays.safetensors").read_bytes())
 
 
 def different(old: Path, new: Path) -> list[str]:
-    """What two run folders do not have in common, a line each."""
+    """Differences of two run folders, a line each."""
     found = []
     for name in ("metrics.jsonl", "episodes.jsonl"):
         lines, others = rows(old / name), rows(new / name)

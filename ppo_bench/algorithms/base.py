@@ -1,4 +1,4 @@
-"""What an algorithm is: pure functions from a rollout to targets, and from a minibatch to a loss.
+"""Algorithms: pure functions from a rollout to targets, and from a minibatch to a loss.
 
 An algorithm knows neither how its functions are executed nor where environments live. It declares what it adds to the
 network's arrays; what it measures goes under the names of its `metrics` to results, trackers and report.
@@ -83,10 +83,10 @@ class Statistic(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What an algorithm makes of a rollout."""
+    """Result of `Algorithm.targets`."""
 
     batch: Tree
-    """What the loss needs of each transition beside `obs`, `actions` and the network's memory; `[T, N]` each."""
+    """Arrays of each transition for the loss, beside `obs`, `actions` and the network's memory; `[T, N]` each."""
     statistics: Tree
     """The algorithm's statistics after this rollout."""
     metrics: Tree
@@ -98,7 +98,7 @@ class Algorithm(Protocol):
 
     @property
     def name(self) -> str:
-        """That of its YAML file."""
+        """Name of the YAML file."""
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -114,15 +114,15 @@ class Algorithm(Protocol):
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """What it keeps of what it has seen."""
+        """Arrays that follow what has been seen."""
 
     @property
     def batch_metrics(self) -> tuple[Metric, ...]:
-        """What `targets` measures, once an iteration."""
+        """Scalars of `targets`, once an iteration."""
 
     @property
     def loss_metrics(self) -> tuple[Metric, ...]:
-        """What `loss` measures, of each minibatch; rows have the means. One is `approx_kl`, for `ppo.target_kl`."""
+        """Scalars of `loss`, of each minibatch; rows have the means. One is `approx_kl`, for `ppo.target_kl`."""
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
@@ -139,7 +139,7 @@ class Algorithm(Protocol):
     def loss(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, head: Head, values: Array, batch: Tree
     ) -> tuple[Array, Tree]:
-        """What is minimised on a minibatch of B transitions, and scalars by the names of `loss_metrics`.
+        """The minimised scalar on a minibatch of B transitions, and scalars by the names of `loss_metrics`.
 
         `head` and `values` are the network's for these transitions; `batch` has theirs of `Targets.batch`, `[B]` each,
         with `obs` and `actions`.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Seen(NamedTuple):
-    """What a policy may see before it acts."""
+    """Everything that a policy may see before it acts."""
 
     obs: Any
     """`[N, ...]`; valid until the next step."""
@@ -60,7 +60,7 @@ class Step(NamedTuple):
 
     @property
     def seen(self) -> Seen:
-        """What the policy may see now."""
+        """Everything that the policy may see now."""
         return Seen(self.obs, self.acts, self.legal)
 
     def map(self, function: Callable[[Any], Any]) -> Step:
@@ -112,7 +112,7 @@ class Start(NamedTuple):
     state: Any
     """A pytree of JAX arrays."""
     seen: Seen
-    """What a policy may see first."""
+    """First observations, with all that a policy may see."""
 
 
 class GraphEnv(ABC):

@@ -21,7 +21,7 @@ QUICK_ENVS = 64
 SET_HERE = {"num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
 """Options of every pool that are nobody else's to set."""
 OF_ATARI = ("lives", "terminated", "reward")
-"""What `info` has to say of a game; see `as_step`."""
+"""Keys of `info` that tell of a game; see `as_step`."""
 OF_THE_ATARI_TASK = {
     *("frame_skip", "stack_num", "noop_max", "max_episode_steps", "repeat_action_probability", "full_action_space"),
     *("use_fire_reset", "zero_discount_on_life_loss", "img_height", "img_width", "gray_scale", "use_inter_area_resize"),

@@ -151,7 +151,7 @@ def _serve(connection: Connection, config: Config, follows: bool) -> None:
 
 
 def played(config: Config, led: Outcome) -> tuple[Problem, list[Seen]]:
-    """What the network saw in each step of the leader's iteration, and the problem that it was built from."""
+    """The leader's problem, and what its network saw in each step of the iteration."""
     made = _host(config)
     made.close()
     replay = ReplayEnv(made)
@@ -159,7 +159,7 @@ def played(config: Config, led: Outcome) -> tuple[Problem, list[Seen]]:
     replay.load(led.steps)
     problem = config.problem(replay)
     envs = HostEnvs(problem)
-    state = restored((*env_arrays(problem), *normalization_arrays(problem.observation_shape)), led.before)
+    state = restored((*env_arrays(problem), *normalization_arrays(made.observation_space.shape)), led.before)
     rollout, seen = envs.begin(state), []
     for t, actions in enumerate(led.actions):
         seen.append(Seen(*(None if array is None else np.array(array) for array in envs.seen(state))))

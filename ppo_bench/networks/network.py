@@ -1,4 +1,4 @@
-"""What a network is, apart from any framework: its layers, its parameters, its memory and the policy on top.
+"""Networks apart from any framework: layers, parameters, memory and the policy on top.
 
 A network is an optional shared trunk, an actor and a critic, each a chain of layers. Its forward pass is stated once,
 over the operations of a framework (`ppo_bench/networks/ops.py`). A network with a memory of its own is a subclass that
@@ -22,10 +22,10 @@ from ppo_bench.weights import Parameter
 
 @dataclass(frozen=True)
 class Actions:
-    """What a policy chooses."""
+    """The choices of a policy."""
 
     shape: tuple[int, ...]
-    """Of one action: `()` for one choice, `(K,)` for K choices or K dimensions."""
+    """Shape of one action: `()` for one choice, `(K,)` for K choices or K dimensions."""
     choices: tuple[int, ...]
     """How many each component chooses from; empty for vectors of floats."""
 
@@ -44,11 +44,11 @@ class Carry(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
-    """Of one environment."""
+    """Shape for one environment."""
 
 
 class Outputs(NamedTuple):
-    """What a network makes of a step; see `NetworkSpec.forward`."""
+    """Result of `NetworkSpec.forward`."""
 
     head: Head
     values: Array
@@ -56,7 +56,7 @@ class Outputs(NamedTuple):
 
 
 class Acted(NamedTuple):
-    """What a policy makes of a step, `[N, ...]` each."""
+    """Result of `NetworkSpec.act`, `[N, ...]` each."""
 
     actions: Array
     head: Array
@@ -76,7 +76,7 @@ class NetworkSpec:
     actor: tuple[Linear, ...]
     critic: tuple[Linear, ...]
     observation_shape: tuple[int, ...]
-    """Of one observation as the environment gives it."""
+    """Shape of one observation as the environment gives it."""
     uint8: bool
     """Observations are bytes: they stay bytes until the network, to which 255 is 1; see `scaled_weights`."""
     actions: Actions
@@ -107,7 +107,7 @@ class NetworkSpec:
 
     @property
     def carry(self) -> tuple[Carry, ...]:
-        """What the network remembers from one step to the next; nothing here."""
+        """Arrays that the network remembers from one step to the next; none here."""
         return ()
 
     @property
@@ -150,7 +150,7 @@ class NetworkSpec:
         return Acted(self.distribution.sample(ops.xp, head, noise), head[0], values, carry)
 
     def _features(self, ops: Ops, params: Tree, obs: Array) -> Array:
-        """What actor and critic share, `[B, F]`."""
+        """Features that actor and critic share, `[B, F]`."""
         if not self.convolutions:
             return _chain(ops, self.trunk, params, ops.flat(obs))
         x = ops.images(obs)

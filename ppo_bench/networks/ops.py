@@ -1,4 +1,4 @@
-"""What networks and algorithms are executed with: an array namespace, and the operations that have no common name."""
+"""The operations of a framework: an array namespace, and what has no common name in all of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Ops(Protocol):
         """Observations `[B, H, W, C]` as image layers take them."""
 
     def flattened(self, x: Array) -> Array:
-        """What image layers put out as `[B, H * W * C]`, in the layers' type."""
+        """Outputs of image layers as `[B, H * W * C]`, in the layers' type."""
 
     def linear(self, x: Array, weight: Array, bias: Array, activation: Activation | None) -> Array:
         """`x @ weight.T + bias` `[B, out]` of `x [B, in]`, then `activation`."""

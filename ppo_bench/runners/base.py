@@ -51,11 +51,6 @@ class Problem:
             )
 
     @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """Of one observation as the environments give it."""
-        return self.env.observation_space.shape
-
-    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """All that is learnt: the network's parameters, then the algorithm's."""
         return (*self.network.parameters, *self.algorithm.learnt)
@@ -78,7 +73,7 @@ class Episode(NamedTuple):
 
 
 Metrics = dict[str, float]
-"""What one iteration measured, by the names of `ppo_bench.algorithms.base.metrics_of`, in their order. Losses are means
+"""Measurements of one iteration, named and ordered by `ppo_bench.algorithms.base.metrics_of`. Losses are means
 over minibatches, `gradient_norm` is that before clipping, and `masked_fraction` the share of the steps that only reset
 an environment, whether or not `mask_resets` leaves them out. NaN where undefined."""
 

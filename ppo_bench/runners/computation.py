@@ -1,4 +1,4 @@
-"""What a training computes beside the environments' steps, as pure functions over a framework's operations.
+"""The computations of a training beside the environments' steps, as pure functions over a framework's operations.
 
 Every framework executes these and no others: one by one, compiled, recorded, or inside a program.
 """
@@ -17,7 +17,7 @@ from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import memory_arrays
 
 FLAGS = ("rewards", "terminated", "truncated", "real", "acts")
-"""What the environments' steps leave of a rollout for learning, `[T, N]` each; see `Algorithm.targets`."""
+"""Arrays of a rollout's steps that are learnt from, `[T, N]` each; see `Algorithm.targets`."""
 
 
 class Computation(NamedTuple):
@@ -32,7 +32,7 @@ class Computation(NamedTuple):
 
     @property
     def loss_names(self) -> tuple[str, ...]:
-        """What `loss` measures, in its order."""
+        """Names of the scalars that `loss` measures, in order."""
         return tuple(metric.name for metric in self.algorithm.loss_metrics)
 
     @property
@@ -84,7 +84,7 @@ class Computation(NamedTuple):
         return {name: self.ops.take(x, rows, self.env_axes.get(name, 1)) for name, x in batch.items()}
 
     def loss(self, arrays: Tree, minibatch: Tree) -> tuple[Array, Array]:
-        """What is minimised, and what the algorithm measures, in the order of `loss_names`."""
+        """The minimised scalar, and the algorithm's measurements `[M]` in the order of `loss_names`."""
         network, ops = self.network, self.ops
         obs, carry, start = minibatch["obs"], under("carry", minibatch), minibatch.get("start")
         if network.sequences:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ppo_bench import normalize
-from ppo_bench.arrays import Arrays, Declared, Kind
+from ppo_bench.arrays import KEPT, Arrays, Declared, Kind, filled, of_kinds
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.precision import PRECISIONS, Precision
 from ppo_bench.runners.base import Problem
@@ -16,7 +16,7 @@ COUNTERS = tuple(Declared(name, (), "int64", Kind.STATISTIC) for name in ("seed"
 
 
 def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """What learning reads and changes: parameters with Adam's moments, frozen arrays, the algorithm's statistics."""
+    """Arrays of learning: parameters with Adam's moments, frozen arrays, the algorithm's statistics."""
     dtype, algorithm = PRECISIONS[problem.precision].parameters, problem.algorithm
 
     def of(prefix: str, parameters: tuple[Parameter, ...], kind: Kind) -> list[Declared]:
@@ -33,12 +33,12 @@ def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 
 def policy_arrays(network: NetworkSpec, precision: Precision) -> tuple[Declared, ...]:
-    """What of `learner_arrays` a policy needs that does not learn."""
+    """Parameters of a policy that does not learn."""
     return tuple(Declared(f"params.{p.name}", p.shape, precision.parameters, Kind.LEARNT) for p in network.parameters)
 
 
 def carry_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """What the network remembers of each environment, `[N, ...]`."""
+    """Memory of the network, of each environment, `[N, ...]`."""
     rows, dtype = problem.ppo.num_envs, PRECISIONS[problem.precision].parameters
     return tuple(
         Declared(f"envs.carry.{carry.name}", (rows, *carry.shape), dtype, Kind.ENVIRONMENT, env_axis=0)
@@ -47,7 +47,7 @@ def carry_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 
 def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """What the policy saw and did in one iteration, `[T + 1, N, ...]`, the last row for the observations after it.
+    """A rollout's memory of what the policy saw and did, `[T + 1, N, ...]`, the last row for the observations after it.
 
     `heads` are the first part of the policy's head: logits or mean. The carry is that before each step, or for networks
     that learn from sequences, `[N, ...]`, that before the first.
@@ -84,7 +84,7 @@ def normalization_arrays(observation_shape: tuple[int, ...]) -> tuple[Declared, 
 
 
 def env_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """Where the environments stand between two iterations, `[N, ...]`.
+    """State of the environments between two iterations, `[N, ...]`.
 
     `obs` as the network takes them; `done`: the next step only resets this environment; `start`, `acts` and `legal` as
     in `ppo_bench.envs.base.Seen`; `returns` and `lengths` of the episode in progress; `discounted_returns` for the
@@ -107,12 +107,22 @@ def env_arrays(problem: Problem) -> tuple[Declared, ...]:
     )
 
 
-def initial_arrays(problem: Problem, seed: int) -> Arrays:
-    """What a training from `seed` begins with, but for the environments."""
-    drawn = initial_weights((*problem.parameters, *problem.algorithm.frozen), seed)
-    prefixes = {p.name: "params" for p in problem.parameters} | dict.fromkeys(
-        (p.name for p in problem.algorithm.frozen), "frozen"
+def declared_arrays(problem: Problem) -> tuple[Declared, ...]:
+    """Every array of a training."""
+    return (
+        *COUNTERS,
+        *learner_arrays(problem),
+        *normalization_arrays(problem.env.observation_space.shape),
+        *env_arrays(problem),
+        *carry_arrays(problem),
+        *memory_arrays(problem),
     )
-    declared = (*COUNTERS, *learner_arrays(problem), *normalization_arrays(problem.observation_shape))
-    arrays = {array.name: array.filled() for array in declared}
-    return arrays | {f"{prefixes[name]}.{name}": array for name, array in drawn.items()} | {"seed": np.array(seed)}
+
+
+def initial_arrays(problem: Problem, seed: int) -> Arrays:
+    """Initial arrays of a training from `seed`, without its environments."""
+    begun = filled(of_kinds(declared_arrays(problem), *KEPT))
+    frozen = problem.algorithm.frozen
+    drawn = initial_weights((*problem.parameters, *frozen), seed)
+    begun |= {f"params.{p.name}": drawn[p.name] for p in problem.parameters}
+    return begun | {f"frozen.{p.name}": drawn[p.name] for p in frozen} | {"seed": np.array(seed)}

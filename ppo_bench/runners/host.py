@@ -8,16 +8,9 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.arrays import Arrays, restored
+from ppo_bench.arrays import KEPT, Arrays, Kind, filled, of_kinds, restored
 from ppo_bench.runners.base import Episode, Metrics, Problem
-from ppo_bench.runners.declared import (
-    COUNTERS,
-    carry_arrays,
-    env_arrays,
-    initial_arrays,
-    learner_arrays,
-    normalization_arrays,
-)
+from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runners.learner import Learner
 
@@ -31,7 +24,7 @@ class HostState:
     """Iterations done."""
     learner: Any
     envs: Arrays
-    """Where the environments stand, and the statistics of normalisation."""
+    """State of the environments, and the statistics of normalisation."""
 
 
 class HostRunner:
@@ -40,6 +33,7 @@ class HostRunner:
     def __init__(self, problem: Problem, envs: HostEnvs, learner: Learner[Any]) -> None:
         self._problem, self._ppo = problem, problem.ppo
         self._envs, self._learner = envs, learner
+        self._declared = declared_arrays(problem)
         self.execution = learner.execution
 
     # --- One iteration ------------------------------------------------------------------------------------------------
@@ -79,19 +73,13 @@ class HostRunner:
 
     def restore(self, arrays: Arrays, carried: bool = False) -> HostState:
         """See `Runner.restore`."""
-        learner = restored(learner_arrays(self._problem), arrays)
-        counters = restored(COUNTERS, arrays)
-        seed, iteration = (int(counters[array.name]) for array in COUNTERS)
-        envs = restored(normalization_arrays(self._problem.observation_shape), arrays)
-        if not carried:
-            fresh = {array.name: array.filled() for array in carry_arrays(self._problem)}
-            return HostState(
-                seed, iteration, self._learner.load(learner | fresh), self._envs.start(envs, seed, iteration)
-            )
-        carry = restored(carry_arrays(self._problem), arrays)
-        return HostState(
-            seed, iteration, self._learner.load(learner | carry), envs | restored(env_arrays(self._problem), arrays)
-        )
+        state = restored(of_kinds(self._declared, *KEPT), arrays)
+        seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
+        stands = of_kinds(self._declared, Kind.ENVIRONMENT)
+        state |= restored(stands, arrays) if carried else filled(stands)
+        learner = self._learner.load(state)
+        envs = self._envs.own(state) if carried else self._envs.start(state, seed, iteration)
+        return HostState(seed, iteration, learner, envs)
 
     def restart(self, state: HostState, iteration: int) -> HostState:
         """See `Runner.restart`. The network's memory begins anew where `envs.start` says so, which is everywhere."""

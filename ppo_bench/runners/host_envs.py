@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ppo_bench import noise, normalize
-from ppo_bench.arrays import Arrays
+from ppo_bench.arrays import Arrays, filled
 from ppo_bench.envs.base import GraphEnv, Seen
 from ppo_bench.errors import ConfigError, Failed
 from ppo_bench.runners.base import Episode, Problem
-from ppo_bench.runners.declared import env_arrays
+from ppo_bench.runners.declared import env_arrays, normalization_arrays
 from ppo_bench.runners.episodes import Totals, fold_episodes
 
 
@@ -53,7 +53,8 @@ class HostEnvs:
         if isinstance(problem.env, GraphEnv):
             raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
         self._env, self._network, self._ppo = problem.env, problem.network, problem.ppo
-        self._declared = env_arrays(problem)
+        self._stands = env_arrays(problem)
+        self._statistics = normalization_arrays(problem.env.observation_space.shape)
         self._all_act = np.ones(problem.ppo.num_envs, bool)
         space = problem.env.observation_space
         self._floats = space.dtype is not None and space.dtype.kind == "f"
@@ -62,11 +63,14 @@ class HostEnvs:
 
     # --- Between rollouts ---------------------------------------------------------------------------------------------
 
-    def start(self, statistics: Arrays, seed: int, iteration: int) -> Arrays:
-        """Fresh environments, seeded by (seed, iteration), with the statistics that are among `statistics`."""
+    def own(self, arrays: Arrays) -> Arrays:
+        """The state of the environments among `arrays`."""
+        return {array.name: arrays[array.name] for array in (*self._stands, *self._statistics)}
+
+    def start(self, arrays: Arrays, seed: int, iteration: int) -> Arrays:
+        """Fresh environments, seeded by (seed, iteration), with the statistics that are among `arrays`."""
         seen = self._env.reset(noise.env_seeds(seed, iteration, self._ppo.num_envs))
-        fresh = {array.name: array.filled() for array in self._declared}
-        state = {name: array for name, array in statistics.items() if name.startswith("normalize.")} | fresh
+        state = self.own(arrays | filled(self._stands))
         state |= {f"envs.{name}": array for name, array in seen._asdict().items() if array is not None}
         state["envs.obs"] = self._observe(state, seen.obs)
         return state
@@ -82,7 +86,7 @@ class HostEnvs:
     # --- A rollout ----------------------------------------------------------------------------------------------------
 
     def seen(self, state: Arrays) -> Seen:
-        """What the policy sees now."""
+        """Everything that the policy may see now."""
         return Seen(state["envs.obs"], state["envs.acts"], state.get("envs.legal"), state["envs.start"])
 
     def begin(self, state: Arrays) -> Arrays:
@@ -90,7 +94,7 @@ class HostEnvs:
         shape = (self._ppo.num_steps, self._ppo.num_envs)
         rollout: Arrays = {name: np.empty(shape, np.float32) for name in ("rewards", "raw_rewards")}
         rollout |= {name: np.empty(shape, bool) for name in ("terminated", "truncated", "episode_over")}
-        # Of the observations before each step and after the last.
+        # Flags of the observations before each step and after the last.
         rollout |= {name: np.empty((shape[0] + 1, shape[1]), bool) for name in ("done", "acts")}
         rollout["done"][0], rollout["acts"][0] = state["envs.done"], state["envs.acts"]
         rollout["start"] = state["envs.start"]
@@ -144,7 +148,7 @@ class HostEnvs:
         return self._network.arrange(raw)
 
     def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, real: np.ndarray) -> np.ndarray:
-        """What `normalize.reward` would give step by step; `[T, N]` float32.
+        """Rewards `[T, N]` float32, as `normalize.reward` would give them step by step.
 
         Nobody waits for them, so that what depends on the step before is little enough for plain numbers.
         """

@@ -26,11 +26,11 @@ class JaxState:
     memory: Tree
     """See `memory_arrays`."""
     carry: Tree
-    """`[N, ...]`, what the network remembers."""
+    """Memory of the network, `[N, ...]`."""
     arrays: Tree
     """Parameters and frozen arrays, as this rollout's policy has them."""
     noise: jax.Array | None = None
-    """Of this iteration, `[T + 1, N, A]`."""
+    """Noise of this iteration, `[T + 1, N, A]`."""
 
 
 class JaxLearner:

@@ -1,4 +1,4 @@
-"""Where JAX computes, and how exactly."""
+"""Device and precision of JAX."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ INTEGERS = {"int64": "int32"}
 
 
 class Learnt(NamedTuple):
-    """What learning reads and changes, on the device."""
+    """Arrays of learning, on the device."""
 
     params: Tree
     adam: optax.ScaleByAdamState
@@ -58,7 +58,7 @@ class Learning:
     # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
 
     def load(self, arrays: Arrays) -> Learnt:
-        """What `learner_arrays` are in JAX, from them by name."""
+        """The `learner_arrays` in JAX, from a dictionary that has them."""
         on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_arrays(self.problem)}
         mean, variance = (under(f"adam.{moment}", on_device) for moment in ("mean", "variance"))
         adam = optax.ScaleByAdamState(count=on_device["adam.step"], mu=mean, nu=variance)

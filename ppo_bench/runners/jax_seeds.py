@@ -41,7 +41,7 @@ class SeedsState:
     """Those of all seeds, stacked."""
     totals: list[Totals]
     iterate: Iterate
-    """Of one seed; see `ProgramState`."""
+    """Iteration of one seed; see `ProgramState`."""
     ahead: list[Ahead] = field(default_factory=list)
     """See `ProgramState`; arrays of all seeds, stacked."""
 

@@ -22,10 +22,10 @@ class Learner(Protocol[State]):
     """How it executes: device, threads, precision flags. Recorded with every run."""
 
     def load(self, arrays: Arrays) -> State:
-        """The state of `learner_arrays` and `carry_arrays` (`ppo_bench/runners/declared.py`), given by name."""
+        """State from a dictionary that has `learner_arrays` and `carry_arrays` (`ppo_bench/runners/declared.py`)."""
 
     def export(self, state: State) -> Arrays:
-        """Those arrays by name; copies."""
+        """Copies of those arrays, by name."""
 
     def acting(self) -> AbstractContextManager[object]:
         """The context of a rollout."""

@@ -21,18 +21,18 @@ EnvStep = Callable[[Any, Any], tuple[Any, Step]]
 
 
 class Envs(NamedTuple):
-    """Where the environments stand, on the device."""
+    """State of the environments, on the device."""
 
     state: Any
     """The environments' own."""
     arrays: Tree
-    """Those of `env_arrays` that no episode is folded from, and of `normalization_arrays`."""
+    """Arrays of `env_arrays` that no episode is folded from, and of `normalization_arrays`."""
     carry: Tree
-    """`[N, ...]`, what the network remembers."""
+    """Memory of the network, `[N, ...]`."""
 
 
 class Played(NamedTuple):
-    """What episodes are told from, `[T, N]`: rewards float32, flags bool."""
+    """Arrays that episodes are folded from, `[T, N]`: rewards float32, flags bool."""
 
     raw_rewards: jax.Array
     episode_over: jax.Array
@@ -89,13 +89,13 @@ def _collect(
 
 
 def _seen(learning: Learning, envs: Envs) -> Seen:
-    """What of the environments the policy looks at; where its memory begins anew, if it has one."""
+    """Everything that the policy looks at; `start` only for a network with a memory."""
     start = envs.arrays["envs.start"] if learning.network.carry else None
     return Seen(envs.arrays["envs.obs"], legal=envs.arrays.get("envs.legal"), start=start)
 
 
 def _take_in(problem: Problem, before: Tree, given: Step) -> tuple[Tree, Tree]:
-    """Where the environments stand after a step in which they gave `given`, and that step's flags `[N]`."""
+    """Arrays of the environments after a step that returned `given`, and that step's flags `[N]`."""
     hp, done = problem.ppo, before["envs.done"]
     real, after = ~done, {**before, "envs.start": done}
     rewards = given.reward
@@ -132,6 +132,6 @@ def observed(problem: Problem, stands: Tree, raw: Any) -> dict[str, jax.Array]:
 
 
 def action_bounds(problem: Problem) -> tuple[np.ndarray, np.ndarray] | None:
-    """Those of continuous actions."""
+    """Bounds of continuous actions; None for choices."""
     space = problem.env.action_space
     return None if problem.network.discrete else (space.low, space.high)

@@ -12,18 +12,11 @@ import numpy as np
 
 from ppo_bench import noise
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.arrays import Arrays, restored
+from ppo_bench.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.runners.base import Episode, Metrics, Problem
-from ppo_bench.runners.declared import (
-    COUNTERS,
-    carry_arrays,
-    env_arrays,
-    initial_arrays,
-    learner_arrays,
-    normalization_arrays,
-)
+from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
 from ppo_bench.runners.jax_learning import Learning, Learnt
 from ppo_bench.runners.program import Envs, EnvStep, Iterate, Played, compiled, observed
@@ -31,7 +24,7 @@ from ppo_bench.runners.program import Envs, EnvStep, Iterate, Played, compiled, 
 MOST_AHEAD = 8
 """Iterations that the device has at a time. JAX makes who gives it more than 32 programs wait for the first."""
 FOLDED = ("envs.returns", "envs.lengths", "envs.obs")
-"""What of `env_arrays` a program does not begin with: episodes are folded on the host, observations come first."""
+"""Environment arrays that a program does not begin with: episodes are folded on the host, observations are new."""
 
 
 class Ahead(NamedTuple):
@@ -64,11 +57,12 @@ class ProgramRunner:
     def __init__(self, problem: Problem, env: GraphEnv, iterations_per_call: int) -> None:
         self.problem, self.learning = problem, Learning(problem)
         self._env = env
+        self._declared = declared_arrays(problem)
         self._at_once = iterations_per_call
         self.execution = self.learning.execution
         self._compiled: dict[EnvStep, Iterate] = {}
         self.given: Any = None
-        """What will come of the last iteration that the device was given: all ready once that is over."""
+        """Results of the last iteration that the device was given: all ready once that is over."""
 
     def step(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
         """See `Runner.step`."""
@@ -101,7 +95,7 @@ class ProgramRunner:
     def reported(
         self, learning_rate: float, played: Played, measured: Mapping[str, Any], totals: Totals
     ) -> tuple[Totals, Metrics, list[Episode]]:
-        """What an iteration gave, once it has come from the device; `totals` are carried from the one before."""
+        """Totals, metrics and episodes of an iteration that has come from the device; `totals` are those before it."""
         totals, episodes = fold_episodes(totals, *map(np.asarray, played))
         own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.real))}
         metrics = {m.name: float({**measured, **own}[m.name]) for m in metrics_of(self.problem.algorithm)}
@@ -120,19 +114,16 @@ class ProgramRunner:
         return self.learning.export(state.learnt) | counters | self._statistics(state)
 
     def _statistics(self, state: ProgramState) -> Arrays:
-        return {
-            array.name: np.array(state.envs.arrays[array.name])
-            for array in normalization_arrays(self.problem.observation_shape)
-        }
+        names = (array.name for array in of_kinds(self._declared, Kind.STATISTIC))
+        return {name: np.array(state.envs.arrays[name]) for name in names if name in state.envs.arrays}
 
     def restore(self, arrays: Arrays, carried: bool = False) -> ProgramState:
         """See `Runner.restore`."""
         if carried:
             raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
-        learnt = self.learning.load(restored(learner_arrays(self.problem), arrays))
-        seed, iteration = (int(array) for array in restored(COUNTERS, arrays).values())
-        statistics = restored(normalization_arrays(self.problem.observation_shape), arrays)
-        return self._fresh(seed, iteration, learnt, statistics)
+        state = restored(of_kinds(self._declared, *KEPT), arrays)
+        seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
+        return self._fresh(seed, iteration, self.learning.load(state), state)
 
     def restart(self, state: ProgramState, iteration: int) -> ProgramState:
         """See `Runner.restart`. Only where no iteration is ahead."""
@@ -149,21 +140,20 @@ class ProgramRunner:
             self._env.close()
 
     def _fresh(self, seed: int, iteration: int, learnt: Learnt, statistics: Arrays) -> ProgramState:
-        """Fresh environments, whose statistics have seen their first observations."""
-        num_envs = self.problem.ppo.num_envs
-        begun = statistics | {a.name: a.filled() for a in env_arrays(self.problem) if a.name not in FOLDED}
+        """Fresh environments, whose statistics, those of normalisation among `statistics`, have seen their first
+        observations."""
+        num_envs, stands = self.problem.ppo.num_envs, filled(of_kinds(self._declared, Kind.ENVIRONMENT))
+        carry = under("envs.carry", stands)
+        stands = {name: array for name, array in stands.items() if name not in (*FOLDED, *named("envs.carry", carry))}
+        stands |= named("normalize", under("normalize", statistics))
         with jax.default_device(self.learning.device), jax.enable_x64(True):
             start = self._env.reset(noise.env_seeds(seed, iteration, num_envs))
-            stands = {name: jnp.array(array) for name, array in begun.items()}
+            arrays = {name: jnp.array(array) for name, array in stands.items()}
             shown = start.seen._asdict().items()
-            stands |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
-            stands |= observed(self.problem, stands, start.seen.obs)
-            carry = {
-                c.name: jnp.array(declared.filled())
-                for c, declared in zip(self.problem.network.carry, carry_arrays(self.problem), strict=True)
-            }
+            arrays |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
+            arrays |= observed(self.problem, arrays, start.seen.obs)
             # Tied to the device, as what the program returns.
-            envs = jax.device_put(Envs(start.state, stands, carry), self.learning.device)
+            envs = jax.device_put(Envs(start.state, arrays, jax.tree.map(jnp.array, carry)), self.learning.device)
         return ProgramState(seed, iteration, learnt, envs, no_totals(num_envs), self._iterate(start.step))
 
     def _iterate(self, env_step: EnvStep) -> Iterate:

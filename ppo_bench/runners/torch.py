@@ -44,15 +44,15 @@ class TorchState:
     frozen: Params
     adam: Adam
     statistics: Params
-    """The algorithm's."""
+    """Statistics of the algorithm."""
     carry: Params
-    """`[N, ...]`, what the network remembers."""
+    """Memory of the network, `[N, ...]`."""
     memory: Params
     """See `memory_arrays`."""
     rows: list[Params]
     """The memory of each step, `[N, ...]` views of it."""
     noise: tuple[Tensor, ...] = ()
-    """Of each step of this iteration, `[N, A]`."""
+    """Noise of each step of this iteration, `[N, A]`."""
 
 
 class TorchLearner:
@@ -280,5 +280,5 @@ def _learn(gradient: Callable[..., tuple[Tensor, Tensor]], fixed: Any, rows: Ten
 
 
 def _learnt(state: TorchState, batch: Tree) -> list[Tensor]:
-    """What `_learn` writes to."""
+    """Tensors that `_learn` writes to."""
     return [state.learnt.detach(), state.adam.mean, state.adam.variance, state.adam.count]

@@ -1,4 +1,4 @@
-"""Where and with how many threads PyTorch computes, and how exactly."""
+"""Device, threads and precision of PyTorch."""
 
 from __future__ import annotations
 
