@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_map
 
 from ppo_bench.cli import exit_code
 from ppo_bench.config import load_config
 from ppo_bench.errors import ConfigError
-from ppo_bench.runners.cuda_graphs import Replayed
+from ppo_bench.runners import torch as torch_learner
+from ppo_bench.runners.cuda_graphs import WARM_UP_CALLS, Replayed
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runners.torch import TorchLearner
 from tests.runners import problem_for, relative_distance
 from tests.scenes import RandomScenes, Recorder
+from tests.seams import LEVELLED, NETWORKS, remembering
 
 NO_GPU = not torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(NO_GPU, reason="needs a CUDA device")
@@ -103,3 +107,57 @@ def test_coarser_arithmetic_replays_too(precision: str) -> None:
     runner = runner_on_gpu("torch_compile", True, Recorder(RandomScenes(4, True, False)), f"precision={precision}")
     _, metrics, _ = runner.step(runner.init(1))
     assert np.isfinite(metrics["gradient_norm"])
+
+
+# --- Without a GPU ----------------------------------------------------------------------------------------------------
+
+
+class Rehearsed:
+    """`Replayed` without a graph: inputs and outputs keep their addresses, and a recording runs the function thrice."""
+
+    def __init__(self, function: Any, changed: Any = lambda *_: ()) -> None:
+        self.function, self.changed = function, changed
+        self.recordings = 0
+        self.fixed: tuple[Any, ...] | None = None
+
+    def __call__(self, fixed: Any, *inputs: torch.Tensor) -> Any:
+        if self.fixed is None or any(a is not b for a, b in zip(fixed, self.fixed, strict=True)):
+            self.recordings += 1
+            self.fixed, self.inputs = tuple(fixed), [x.clone() for x in inputs]
+            before = [x.clone() for x in self.changed(*fixed)]
+            for _ in range(WARM_UP_CALLS):
+                self.outputs = tree_map(torch.clone, self.function(fixed, *self.inputs))
+            for tensor, value in zip(self.changed(*fixed), before, strict=True):
+                tensor.copy_(value)
+        for static, given in zip(self.inputs, inputs, strict=True):
+            static.copy_(given)
+        tree_map(torch.Tensor.copy_, self.outputs, self.function(fixed, *self.inputs))
+        return self.outputs
+
+
+@pytest.mark.parametrize("network", [[], *(remembering(name) for name in NETWORKS)], ids=["mlp", *NETWORKS])
+def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_learnt(network: list[str]) -> None:
+    """Neither is a function recorded twice for a state, nor is an output used after the next call."""
+    ends = []
+    for rehearsed in (False, True):
+        overrides = ["ppo.num_steps=8", *network, *LEVELLED, "ppo.num_minibatches=2"]
+        runner: Any = load_config(["framework=torch_eager"]).framework.runner(
+            problem_for(RandomScenes(4, False, False), 10, overrides)
+        )
+        learner = runner._learner
+        if rehearsed:
+            learner._learn = Rehearsed(learner._learn, torch_learner._learnt)
+            for name in ("_noise", "_policy", "_targets"):
+                setattr(learner, name, Rehearsed(getattr(learner, name)))
+        state = runner.init(1)
+        for _ in range(3):
+            state, _, _ = runner.step(state)
+        if rehearsed:
+            assert [getattr(learner, name).recordings for name in ("_noise", "_policy", "_targets", "_learn")] == [
+                1
+            ] * 4
+        state, _, _ = runner.step(runner.restart(state, 3))
+        state, _, _ = runner.step(runner.restore(runner.export(state), carried=True))
+        ends.append(runner.export(state))
+    for name, array in ends[0].items():
+        np.testing.assert_array_equal(ends[1][name], array, err_msg=name)
