@@ -81,6 +81,18 @@ def test_an_id_that_is_not_written_in_jax_is_refused() -> None:
         JaxBackend("jax").make(Task("hopper", "Hopper-v4", 4))
 
 
+@pytest.mark.parametrize("of_process", [False, True])
+def test_actions_of_float64_keep_their_digits_whatever_the_process_computes_in(of_process: bool) -> None:
+    torque = 1 + 2.0**-30  # 1 in float32
+    with jax.enable_x64(of_process):
+        view = HostView(JaxBackend("jax").make(Task("pendulum", "Pendulum-v1", 1)))
+        view.reset([1])
+        (theta,), (speed,) = (np.array(of) for of in view._state.dynamics)
+        view.step(np.array([[torque]]))
+    moved = float(view._state.dynamics.theta_dot[0])
+    assert moved == pytest.approx(speed + (15 * np.sin(theta) + 3 * torque) * 0.05, abs=1e-14)
+
+
 def test_a_view_on_the_host_steps_on_the_first_cpu_whatever_the_device_of_learning() -> None:
     first, other = jax.devices("cpu")[:2]
     view = HostView(JaxEnv(CartPole(), 4))

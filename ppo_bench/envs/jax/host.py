@@ -37,7 +37,8 @@ class HostView:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        with jax.default_device(self._device):
+        # Else actions of float64 would lose half of their digits, depending on what else this process computes.
+        with jax.default_device(self._device), jax.enable_x64(True):
             self._state, step = self._compiled[1](self._state, actions)
         return step.map(np.array)
 
