@@ -6,10 +6,7 @@ YAML files under conf/ hold every value and its meaning; the classes here hold t
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
@@ -20,22 +17,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench import checkpoint
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
-from ppo_bench.algorithms.ppo import PLAIN
 from ppo_bench.compose import compose_root, one_line, typed
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.errors import ConfigError, require
+from ppo_bench.identity import digest, env_of, file_name, former_identity, identity, plain
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.ranges import check_values
 from ppo_bench.results import choose_folder
-from ppo_bench.runners.base import Framework, Problem
+from ppo_bench.runners.base import Framework, Problem, has_nvidia_gpu
 from ppo_bench.source import check_source
 from ppo_bench.trackers.mirror import Tracker
 
 _BUILDS = {"framework": "runner", "backend": "make", "network": "build", "algorithm": "loss", "tracker": "open"}
 """The method by which a group's choice is put to use."""
-
-NOT_IDENTITY = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "video")
-"""Root keys that do not make another experiment: they are not hashed into the name of a run's folder."""
 
 
 class Backend(Protocol):
@@ -127,6 +121,8 @@ class Config:
     trackers: dict[str, Tracker]
     resolved: dict[str, Any]
     """The same as plain values, as it is written to run.json."""
+    hashed: dict[str, Any]
+    """The same without the keys that are younger than the first runs and at their defaults."""
 
     def require(self) -> None:
         """Raise `ConfigError` if framework and backend do not go together, or a package that they need is missing."""
@@ -172,11 +168,10 @@ class Config:
     def task(self) -> Task:
         """What the backend is to build. Raises `ConfigError` if it has no such environment."""
         env = self.root.env
-        env_id = env.id or env.ids.get(self.backend.name)
-        if env_id is None:
+        if env.id is None and self.backend.name not in env.ids:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
             raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
-        name = env.name if env.id is None else env.id
+        name, env_id = env_of(self.resolved)
         return Task(name, env_id, self.ppo.num_envs, env.atari, env.kwargs or {}, tuple(env.wrappers))
 
     @cached_property
@@ -215,28 +210,33 @@ class Config:
         """Of the command's runs, one for each seed, as `rerun` chooses them now."""
         return [choose_folder(config.run_folder, self.root.rerun) for config in self.of_each_seed()]
 
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What is trained, but for the seed; see ppo_bench/identity.py."""
+        return identity(self.hashed, self._loaded, "cuda" if has_nvidia_gpu() else "cpu")
+
+    @property
+    def _loaded(self) -> str | None:
+        """The digest of what the run starts from, wherever that lies."""
+        return checkpoint.digest(self.source.arrays) if self.source else None
+
+    @property
+    def experiment(self) -> str:
+        """`<env>-<backend>-<framework>-<hash>`; the hash is of the identity."""
+        return self._experiment(self.task.name, self.identity)
+
+    def _experiment(self, name: str, hashed: dict[str, Any]) -> str:
+        names = (name, self.backend.name, self.framework.name, digest(hashed))
+        return "-".join(file_name(name) for name in names)
+
     @property
     def run_folder(self) -> Path:
-        """`<outputs>/<name>/<env>-<backend>-<framework>-<hash>/seed<k>`; the hash is of what makes an experiment."""
-        identity = {key: value for key, value in self.resolved.items() if key not in NOT_IDENTITY}
-        # What the environment is, not what else its file offers; how many checkpoints are kept changes nothing.
-        identity["env"] = asdict(self.task)
-        identity["checkpoint"] = {"every_iterations": self.root.checkpoint.every_iterations}
-        # Where compiled programs are kept is no part of what they compute.
-        identity["framework"] = {k: v for k, v in self.resolved["framework"].items() if k != "compile_cache"}
-        if identity["algorithm"] == PLAIN:
-            del identity["algorithm"]
-        if self.source:  # by what it holds, wherever it lies
-            identity["checkpoint"]["load"] = checkpoint.digest(self.source.arrays)
-        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
-        names = (self.task.name, self.backend.name, self.framework.name, digest)
-        experiment = "-".join(file_name(name) for name in names)
-        return Path(self.root.outputs) / self.root.name / experiment / f"seed{self.root.seed}"
-
-
-def file_name(name: str) -> str:
-    """`name` with everything but letters, digits, dots, hyphens and underscores replaced, safe for a file name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "_"
+        """`<outputs>/<name>/<experiment>/seed<k>`, or where a run of an earlier version lies that had another hash."""
+        former = former_identity(self.hashed, self._loaded)
+        experiments = (self.experiment, self._experiment(former["env"]["name"], former))
+        above, seed = Path(self.root.outputs) / self.root.name, f"seed{self.root.seed}"
+        folders = [above / experiment / seed for experiment in experiments]
+        return next((folder for folder in folders if folder.exists()), folders[0])
 
 
 def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
@@ -274,12 +274,15 @@ def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> 
     choices = {group: typed(group, _target(group, node), node) for group, node in groups.items()}
     trackers = {key: typed(f"tracker.{key}", _target("tracker", node), node) for key, node in root.tracker.items()}
     # From the typed objects, so that 1 and 1.0 are the same configuration.
-    resolved = asdict(root) | {"ppo": asdict(ppo)}
-    for group, choice in choices.items():
-        resolved[group] = {"_target_": groups[group]["_target_"]} | asdict(choice)
+    resolved, hashed = (
+        of(root)
+        | {"ppo": of(ppo)}
+        | {group: {"_target_": groups[group]["_target_"]} | of(choice) for group, choice in choices.items()}
+        for of in (asdict, plain)
+    )
     for key, tracker in trackers.items():
         resolved["tracker"][key] |= asdict(tracker)
-    return Config(root=root, ppo=ppo, resolved=resolved, trackers=trackers, **choices)
+    return Config(root=root, ppo=ppo, resolved=resolved, hashed=hashed, trackers=trackers, **choices)
 
 
 def _target(group: str, node: Any) -> Any:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from ppo_bench import checkpoint
 from ppo_bench.cli import Parser, exit_code
 from ppo_bench.compose import compose_root, typed
-from ppo_bench.config import Config, file_name, recorded_config
+from ppo_bench.config import Config, recorded_config
 from ppo_bench.envs.host import on_host
 from ppo_bench.errors import ConfigError
+from ppo_bench.identity import file_name
 from ppo_bench.play import load_agent, play
 from ppo_bench.progress import PLAIN_INTERVAL_SECONDS, say
 from ppo_bench.provenance import provenance

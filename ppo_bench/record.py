@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ppo_bench import checkpoint
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.arrays import Arrays
@@ -47,6 +49,9 @@ class LoopState:
     best_iteration: int | None = None
     """Of the checkpoint at which their mean was highest."""
     best_return: float | None = None
+    cut_episodes: int = 0
+    """Episodes that were in progress when their environments began anew: in no statistics of returns."""
+    cut_steps: int = 0
     loaded_steps: int = 0
     """Part of `global_step` that was another run's (`checkpoint.load`); the other sums are of this run alone."""
     together: int = 1
@@ -61,6 +66,11 @@ class LoopState:
         self.episodes += len(episodes)
         self.masked_steps += metrics["masked_fraction"] * batch_size
         self.recent_returns = [*self.recent_returns, *(e.episode_return for e in episodes)][-RECENT_EPISODES:]
+
+    def cut(self, in_progress: np.ndarray) -> None:
+        """Take in a restart of environments whose episodes had come to `in_progress` steps, `[N]`."""
+        self.cut_episodes += int(np.count_nonzero(in_progress))
+        self.cut_steps += int(in_progress.sum())
 
     @property
     def recent_mean(self) -> float | None:
@@ -103,6 +113,7 @@ class Record:
     def _begin(self, execution: Mapping[str, object]) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"schema_version": SCHEMA_VERSION, "started": started, "config": self.config.resolved}
+        about["identity"] = self.config.identity
         about["metrics"] = {metric.name: metric.tag for metric in metrics_of(self.config.algorithm)}
         if source := self.config.source:
             say(f"starting after iteration {self.loop.iteration} of {self.config.root.checkpoint.load}")
@@ -165,6 +176,7 @@ def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
 def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:
     """The summary of a finished run."""
     steady_sps, compile_seconds = speeds(folder / "metrics.jsonl", config.framework.iterations_per_call)
+    own_steps, compiles = loop.global_step - loop.loaded_steps, config.framework.compiles
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "complete",
@@ -179,12 +191,15 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "episodes": loop.episodes,
         "final_return_mean": loop.recent_mean,
         "final_return_std": statistics.pstdev(loop.recent_returns) if loop.recent_returns else None,
-        "masked_fraction": loop.masked_steps / (loop.global_step - loop.loaded_steps),
+        "masked_fraction": loop.masked_steps / own_steps,
+        "cut_episodes": loop.cut_episodes,
+        "cut_steps": loop.cut_steps,
         "loaded_steps": loop.loaded_steps,
         "wall_seconds": loop.wall_seconds,
         "setup_seconds": setup_seconds,
-        "compile_seconds": compile_seconds if config.framework.compiles else None,
+        "compile_seconds": compile_seconds if compiles else None,
         "steady_sps": steady_sps,
+        "mean_sps": own_steps / (loop.wall_seconds - (compile_seconds if compiles else 0.0)),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 

@@ -184,6 +184,9 @@ def _loop(
                 record.add(metrics, episodes, now - loop_started, sps)
             display.update(loop.global_step, loop.recent_mean, sps * len(records))
             if loop.iteration % every == 0 or loop.iteration == last:
+                if loop.iteration < last:
+                    for record, in_progress in zip(records, runner.in_progress(state), strict=True):
+                        record.loop.cut(in_progress)
                 pairs = zip(records, runner.export(state), strict=True)
                 saved = [record.save(arrays) for record, arrays in pairs]
                 for record, newest, filmer in zip(records, saved, filmers, strict=True):

@@ -29,8 +29,9 @@ METRICS = dict(zip(LOSSES, (0.5, 20.0, 0.7, 0.0, 0.0, 0.1), strict=True)) | {
 }
 
 
-def outcome(actions: np.ndarray, parameters: list[float], **metrics: float) -> Outcome:
-    return Outcome(actions, {}, {"params.a": np.array(parameters)}, METRICS | metrics, None)
+def outcome(actions: np.ndarray, parameters: list[float], before: float = 0.0, **metrics: float) -> Outcome:
+    started = {"params.a": np.full(len(parameters), before)}
+    return Outcome(actions, started, {"params.a": np.array(parameters)}, METRICS | metrics, None)
 
 
 def test_differing_actions_are_counted_and_the_first_is_found() -> None:
@@ -39,6 +40,24 @@ def test_differing_actions_are_counted_and_the_first_is_found() -> None:
     assert (found.actions, found.first) == (2, 2)
     assert found.parameters == pytest.approx(0.5 / 5.0)
     assert (found.losses, found.gradient_norm) == (0.0, 0.0)
+
+
+def test_parameters_that_hardly_move_are_held_to_their_movement() -> None:
+    """Late in annealing an update that is wrong altogether is a small part of the parameters themselves."""
+    actions, tolerance = np.zeros((1, 1), np.int64), TOLERANCES["float32"]
+    leader = outcome(actions, [1.0 + 1e-5], before=1.0)
+    backwards = compare(leader, outcome(actions, [1.0 - 1e-5]), 0.0, LOSSES)
+    assert backwards.parameters == pytest.approx(2e-5, rel=1e-4)
+    assert backwards.parameters < tolerance.parameters
+    assert backwards.movement == pytest.approx(2.0)
+    assert not backwards.within(tolerance)
+    near = compare(leader, outcome(actions, [1.0 + 1.01e-5]), 0.0, LOSSES)
+    assert near.movement == pytest.approx(0.01)
+    assert near.within(tolerance)
+    # A movement of one unit in the last place of float32 is rounded whole.
+    stored = compare(outcome(actions, [1.0 + 1.2e-7], before=1.0), outcome(actions, [1.0]), 0.0, LOSSES)
+    assert stored.movement == pytest.approx(1.0)
+    assert stored.within(tolerance)
 
 
 def test_losses_are_compared_relative_to_those_above_1_and_gradient_norms_always() -> None:

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from ppo_bench.networks.ops import Ops
 
 
-PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
-"""How a configuration names it; no part of an experiment's identity, since older runs, which name none, are of it."""
-
-
 @dataclass(frozen=True)
 class Ppo:
     """`algorithm=ppo`, an `Algorithm`: Schulman et al. 2017; its hyperparameters are those of the group `ppo`."""

@@ -10,8 +10,9 @@ from ppo_bench.bench.limits import Arithmetic
 from ppo_bench.bench.phases import Turn
 from ppo_bench.bench.programs import schema
 from ppo_bench.bench.worker import Measured
-from ppo_bench.config import Config, file_name
+from ppo_bench.config import Config
 from ppo_bench.errors import ConfigError
+from ppo_bench.identity import file_name
 from ppo_bench.provenance import provenance
 from ppo_bench.results import SCHEMA_VERSION, write_json
 

@@ -36,6 +36,8 @@ class Difference(NamedTuple):
     """Environment steps of the iteration before the first of them, tie or not."""
     parameters: float
     """Norm of the difference of all parameters over their norm."""
+    movement: float
+    """The same over the norm of what the leader's iteration changed in them."""
     losses: float
     """The largest difference of a loss, relative where the loss is above 1."""
     gradient_norm: float
@@ -45,8 +47,9 @@ class Difference(NamedTuple):
 
     def within(self, tolerance: Tolerance) -> bool:
         """Whether everything but the actions is the same."""
+        moved = self.movement <= tolerance.movement or self.parameters <= tolerance.rounding
         measured = max(self.losses, self.gradient_norm)
-        return self.parameters <= tolerance.parameters and measured <= tolerance.losses
+        return moved and self.parameters <= tolerance.parameters and measured <= tolerance.losses
 
 
 def compare(leader: Outcome, other: Outcome, action_tolerance: float, losses: Sequence[str]) -> Difference:
@@ -59,6 +62,7 @@ def compare(leader: Outcome, other: Outcome, action_tolerance: float, losses: Se
         actions=int(differs.sum()),
         first=first,
         parameters=parameter_distance(leader.after, other.after),
+        movement=movement_distance(leader.before, leader.after, other.after),
         losses=max(distances),
         gradient_norm=_distance(*norms, float(np.finfo(np.float64).tiny)),
     )
@@ -73,11 +77,21 @@ def differing_actions(leader: Outcome, other: Outcome, tolerance: float) -> np.n
 
 def parameter_distance(mine: Arrays, theirs: Arrays) -> float:
     """Norm of the difference of all parameters over their norm."""
-    a, b = (
-        np.concatenate([arrays[name].ravel().astype(np.float64) for name in mine if name.startswith("params.")])
-        for arrays in (mine, theirs)
-    )
+    a, b = (_parameters(arrays) for arrays in (mine, theirs))
     return float(np.linalg.norm(b - a) / np.linalg.norm(a))
+
+
+def movement_distance(before: Arrays, mine: Arrays, theirs: Arrays) -> float:
+    """Norm of the difference of all parameters over that of their change since `before`; 0 if both are 0."""
+    start, a, b = (_parameters(arrays) for arrays in (before, mine, theirs))
+    apart, moved = np.linalg.norm(b - a), np.linalg.norm(a - start)
+    return float(apart / moved) if moved > 0 else (math.inf if apart > 0 else 0.0)
+
+
+def _parameters(arrays: Arrays) -> np.ndarray:
+    """All parameters as one vector of float64, in the order of their names."""
+    names = sorted(name for name in arrays if name.startswith("params."))
+    return np.concatenate([arrays[name].ravel().astype(np.float64) for name in names])
 
 
 def _distance(mine: float, theirs: float, least: float) -> float:

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.config import Config, file_name
+from ppo_bench.config import Config
 from ppo_bench.equivalence.differences import Difference
 from ppo_bench.equivalence.explain import Sensitivity, Tie
 from ppo_bench.equivalence.tolerances import TOLERANCES
+from ppo_bench.identity import file_name
 from ppo_bench.results import SCHEMA_VERSION, write_json
 
-COMPARED = ("parameters", "losses", "gradient_norm")
+COMPARED = ("parameters", "movement", "losses", "gradient_norm")
 
 
 class Comparison(NamedTuple):
@@ -39,9 +40,12 @@ def report(config: Config, found: Comparison, mode: str) -> int:
     task = f"{config.task.id} on {config.backend.name}, {config.root.precision}"
     print(f"{task}, seed {config.root.seed}, {steps:,} steps, {mode}, led by {found.leader}")
     if tolerance:
-        print(f"tolerance: parameters {tolerance.parameters:.0e}, losses and gradient norms {tolerance.losses:.0e}")
-        print(f"{'framework':<15}{'differing actions':>18}{'ties':>6}", end="")
-        print(f"{'largest distance of parameters':>32}{'losses':>10}{'gradient norm':>15}{'over tolerance':>16}")
+        print(
+            f"tolerance: parameters {tolerance.parameters:.0e} of their norm and {tolerance.movement:.0e} of their "
+            f"movement, losses and gradient norms {tolerance.losses:.0e}"
+        )
+        print(f"{'framework':<15}{'differing actions':>18}{'ties':>6}{'largest distance of parameters':>32}", end="")
+        print(f"{'of their movement':>19}{'losses':>10}{'gradient norm':>15}{'over tolerance':>16}")
     else:
         print(f"{'framework':<15}{'same actions for':>20}{'distance of parameters then':>30}{'in the end':>12}")
     for name, entry in summary.items():
@@ -57,7 +61,7 @@ def report(config: Config, found: Comparison, mode: str) -> int:
             f"iteration {iteration} is over the tolerance; {found.leader} lands up to {tried.largest:.1e} from itself "
             f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
         )
-    compared = [config.run_folder.parent.name, found.leader, *found.differences]
+    compared = [config.experiment, found.leader, *found.differences]
     digest = hashlib.sha256(json.dumps(compared).encode()).hexdigest()[:8]
     names = (config.task.name, config.backend.name, config.root.precision, mode, digest)
     folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
@@ -98,6 +102,7 @@ def _row(name: str, entry: dict[str, Any], mode: str) -> str:
     largest = entry["largest"]
     return (
         f"{name:<15}{entry['differing_actions']:>18,}{len(entry['ties']):>6}{largest['parameters']:>32.1e}"
+        f"{largest['movement']:>19.1e}"
         f"{largest['losses']:>10.1e}{largest['gradient_norm']:>15.1e}{entry['over_tolerance']:>5} iterations"
     )
 

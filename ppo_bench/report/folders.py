@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.algorithms.ppo import PLAIN
 from ppo_bench.errors import ConfigError
+from ppo_bench.identity import NOT_TRAINED, env_of, identity
 from ppo_bench.results import SCHEMA_VERSION
 
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """A folder with any of them is a run's."""
 EXECUTION = ("framework", "backend", "precision", "device")
-NO_SETTING = frozenset(("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", "video", *EXECUTION))
+NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
 """Keys of a configuration that do not change what is learned: where it goes, and how it is executed."""
 
 
@@ -127,18 +127,13 @@ def read(path: Path) -> Run:
 
 def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
     config = about["config"]
-    env, backend, framework = config["env"], config["backend"]["name"], config["framework"]["name"]
-    setting = {key: value for key, value in config.items() if key not in NO_SETTING}
-    setting["env"] = {key: value for key, value in env.items() if key not in ("name", "ids", "id")}
-    checkpoint = dict(config.get("checkpoint") or {})
-    # How many checkpoints are kept changes nothing; where a run starts from counts by what it holds.
-    checkpoint.pop("keep", None)
-    checkpoint["load"] = (about.get("loaded") or {}).get("arrays_sha256", checkpoint.get("load"))
-    setting["checkpoint"] = checkpoint
-    if setting.get("algorithm") == PLAIN:
-        del setting["algorithm"]
-    execution = {key: config[key] for key in EXECUTION if key in config}
-    execution["framework"] = {k: v for k, v in execution["framework"].items() if k != "compile_cache"}
+    backend, framework = config["backend"]["name"], config["framework"]["name"]
+    # Older runs did not write it down.
+    trained = about.get("identity") or identity(config, (about.get("loaded") or {}).get("arrays_sha256"))
+    env, env_id = env_of(config)
+    setting = {key: value for key, value in trained.items() if key not in NO_SETTING}
+    setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
+    execution = {key: trained[key] for key in EXECUTION if key in trained}
     together = result.get("num_seeds", config.get("num_seeds", 1))
     if together > 1:  # each is as fast as they are together, divided among them
         execution["num_seeds"] = together
@@ -149,14 +144,14 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     return Run(
         folder=str(path),
         name=str(config.get("name", "default")),
-        env=str(env.get("id") or env["name"]),
-        env_id=str(env.get("id") or env["ids"][backend]),
+        env=str(env),
+        env_id=str(env_id),
         backend=str(backend),
         framework=str(framework),
         seed=int(config["seed"]),
         finished=False,
         total_timesteps=int(config["total_timesteps"]),
-        kind="Atari" if env.get("atari") else None,
+        kind="Atari" if trained["env"]["atari"] else None,
         # A key that an older version did not have is as good as an empty one.
         setting={key: value for key, value in flat(setting).items() if value not in (None, [], {})},
         execution=flat(execution),

@@ -103,6 +103,9 @@ class Runner(Protocol[State]):
         `carried` environments stand where `export` left them and are not reset: those that replay a recording.
         """
 
+    def in_progress(self, state: State) -> np.ndarray:
+        """Steps so far of the episode in progress in each environment, `[N]` int64; 0 where the last one is over."""
+
     def restart(self, state: State, iteration: int) -> State:
         """Fresh environments, seeded by (seed, iteration); episodes in progress and their accumulators are dropped."""
 

@@ -81,6 +81,10 @@ class HostRunner:
         envs = self._envs.own(state) if carried else self._envs.start(state, seed, iteration)
         return HostState(seed, iteration, learner, envs)
 
+    def in_progress(self, state: HostState) -> np.ndarray:
+        """See `Runner.in_progress`."""
+        return state.envs["envs.lengths"]
+
     def restart(self, state: HostState, iteration: int) -> HostState:
         """See `Runner.restart`. The network's memory begins anew where `envs.start` says so, which is everywhere."""
         state.envs = self._envs.start(state.envs, state.seed, iteration)

@@ -136,6 +136,10 @@ class JaxSeedsRunner:
         """See `SeedsRunner.restore`."""
         return self._stacked([self._one.restore(own) for own in arrays])
 
+    def in_progress(self, state: SeedsState) -> list[np.ndarray]:
+        """See `SeedsRunner.in_progress`."""
+        return [totals.lengths for totals in state.totals]
+
     def restart(self, state: SeedsState, iteration: int) -> SeedsState:
         """See `SeedsRunner.restart`."""
         return self._stacked([self._one.restart(one, iteration) for one in self._apart(state)])

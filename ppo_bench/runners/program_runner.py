@@ -125,6 +125,10 @@ class ProgramRunner:
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         return self._fresh(seed, iteration, self.learning.load(state), state)
 
+    def in_progress(self, state: ProgramState) -> np.ndarray:
+        """See `Runner.in_progress`. Only where no iteration is ahead."""
+        return state.totals.lengths
+
     def restart(self, state: ProgramState, iteration: int) -> ProgramState:
         """See `Runner.restart`. Only where no iteration is ahead."""
         assert not state.ahead, "the device has run ahead of the iteration after which environments are to restart"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from ppo_bench.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics, Runner
 
@@ -29,6 +31,9 @@ class SeedsRunner(Protocol[State]):
 
     def restore(self, arrays: Sequence[Arrays]) -> State:
         """See `Runner.restore`; all after the same iteration."""
+
+    def in_progress(self, state: State) -> list[np.ndarray]:
+        """See `Runner.in_progress`."""
 
     def restart(self, state: State, iteration: int) -> State:
         """See `Runner.restart`."""
@@ -62,6 +67,10 @@ class OneSeed:
         """See `SeedsRunner.restore`."""
         (own,) = arrays
         return self._runner.restore(own)
+
+    def in_progress(self, state: Any) -> list[np.ndarray]:
+        """See `SeedsRunner.in_progress`."""
+        return [self._runner.in_progress(state)]
 
     def restart(self, state: Any, iteration: int) -> Any:
         """See `SeedsRunner.restart`."""

@@ -1,0 +1,152 @@
+"""Identity of an experiment: what of its configuration says what is trained, in one spelling of many.
+
+Two commands that train the same have the same identity, and so the same folder. A key that only says where or how fast
+is left out or set to its default; of several values that come to the same, such as 500,000 and 500,001 steps of whole
+iterations, one stands for all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import field, fields, is_dataclass
+from typing import Any
+
+NOT_TRAINED = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", "video")
+"""Root keys that do not make another experiment."""
+PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
+"""The algorithm of older runs, which name none."""
+UNUSED_CLIPS = {"norm_obs": ("obs_clip", 10.0), "norm_reward": ("reward_clip", 10.0)}
+"""Keys of `ppo` without meaning where the first is false, and the values that stand for all."""
+AUTO = {"_target_": "ppo_bench.networks.spec.Auto", "hidden_sizes": [64, 64], "activation": "tanh"}
+NETWORKS = "ppo_bench.networks.spec."
+VECTORS = (
+    *("CartPole-", "Acrobot-", "MountainCar", "Pendulum-"),
+    *("Ant-", "HalfCheetah-", "Hopper-", "Humanoid", "Inverted", "Pusher-", "Reacher-", "Swimmer-", "Walker2d-"),
+    *("dm_control/", "AcrobotSwingup-", "BallInCupCatch-", "CartpoleBalance-", "CheetahRun-", "brax-"),
+)
+"""Beginnings of the ids whose observations are known to be vectors, for which `network=auto` is an MLP."""
+PROCGEN_MODES = ("Easy-v0", "Hard-v0", "Extreme-v0", "Memory-v0", "Exploration-v0")
+
+
+def younger(default: Any) -> Any:
+    """A dataclass field that older runs did not have: at this default it is not hashed, and so moves no folder."""
+    return field(default=default, metadata={"younger": True})
+
+
+def plain(value: Any) -> Any:
+    """`dataclasses.asdict` without the fields that are `younger` and at their defaults."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            f.name: plain(own)
+            for f in fields(value)
+            if (own := getattr(value, f.name)) != f.default or not f.metadata.get("younger")
+        }
+    if isinstance(value, Mapping):
+        return {key: plain(child) for key, child in value.items()}
+    return [plain(child) for child in value] if isinstance(value, list | tuple) else value
+
+
+def identity(config: Mapping[str, Any], loaded: str | None = None, auto_device: str = "auto") -> dict[str, Any]:
+    """The identity of a configuration of plain values, such as run.json holds.
+
+    `loaded` is the digest of the arrays that it starts from; `auto_device` is the device that `device=auto` is here.
+    """
+    trained = _without(config, *NOT_TRAINED)
+    ppo, env = trained["ppo"], _env(config)
+    batch = ppo["num_envs"] * ppo["num_steps"]
+    trained["total_timesteps"] = roundest(config["total_timesteps"] // batch * batch, batch)
+    trained["ppo"] = ppo | dict(clip for key, clip in UNUSED_CLIPS.items() if not ppo.get(key))
+    every = (config.get("checkpoint") or {}).get("every_iterations")
+    trained["checkpoint"] = {"every_iterations": every} | ({"load": loaded} if loaded else {})
+    trained["env"] = env
+    trained["network"] = _network(config["network"], env)
+    trained["framework"] = _without(config["framework"], "compile_cache")
+    # How many threads or processes step environments is no part of what they do.
+    at_defaults = {"num_threads": 0, "vectorization": "sync"}
+    trained["backend"] = {key: at_defaults.get(key, value) for key, value in config["backend"].items()}
+    if config.get("device") == auto_device:
+        trained["device"] = "auto"
+    if trained.get("algorithm") == PLAIN:
+        del trained["algorithm"]
+    return trained
+
+
+def former_identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, Any]:
+    """The identity that the same configuration had when every spelling had a folder of its own."""
+    trained = _without(config, *NOT_TRAINED)
+    trained["env"] = _env(config, by_its_own_id=False)
+    trained["checkpoint"] = {"every_iterations": config["checkpoint"]["every_iterations"]}
+    trained["checkpoint"] |= {"load": loaded} if loaded else {}
+    trained["framework"] = _without(config["framework"], "compile_cache")
+    if trained.get("algorithm") == PLAIN:
+        del trained["algorithm"]
+    return trained
+
+
+def digest(value: Any) -> str:
+    """Eight characters that stand for plain values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
+
+
+def file_name(name: str) -> str:
+    """`name` with everything but letters, digits, dots, hyphens and underscores replaced, safe for a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "_"
+
+
+def roundest(low: int, count: int) -> int:
+    """Of `low` and the `count - 1` numbers after it the one with the most zeros at its end, which is what people type."""
+    power = 10 ** len(str(low + count))
+    while -(-low // power) * power >= low + count:
+        power //= 10
+    return -(-low // power) * power
+
+
+def env_of(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and id of a configuration's environment; an `env.id` that is the file's own changes neither."""
+    env = config["env"]
+    own = env["ids"].get(config["backend"]["name"])
+    return (env["name"], own) if env.get("id") in (None, own) else (env["id"], env["id"])
+
+
+def _env(config: Mapping[str, Any], by_its_own_id: bool = True) -> dict[str, Any]:
+    """The environment by what it is, not by what else its file offers."""
+    env = config["env"]
+    name, env_id = env_of(config)
+    known = ("name", "ids", "id", "game", "mode", "atari", "kwargs", "wrappers")
+    return {
+        "name": name if by_its_own_id else env.get("id") or env["name"],
+        "id": env_id,
+        "num_envs": config["ppo"]["num_envs"],
+        "atari": env.get("atari"),
+        "kwargs": env.get("kwargs") or {},
+        "wrappers": list(env.get("wrappers") or []),
+        **{key: value for key, value in env.items() if key not in known},
+    }
+
+
+def _without(tree: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in tree.items() if key not in names}
+
+
+def _network(network: Mapping[str, Any], env: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`network=auto` where that is known to choose the same for this environment."""
+    chosen, kind = _chosen_by_auto(env), network["_target_"].removeprefix(NETWORKS)
+    if chosen is None or kind not in (chosen, "Auto"):
+        return network
+    return AUTO | ({key: network[key] for key in ("hidden_sizes", "activation")} if chosen == "Mlp" else {})
+
+
+def _chosen_by_auto(env: Mapping[str, Any]) -> str | None:
+    """The class of network that `network=auto` chooses, where that is known without making the environment."""
+    if env["wrappers"] or (env["kwargs"] and not env["atari"]):
+        return None
+    if env["atari"]:
+        return "NatureCnn"
+    if env["id"].startswith("minatar-"):
+        return "MinAtarCnn"
+    if env["id"].endswith(PROCGEN_MODES):
+        return "ImpalaCnn"
+    return "Mlp" if env["id"].startswith(VECTORS) else None
