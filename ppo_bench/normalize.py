@@ -1,7 +1,8 @@
 """Running normalisation of observations and rewards, over any of NumPy, PyTorch and JAX.
 
-State goes in and comes out. Statistics start as gymnasium's wrappers start theirs (mean 0, variance 1, weight 1e-4) and
-learn from unmasked entries only. Keep them in float64 where that is to be had: in float32 the weight of a single
+State goes in and comes out. Statistics start as gymnasium's wrappers start theirs (mean 0, variance 1, weight 1e-4).
+Those of observations learn from all of them, an episode's last among them, as gymnasium's do; those of returns leave out
+the steps that only reset an environment. Keep them in float64 where that is to be had: in float32 the weight of a single
 entry is lost after 2^24 of them. Source: Huang et al. 2022, "The 37 Implementation Details of PPO", continuous
 details 5 to 8; the parallel update is Chan et al. 1979.
 """
@@ -43,8 +44,12 @@ class Moments(NamedTuple):
     count: Array
 
 
-def moments(xp: Any, batch: Array, mask: Array) -> Moments:
-    """Of the rows of `batch [N, ...]` where `mask`, `[N]` or of the same shape, is 1."""
+def moments(xp: Any, batch: Array, mask: Array | None = None) -> Moments:
+    """Moments of the rows of `batch [N, ...]`, or of those where `mask`, `[N]` or of the same shape, is 1."""
+    if mask is None:
+        count = float(batch.shape[0])
+        mean = xp.sum(batch, 0) / count
+        return Moments(mean, xp.sum(xp.square(batch - mean), 0), count)
     weight = mask if mask.ndim == batch.ndim else mask.reshape((-1,) + (1,) * (batch.ndim - 1))
     count = xp.sum(mask, 0)
     mean = xp.sum(batch * weight, 0) / xp.clip(count, 1.0, None)
@@ -60,8 +65,8 @@ def merge(stats: RunningStats, seen: Moments) -> RunningStats:
     return RunningStats(stats.mean + delta * share, m2 / count, count)
 
 
-def update_stats(xp: Any, stats: RunningStats, batch: Array, mask: Array) -> RunningStats:
-    """Statistics that have also seen the rows of `batch [N, ...]` whose `mask [N]` is 1."""
+def update_stats(xp: Any, stats: RunningStats, batch: Array, mask: Array | None = None) -> RunningStats:
+    """Statistics that have also seen the rows of `batch [N, ...]`, or those whose `mask [N]` is 1."""
     return merge(stats, moments(xp, batch, mask))
 
 
@@ -80,9 +85,9 @@ def normalize_rewards(xp: Any, stats: RunningStats, rewards: Array, clip: float)
     return xp.clip(rewards / xp.sqrt(stats.var + EPSILON), -clip, clip)
 
 
-def observe(xp: Any, stats: RunningStats, observations: Array, mask: Array, clip: float) -> tuple[RunningStats, Array]:
-    """Statistics that have seen new `observations [N, ...]` where `mask [N]` is 1, and these normalised by them."""
-    stats = update_stats(xp, stats, observations, mask)
+def observe(xp: Any, stats: RunningStats, observations: Array, clip: float) -> tuple[RunningStats, Array]:
+    """Statistics that have seen new `observations [N, ...]`, and these normalised by them."""
+    stats = update_stats(xp, stats, observations)
     return stats, normalize_observations(xp, stats, observations, clip)
 
 

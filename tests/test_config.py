@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.compose import offered
-from ppo_bench.config import file_name, load_config
+from ppo_bench.config import load_config
 from ppo_bench.envs.base import Atari
 from ppo_bench.networks.spec import Auto
 from ppo_bench.paths import CONF

@@ -141,7 +141,7 @@ def test_numpy_without_its_wrappers_gives_the_same_bits(num_envs: int) -> None:
         mask = (rng.random(num_envs) < 0.8).astype(np.float64)
         seen = []
         for xp, (obs_stats, return_stats, returns) in list(before.items()):
-            learnt, observed = normalize.observe(xp, obs_stats, obs, mask, 10.0)
+            learnt, observed = normalize.observe(xp, obs_stats, obs, 10.0)
             *carried, rewarded = normalize.reward(xp, return_stats, returns, rewards, mask, 0.99, 10.0)
             before[xp] = (learnt, *carried)
             seen.append((*learnt, *carried[0], carried[1], observed, rewarded))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench import noise, normalize
-from ppo_bench.arrays import Arrays
+from ppo_bench.arrays import Arrays, filled
+from ppo_bench.config import load_config
 from ppo_bench.envs.base import Seen
 from ppo_bench.runners.base import Episode
+from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.host_envs import HostEnvs
 from tests.scripted import GAMMA, WILD, Script, begun, collect, host, idle, watch
 
@@ -70,16 +73,35 @@ def test_normalised_observations_are_clipped() -> None:
     assert state["envs.obs"].max() == 10
 
 
-def test_statistics_learn_only_observations_on_which_the_policy_acts() -> None:
-    # The final observations, WILD, are shown to the critic alone: the action that follows them is ignored.
-    env = Script(obs=[[1, 5], [WILD, 2], [3, WILD], [4, 6]], terminated=[[0, 0], [1, 0], [0, 0], [0, 0]])
+def test_statistics_learn_every_observation_an_episodes_last_among_them() -> None:
+    env = Script(obs=[[1, 5], [8, 2], [3, 7], [4, 6]], terminated=[[0, 0], [1, 0], [0, 0], [0, 0]])
     env.truncated[2, 1] = True
     envs = host(env, 3, norm_obs=True)
     state, _, _ = collect(envs, begun(envs), idle)
-    mean, var = statistics([1, 5, 2, 3, 4, 6])
+    mean, var = statistics([1, 5, 8, 2, 3, 7, 4, 6])
     assert_allclose(normalize.stats_in(state, "obs").mean, [mean], rtol=1e-10)
     assert_allclose(normalize.stats_in(state, "obs").var, [var], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "obs").count, 6 + normalize.INITIAL_COUNT)
+    assert_allclose(normalize.stats_in(state, "obs").count, 8 + normalize.INITIAL_COUNT)
+
+
+def test_observation_statistics_are_those_of_gymnasiums_wrapper_over_many_episodes() -> None:
+    actions = np.random.default_rng(1).uniform(-1, 1, (600, 3)).astype(np.float32)
+    config = load_config(["env=hopper", "ppo.num_steps=600", "ppo.num_minibatches=1"])
+    envs = HostEnvs(config.problem(config.backend.make(config.task)))
+    (seed,) = noise.env_seeds(1, 0, 1)
+    state = envs.start(filled(normalization_arrays((11,))), 1, 0)
+    state, flags, episodes = collect(envs, state, lambda t, seen: actions[t][None])
+    envs.close()
+    theirs = gymnasium.wrappers.NormalizeObservation(gymnasium.make("Hopper-v4"))
+    theirs.reset(seed=int(seed))
+    for action, real in zip(actions, flags["real"], strict=True):
+        theirs.step(action) if real[0] else theirs.reset()
+    theirs.close()
+    assert len(episodes) > 10
+    ours = normalize.stats_in(state, "obs")
+    assert_allclose(ours.mean, theirs.obs_rms.mean, rtol=1e-9)
+    assert_allclose(ours.var, theirs.obs_rms.var, rtol=1e-9)
+    assert_allclose(ours.count, theirs.obs_rms.count)
 
 
 def scaled(reward: float, discounted: Sequence[float]) -> float:
@@ -174,7 +196,7 @@ def test_ends_are_reported_as_they_are_and_the_step_after_them_is_not_real() -> 
 
 def test_an_end_on_the_last_step_masks_the_first_step_of_the_next_rollout() -> None:
     env = Script(
-        obs=[[1, 1], [2, 2], [WILD, 3], [4, 5], [6, 7]],
+        obs=[[1, 1], [2, 2], [9, 3], [4, 5], [6, 7]],
         rewards=[[0, 0], [10, 20], [30, 40], [0, 60], [70, 80]],
         terminated=[[0, 0], [0, 0], [1, 0], [0, 0], [0, 0]],
     )
@@ -188,7 +210,7 @@ def test_an_end_on_the_last_step_masks_the_first_step_of_the_next_rollout() -> N
     assert second["rewards"][0, 0] == 0
     assert_array_equal(state["envs.returns"], [70, 200])
     assert_array_equal(state["envs.discounted_returns"], [7, 8 + (6 + (4 + 2 / 2) / 2) / 2])
-    assert_allclose(normalize.stats_in(state, "obs").mean, [statistics([1, 1, 2, 2, 3, 4, 5, 6, 7])[0]], rtol=1e-10)
+    assert_allclose(normalize.stats_in(state, "obs").mean, [statistics([1, 1, 2, 2, 9, 3, 4, 5, 6, 7])[0]], rtol=1e-10)
 
 
 def test_a_memory_begins_anew_after_every_reset_step_over_two_rollouts() -> None:
@@ -252,10 +274,10 @@ def assert_fresh_with_these_statistics(state: Arrays, exported: Arrays) -> None:
     assert not state["envs.discounted_returns"].any()
     for field, value in zip(normalize.RunningStats._fields, normalize.stats_in(state, "return"), strict=True):
         assert_array_equal(value, exported[f"normalize.return.{field}"])
-    mean, var = statistics([1, 5, 2, 2, 3, 1, 5])  # 9 was a final observation
+    mean, var = statistics([1, 5, 2, 2, 9, 3, 1, 5])
     assert_allclose(normalize.stats_in(state, "obs").mean, [mean], rtol=1e-10)
     assert_allclose(normalize.stats_in(state, "obs").var, [var], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "obs").count, 7 + normalize.INITIAL_COUNT)
+    assert_allclose(normalize.stats_in(state, "obs").count, 8 + normalize.INITIAL_COUNT)
     assert_allclose(state["envs.obs"], (np.array([[1], [5]]) - mean) / np.sqrt(var + normalize.EPSILON), rtol=1e-6)
 
 
@@ -267,7 +289,7 @@ def test_exported_statistics_are_those_of_the_state() -> None:
     for name in names:
         assert_array_equal(arrays[name], state[name])
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.float64)}
-    learnt = {"obs": [1.0, 5.0, 2.0, 2.0, 3.0], "return": [1.0, 2.0, 3.5, 5.0]}  # 9 was a final observation
+    learnt = {"obs": [1.0, 5.0, 2.0, 2.0, 9.0, 3.0], "return": [1.0, 2.0, 3.5, 5.0]}
     for of, rows in learnt.items():
         mean, var = statistics(rows)
         expected = (mean, var, len(rows) + normalize.INITIAL_COUNT)

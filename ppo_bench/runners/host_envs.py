@@ -139,11 +139,10 @@ class HostEnvs:
         return state, flags, episodes
 
     def _observe(self, state: Arrays, raw: np.ndarray) -> np.ndarray:
-        """New observations as the network takes them; the statistics learn those on which the policy will act."""
+        """New observations as the network takes them, which the statistics have seen."""
         if self._ppo.norm_obs:
-            mask, raw = 1.0 - state["envs.done"], raw.astype(np.float64, copy=False)
-            stats = normalize.stats_in(state, "obs")
-            stats, raw = normalize.observe(PlainNumpy, stats, raw, mask, self._ppo.obs_clip)
+            stats, raw = normalize.stats_in(state, "obs"), raw.astype(np.float64, copy=False)
+            stats, raw = normalize.observe(PlainNumpy, stats, raw, self._ppo.obs_clip)
             state |= normalize.named_stats(stats, "obs")
         return self._network.arrange(raw)
 

@@ -122,11 +122,11 @@ def _take_in(problem: Problem, before: Tree, given: Step) -> tuple[Tree, Tree]:
 
 
 def observed(problem: Problem, stands: Tree, raw: Any) -> dict[str, jax.Array]:
-    """New observations as the network takes them; the statistics learn those on which the policy will act."""
+    """New observations as the network takes them, and the statistics that have seen them."""
     seen: dict[str, jax.Array] = {}
     if problem.ppo.norm_obs:
-        mask, stats = (~stands["envs.done"]).astype(jnp.float64), normalize.stats_in(stands, "obs")
-        stats, raw = normalize.observe(jnp, stats, raw.astype(jnp.float64), mask, problem.ppo.obs_clip)
+        stats = normalize.stats_in(stands, "obs")
+        stats, raw = normalize.observe(jnp, stats, raw.astype(jnp.float64), problem.ppo.obs_clip)
         seen |= normalize.named_stats(stats, "obs")
     return seen | {"envs.obs": problem.network.arrange(raw)}
 
