@@ -2,7 +2,8 @@
 
 Arrays are a runner's `export`, in the neutral layout that every framework restores; `state.json` holds the counters
 of the outer loop and the checksums of both. Each is written aside and renamed, so that it is whole or absent.
-`checkpoints/best` leads to the one with the highest return.
+`checkpoints/best` leads to the one with the highest return. An interruption leaves `checkpoints/snapshot_<k>`, to be
+evaluated: a run is not resumed there, since its environments do not restart at that iteration.
 """
 
 from __future__ import annotations
@@ -39,8 +40,27 @@ class _OtherVersion(Damaged):
 
 
 def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None = None) -> Path:
-    """Write a checkpoint under `folder`. The link `best` leads to that of iteration `best`."""
-    final = _folder_of(folder, iteration)
+    """Write a checkpoint under `folder`, and remove snapshots. The link `best` leads to that of iteration `best`."""
+    final = _write(_folder_of(folder, iteration), iteration, checkpoint)
+    if best is not None:
+        _link(folder / "best", _folder_of(folder, best))
+    _remove_snapshots(folder)
+    return final
+
+
+def save_snapshot(folder: Path, iteration: int, checkpoint: Checkpoint) -> Path:
+    """Write what an interruption leaves under `folder`, in place of an earlier one's."""
+    _remove_snapshots(folder)
+    return _write(folder / f"snapshot_{iteration:08d}", iteration, checkpoint)
+
+
+def _remove_snapshots(folder: Path) -> None:
+    for snapshot in folder.glob("snapshot_*"):
+        shutil.rmtree(snapshot)
+
+
+def _write(final: Path, iteration: int, checkpoint: Checkpoint) -> Path:
+    folder = final.parent
     aside = folder / f".{final.name}.tmp"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -58,8 +78,6 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None 
     shutil.rmtree(final, ignore_errors=True)
     aside.rename(final)
     sync_folder(folder)
-    if best is not None:
-        _link(folder / "best", _folder_of(folder, best))
     return final
 
 
@@ -125,12 +143,17 @@ def load(path: Path) -> Checkpoint:
         raise Damaged(f"{type(error).__name__}: {error}") from error
 
 
-def find(path: Path) -> Path:
-    """The checkpoint that `path` names: itself, or the newest of a run folder. Raises `ConfigError` without one."""
+def find(path: Path, snapshots: bool = False) -> Path:
+    """The checkpoint that `path` names: itself, or the newest of a run folder, or with `snapshots` one after that.
+
+    Raises `ConfigError` without one.
+    """
     if path.name.startswith("iteration_") or (path / "state.json").exists():
         found = [path] if path.is_dir() else []
     else:
         found = _newest_first(path) or _newest_first(path / "checkpoints")
+        if snapshots:
+            found = [*path.glob("snapshot_*"), *(path / "checkpoints").glob("snapshot_*"), *found]
     if not found:
         raise ConfigError(f"{path} has no checkpoint: name a run folder or one of its checkpoints/iteration_<k>")
     return found[0]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -43,8 +44,13 @@ def compose_root(root: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def _compose(root: str, overrides: Sequence[str]) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(root, overrides=list(overrides))
+    running = GlobalHydra.get_state()  # of a sweep whose job this is
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            return compose(root, overrides=list(overrides))
+    finally:
+        GlobalHydra.set_state(running)
 
 
 def typed(path: str, cls: Any, node: Any, root: str = "config") -> Any:

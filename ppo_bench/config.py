@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -16,15 +16,17 @@ from typing import Any, ClassVar, Protocol
 from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench import checkpoint
+from ppo_bench.actions import acts_by_floats
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.compose import compose_root, one_line, typed
-from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
+from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.errors import ConfigError, require
 from ppo_bench.identity import digest, env_of, file_name, former_identity, identity, plain
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.ranges import check_values
 from ppo_bench.results import choose_folder
 from ppo_bench.runners.base import Framework, Problem, has_nvidia_gpu
+from ppo_bench.schema import RootSchema
 from ppo_bench.source import check_source
 from ppo_bench.trackers.mirror import Tracker
 
@@ -56,59 +58,6 @@ class Network(Protocol):
 
 
 @dataclass
-class EnvSchema:
-    """`env`; see conf/env/cartpole.yaml."""
-
-    name: str
-    ids: dict[str, str]
-    id: str | None
-    atari: Atari | None
-    game: str | None = None
-    mode: str | None = None
-    kwargs: dict[str, Any] | None = None
-    wrappers: list[Any] = field(default_factory=list)
-
-
-@dataclass
-class CheckpointSchema:
-    """`checkpoint`; see conf/config.yaml."""
-
-    every_iterations: int
-    keep: int
-    load: str | None
-
-
-@dataclass
-class VideoSchema:
-    """`video`; see conf/config.yaml."""
-
-    every_episodes: int
-
-
-@dataclass
-class RootSchema:
-    """The keys of conf/config.yaml; the free nodes are typed by classes of their own."""
-
-    name: str
-    seed: int
-    num_seeds: int
-    total_timesteps: int
-    precision: str
-    device: str
-    rerun: bool
-    outputs: str
-    checkpoint: CheckpointSchema
-    video: VideoSchema
-    env: EnvSchema
-    ppo: Any
-    framework: Any
-    backend: Any
-    network: Any
-    algorithm: Any
-    tracker: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
-
-
-@dataclass
 class Config:
     """A checked configuration."""
 
@@ -123,6 +72,8 @@ class Config:
     """The same as plain values, as it is written to run.json."""
     hashed: dict[str, Any]
     """The same without the keys that are younger than the first runs and at their defaults."""
+    note: str = ""
+    """A choice that was made for the user, and why."""
 
     def require(self) -> None:
         """Raise `ConfigError` if framework and backend do not go together, or a package that they need is missing."""
@@ -188,7 +139,16 @@ class Config:
     def problem(self, env: VectorEnv | GraphEnv) -> Problem:
         """The problem that a runner is built from, with `env` for the environments."""
         network, root = self.network_for(env), self.root
-        return Problem(env, network, self.algorithm, self.ppo, self.num_iterations, root.precision, root.device)
+        return Problem(
+            env,
+            network,
+            self.algorithm,
+            self.ppo,
+            self.num_iterations,
+            root.precision,
+            root.device,
+            root.env.rescale_actions,
+        )
 
     def of_each_seed(self) -> list[Config]:
         """The configuration of each of the `num_seeds` runs."""
@@ -242,9 +202,15 @@ class Config:
 def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
     """Compose `conf/<name>.yaml`, of type `schema`, with `overrides` and check it. Raises `ConfigError` with one line.
 
-    Whether its framework and backend can run it is left to those who do: `config.require()`.
+    Whether its framework and backend can run it is left to those who do: `config.require()`. An environment that is
+    named by `env.id` alone has no file that knows its actions: for those of floats `ppo=continuous` is chosen.
     """
-    return checked(compose_root(name, overrides), name, schema)
+    config = checked(compose_root(name, overrides), name, schema)
+    group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)
+    if config.root.env.id is None or group_named or not acts_by_floats(config.backend, config.task):
+        return config
+    note = f"{config.task.id} has actions of floats: ppo=continuous; name another group to choose otherwise"
+    return replace(checked(compose_root(name, [*overrides, "ppo=continuous"]), name, schema), note=note)
 
 
 def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:

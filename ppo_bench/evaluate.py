@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
     request = load_request(options.overrides)
-    path = checkpoint.find(Path(options.run))
+    path = checkpoint.find(Path(options.run), snapshots=True)
     saved = checkpoint.load_named(path)
     run_folder = path.resolve().parents[1]
     config = load_run(run_folder, request)

@@ -1,4 +1,4 @@
-"""Running normalisation of observations and rewards, over any of NumPy, PyTorch and JAX.
+"""Running normalisation of observations and rewards, and bounds of actions, over any of NumPy, PyTorch and JAX.
 
 State goes in and comes out. Statistics start as gymnasium's wrappers start theirs (mean 0, variance 1, weight 1e-4).
 Those of observations learn from all of them, an episode's last among them, as gymnasium's do; those of returns leave out
@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppo_bench.errors import ConfigError
 
 Array = Any  # an array of whichever namespace `xp` is
 
@@ -98,3 +102,28 @@ def reward(
     returns = discounted_returns(xp, returns, rewards, mask, gamma)
     stats = update_stats(xp, stats, returns, mask)
     return stats, returns, normalize_rewards(xp, stats, rewards, clip)
+
+
+class ActionBounds(NamedTuple):
+    """Bounds of an environment's actions, `[A]` each, and whether a policy's lie between -1 and 1 instead."""
+
+    low: np.ndarray
+    high: np.ndarray
+    rescaled: bool
+
+    def within(self, xp: Any, actions: Array) -> Array:
+        """Actions `[N, A]` that the environment takes: clipped to its bounds, or stretched to them."""
+        if not self.rescaled:
+            return xp.clip(actions, self.low, self.high)
+        return self.low + (xp.clip(actions, -1.0, 1.0) + 1.0) * (0.5 * (self.high - self.low))
+
+
+def action_bounds(space: Any, rescaled: bool) -> ActionBounds | None:
+    """Bounds of the actions of a space; None for choices. Raises `ConfigError` if they cannot be rescaled."""
+    from gymnasium import spaces
+
+    bounded = isinstance(space, spaces.Box)
+    if rescaled and not (bounded and np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        shown = " ".join(str(space).split())
+        raise ConfigError(f"env.rescale_actions=true is for actions of floats with bounds, not {shown}: use false")
+    return ActionBounds(space.low, space.high, rescaled) if bounded else None

@@ -13,6 +13,7 @@ from ppo_bench.checkpoint import Checkpoint
 from ppo_bench.config import Config
 from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.networks.network import NetworkSpec, masked
+from ppo_bench.normalize import action_bounds
 from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Episode, Policy
 from ppo_bench.runners.declared import normalization_arrays
@@ -33,6 +34,8 @@ class Agent:
     """Take the likeliest action; false samples, as in training."""
     seed: int
     """Of the samples."""
+    rescale_actions: bool = False
+    """See `Problem.rescale_actions`."""
 
     def carry(self, num_envs: int) -> Arrays:
         """The network's memory of fresh environments."""
@@ -67,7 +70,16 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
     policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
     statistics = restored(normalization_arrays(env.observation_space.shape), saved.arrays)
     obs_stats = normalize.stats_in(statistics, "obs") if config.ppo.norm_obs else None
-    return Agent(network, policy, obs_stats, config.ppo.obs_clip, config.root.precision, greedy, seed)
+    return Agent(
+        network,
+        policy,
+        obs_stats,
+        config.ppo.obs_clip,
+        config.root.precision,
+        greedy,
+        seed,
+        config.root.env.rescale_actions,
+    )
 
 
 def quotas(episodes: int, num_envs: int) -> np.ndarray:
@@ -86,12 +98,12 @@ def play(env: VectorEnv, agent: Agent, episodes: int, seed: int) -> Iterator[Epi
     wanted = quotas(episodes, num_envs)
     counted = np.zeros(num_envs, np.int64)
     seen = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
-    bounds = None if agent.network.discrete else (env.action_space.low, env.action_space.high)
+    bounds = action_bounds(env.action_space, agent.rescale_actions)
     done, start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), no_totals(num_envs), 0
     carry: Tree = agent.carry(num_envs)
     while (counted < wanted).any():
         actions, carry = agent.act(t, seen, start, carry)
-        step = env.step(np.clip(actions, *bounds) if bounds else actions)
+        step = env.step(bounds.within(np, actions) if bounds else actions)
         totals, ended = fold_episodes(totals, step.raw_reward[None], step.episode_over[None], ~done[None])
         for episode in ended:
             if counted[episode.env] < wanted[episode.env]:

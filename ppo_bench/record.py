@@ -139,6 +139,11 @@ class Record:
         saved = checkpoint.Checkpoint(arrays, asdict(loop))
         return checkpoint.save(self.folder / "checkpoints", loop.iteration, saved, loop.best_iteration)
 
+    def snapshot(self, arrays: Arrays) -> None:
+        """Leave something to evaluate where the run is interrupted."""
+        saved = checkpoint.Checkpoint(arrays, asdict(self.loop))
+        checkpoint.save_snapshot(self.folder / "checkpoints", self.loop.iteration, saved)
+
     def prune(self) -> None:
         """Remove the checkpoints that are no longer kept."""
         checkpoint.prune(self.folder / "checkpoints", self.config.root.checkpoint.keep, self.loop.best_iteration)

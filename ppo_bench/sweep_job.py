@@ -25,7 +25,7 @@ from typing import IO, Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from ppo_bench.config import checked
+from ppo_bench.config import load_config
 from ppo_bench.errors import ConfigError, reason
 from ppo_bench.journal import POLL_SECONDS, Journal, Outcome, finished
 from ppo_bench.progress import say
@@ -46,12 +46,12 @@ class Job:
     stop_requests: list[int] = field(default_factory=list)
     """Signals by which this process was asked to stop."""
 
-    def __call__(self, composed: DictConfig) -> float | None:
+    def __call__(self, _: DictConfig) -> float | None:
         """Train the job of Hydra's current configuration; its `final_return_mean`, or None if there is none."""
         with _share(self.journal.parent, self.shares, self._is_over) as share:
             if self._is_over():
                 return None
-            outcome, value = self._outcome(composed, list(HydraConfig.get().overrides.task), bool(share))
+            outcome, value = self._outcome(list(HydraConfig.get().overrides.task), bool(share))
         if outcome:
             Journal(self.journal).add(outcome)
         return value
@@ -59,9 +59,9 @@ class Job:
     def _is_over(self) -> bool:
         return bool(self.stop_requests) or (self.sweep_process is not None and not _is_alive(self.sweep_process))
 
-    def _outcome(self, composed: DictConfig, words: list[str], shared: bool) -> tuple[Outcome | None, float | None]:
+    def _outcome(self, words: list[str], shared: bool) -> tuple[Outcome | None, float | None]:
         try:
-            config = checked(composed)
+            config = load_config([*_search_path(), *words])
             config.require()
         except ConfigError as error:  # of values that a sweeper has chosen
             return Outcome("failed", words, "", str(error)), None
@@ -92,8 +92,7 @@ class Job:
         environment = dict(os.environ)
         if shared:
             environment[JOBS_AT_ONCE] = str(len(self.shares))
-        elsewhere = [word for word in HydraConfig.get().overrides.hydra if word.startswith("hydra.searchpath=")]
-        command = [sys.executable, "-m", "ppo_bench", *elsewhere, *words]
+        command = [sys.executable, "-m", "ppo_bench", *_search_path(), *words]
         try:
             code, lines = _run(command, environment, self.stop_requests)
         except Exception as error:  # submitit's, from its handler of signals: over the time limit too many times
@@ -101,6 +100,11 @@ class Job:
         if code != 0 and self.stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             requeue()
         return reason(code, lines) if code else None
+
+
+def _search_path() -> list[str]:
+    """Words by which files outside of the package are found."""
+    return [word for word in HydraConfig.get().overrides.hydra if word.startswith("hydra.searchpath=")]
 
 
 def divide(cpus: Sequence[int], jobs: int) -> list[list[int]]:

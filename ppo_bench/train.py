@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench import checkpoint
+from ppo_bench.advice import advice
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.config import Config
 from ppo_bench.errors import ConfigError, Failed, Interrupted
@@ -38,6 +39,8 @@ def _build(config: Config, runner: Any) -> Any:
     config.framework.begin(config.root.num_seeds)
     env = config.backend.make(config.task)
     try:
+        for line in advice(config, env):
+            say(line)
         return runner(config.problem(env))
     except BaseException:
         env.close()
@@ -195,7 +198,10 @@ def _loop(
                     loop_started += filmer.film(record.folder, newest, record.loop.episodes, stop)
                 if loop.iteration < last:
                     state = runner.restart(state, loop.iteration)
-            if stop and loop.iteration < last:
+            if stop and loop.iteration < last and loop.iteration % at_once == 0:
+                if loop.iteration % every:
+                    for record, arrays in zip(records, runner.export(state), strict=True):
+                        record.snapshot(arrays)
                 raise Interrupted(_what_is_kept(first.folder, loop.iteration))
     for record in reversed(records):  # the first last, by whose result the command is known to be complete
         record.finish(setup_seconds)
@@ -227,11 +233,14 @@ def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
 
 def _what_is_kept(folder: Path, iteration: int) -> str:
     kept = checkpoint.newest_iteration(folder / "checkpoints")
-    if kept is None:
-        return f"stopped after iteration {iteration}, before the first checkpoint; the same command starts again"
-    return (
-        f"stopped after iteration {iteration}; {folder} is kept up to iteration {kept}; the same command resumes there"
+    resumes = (
+        f"{folder} is kept up to iteration {kept}; the same command resumes there"
+        if kept
+        else "nothing is to be resumed before the first checkpoint; the same command starts again"
     )
+    evaluable = any((folder / "checkpoints").glob(f"snapshot_{iteration:08d}"))
+    shown = f"; python -m ppo_bench.evaluate {folder} plays it as it is" if evaluable else ""
+    return f"stopped after iteration {iteration}; {resumes}{shown}"
 
 
 @contextmanager

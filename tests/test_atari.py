@@ -20,7 +20,7 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.envs import atari
 from ppo_bench.envs.atari import make_atari
-from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Atari, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 
@@ -146,7 +146,7 @@ def test_the_step_limit_is_the_same_on_envpool(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_numbers_of_the_task_are_those_of_envpool() -> None:
     theirs = envpool.make_spec("Breakout-v5").config
-    ours = (atari.NOOP_MAX, atari.FRAME_SKIP, atari.STACKED_FRAMES, atari.MAX_STEPS_PER_GAME)
+    ours = (atari.NOOP_MAX, atari.FRAME_SKIP, atari.STACKED_FRAMES, MAX_STEPS_PER_GAME)
     assert ours == (theirs.noop_max, theirs.frame_skip, theirs.stack_num, theirs.max_episode_steps)
     assert theirs.repeat_action_probability == 0
     assert theirs.use_fire_reset

@@ -13,6 +13,7 @@ from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.compose import offered
 from ppo_bench.config import load_config
 from ppo_bench.envs.base import Atari
+from ppo_bench.identity import file_name
 from ppo_bench.networks.spec import Auto
 from ppo_bench.paths import CONF
 

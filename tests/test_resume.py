@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.__main__ import main
+from ppo_bench.checkpoint import load
 from ppo_bench.cli import exit_code
+from ppo_bench.evaluate import main as evaluate
 from tests.training import BATCH, EVERY, ITERATIONS, ROOT, RUN, learnt, rows, run_folder
 
 
@@ -39,14 +41,51 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
         stopped = re.fullmatch(r"ppo_bench: stopped after iteration (\d+); (.*)", error)
         assert stopped, error
         assert newest <= int(stopped[1]) < newest + EVERY
-        assert stopped[2] == f"{folder} is kept up to iteration {newest}; the same command resumes there"
+        kept = f"{folder} is kept up to iteration {newest}; the same command resumes there"
+        left = [path.name for path in (folder / "checkpoints").glob("snapshot_*")]
+        if int(stopped[1]) > newest:
+            kept += f"; python -m ppo_bench.evaluate {folder} plays it as it is"
+            assert left == [f"snapshot_{int(stopped[1]):08d}"]
+        assert stopped[2] == kept
     assert exit_code(main, arguments) == 0
     printed = capfd.readouterr()
     assert f"resuming {folder} after iteration {newest} of {ITERATIONS}" in printed.err
     assert "warning" not in printed.err
     assert learnt(folder) == learnt(finished)
+    assert not list((folder / "checkpoints").glob("snapshot_*"))
     seconds = [row["wall_seconds"] for row in rows(folder / "metrics.jsonl")]
     assert seconds == sorted(seconds)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
+    at_once: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=3"] if at_once > 1 else []
+    arguments = ["env=cartpole", *backend, "checkpoint.every_iterations=900", f"outputs={tmp_path}"]
+    folder = run_folder(tmp_path, arguments)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "ppo_bench", *arguments]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and not (folder / "metrics.jsonl").exists():
+            time.sleep(0.01)
+        while run.poll() is None and len(rows(folder / "metrics.jsonl")) < 7:
+            time.sleep(0.01)
+        run.send_signal(signal.SIGTERM)
+        _, error = run.communicate(timeout=60)
+    assert run.returncode == 130, error
+    (snapshot,) = (folder / "checkpoints").glob("snapshot_*")
+    iteration = int(snapshot.name.removeprefix("snapshot_"))
+    assert iteration == len(rows(folder / "metrics.jsonl"))
+    assert iteration % at_once == 0
+    assert f"stopped after iteration {iteration}; nothing is to be resumed before the first checkpoint" in error
+    assert f"python -m ppo_bench.evaluate {folder} plays it as it is" in error
+    capfd.readouterr()
+    assert exit_code(evaluate, [str(folder), "episodes=2", "framework=torch_eager"]) == 0
+    assert f"after iteration {iteration} (" in capfd.readouterr().out
+    # What it holds is the state after that iteration: the counters that were saved with it say so.
+    saved = load(snapshot)
+    assert int(saved.arrays["iteration"]) == saved.loop["iteration"] == iteration
 
 
 def test_a_signal_to_all_processes_of_a_run_stops_it_as_one_to_the_run_does(tmp_path: Path) -> None:

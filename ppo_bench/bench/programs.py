@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ppo_bench.config import Config, RootSchema, load_config
+from ppo_bench.config import Config, load_config
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.paths import CONF
 from ppo_bench.progress import say
+from ppo_bench.schema import RootSchema
 from ppo_bench.sweep import expand
 
 WORKLOADS = ("canonical", "throughput")

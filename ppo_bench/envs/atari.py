@@ -14,13 +14,13 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME
 from ppo_bench.errors import ConfigError
 
 NOOP, FIRE = 0, 1
 NOOP_MAX = 30
 FRAME_SKIP = 4
 STACKED_FRAMES = 4
-MAX_STEPS_PER_GAME = 27_000
 
 NEXT_LIFE = "next_life"
 """Reset option: the same game goes on with its next life."""
@@ -35,7 +35,7 @@ class NoopFireReset(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env[Any, Any], noop_max: int = NOOP_MAX) -> None:
         super().__init__(env)
         self._noop_max = noop_max
-        self._fire = env.unwrapped.get_action_meanings()[FIRE] == "FIRE"  # type: ignore[attr-defined]
+        self._fire = has_fire(env)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets the game, or only goes on to its next life if `options[NEXT_LIFE]` is set."""
@@ -100,6 +100,31 @@ class AtariEpisode(gymnasium.Wrapper):
         return int(self.unwrapped.ale.lives())  # type: ignore[attr-defined]
 
 
+def make_game(
+    env_id: str, max_frames: int, render_mode: str | None, kwargs: Mapping[str, Any] | None
+) -> gymnasium.Env[Any, Any]:
+    """One game by single frames as ale-py shows them, without sticky actions, truncated after `max_frames` if not 0.
+
+    `kwargs` are ale-py's, such as `mode` and `difficulty`. Raises `ConfigError` for one that the task itself sets.
+    """
+    fixed: dict[str, Any] = {
+        "frameskip": 1,
+        "repeat_action_probability": 0.0,
+        "full_action_space": False,
+        "max_num_frames_per_episode": max_frames,
+        "max_episode_steps": None,
+        "render_mode": render_mode,
+    }
+    if taken := set(kwargs or {}) & set(fixed):
+        raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is part of the Atari task and cannot be changed")
+    return gymnasium.make(env_id, **fixed, **(kwargs or {}))
+
+
+def has_fire(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether the game has the action `FIRE`."""
+    return bool(env.unwrapped.get_action_meanings()[FIRE] == "FIRE")  # type: ignore[attr-defined]
+
+
 def make_atari(
     env_id: str,
     episodic_life: bool,
@@ -109,19 +134,9 @@ def make_atari(
 ) -> gymnasium.Env[Any, Any]:
     """One Atari game, observations `[4, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`.
 
-    `kwargs` are ale-py's, such as `mode` and `difficulty`. Raises `ConfigError` for one that the task itself sets.
+    `kwargs` as in `make_game`.
     """
-    fixed: dict[str, Any] = {
-        "frameskip": 1,
-        "repeat_action_probability": 0.0,
-        "full_action_space": False,
-        "max_num_frames_per_episode": 0,  # it counts no-ops too; the limit is AtariEpisode's
-        "max_episode_steps": None,
-        "render_mode": render_mode,
-    }
-    if taken := set(kwargs or {}) & set(fixed):
-        raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is part of the Atari task and cannot be changed")
-    env = gymnasium.make(env_id, **fixed, **(kwargs or {}))
+    env = make_game(env_id, 0, render_mode, kwargs)  # ale-py's limit counts no-ops too; ours is AtariEpisode's
     env = NoopFireReset(env, noop_max)
     env = AtariPreprocessing(env, noop_max=0, frame_skip=FRAME_SKIP, screen_size=84, terminal_on_life_loss=False)
     env = LifeFrameStack(env, STACKED_FRAMES)

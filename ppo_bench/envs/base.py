@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from ppo_bench.errors import ConfigError
+from ppo_bench.identity import younger
 
 if TYPE_CHECKING:
     import gymnasium
+
+
+MAX_STEPS_PER_GAME = 27_000
+"""The time limit of an Atari game: 108,000 frames."""
 
 
 class Seen(NamedTuple):
@@ -77,7 +82,11 @@ class Step(NamedTuple):
 
 
 class VectorEnv(Protocol):
-    """N environments that step together."""
+    """N environments that step together.
+
+    They may say more of themselves, which warnings are made of (ppo_bench/advice.py): `time_limit`, steps after which an
+    episode is truncated; `flattens_images`, whether images are laid out as part of a vector.
+    """
 
     num_envs: int
 
@@ -147,6 +156,8 @@ class Atari:
     """End an episode for learning, not for statistics, when a life is lost."""
     reward_clip: bool
     """Learn from the sign of the reward."""
+    baselines: bool = younger(False)
+    """The frames and resets of OpenAI Baselines' wrappers instead; see ppo_bench/envs/atari_baselines.py."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +176,24 @@ class Task:
     wrappers: tuple[Mapping[str, Any], ...] = ()
     """Gymnasium wrappers around each environment, innermost first: the class as `_target_`, and its arguments."""
 
+    def alone(self) -> Task:
+        """The same with a single environment."""
+        return replace(self, num_envs=1)
+
     def plain(self, backend: str, kwargs_too: bool = False) -> None:
-        """Raise `ConfigError` if wrappers (or arguments too) are asked for, which `backend` does not take."""
+        """Raise `ConfigError` if something is asked for that `backend` does not take: wrappers, Baselines' resets.
+
+        Arguments too, if `kwargs_too`.
+        """
         if self.wrappers:
             raise ConfigError(f"env.wrappers: backend={backend} has none; use backend=gymnasium")
         if kwargs_too and self.kwargs:
             raise ConfigError(f"env.kwargs: the environments of backend={backend} take none; use backend=gymnasium")
+        if self.atari and self.atari.baselines:
+            raise ConfigError(
+                f"env.atari.baselines: backend={backend} has resets of its own; "
+                "use backend=gymnasium or env.atari.baselines=false"
+            )
 
 
 def supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:

@@ -83,6 +83,7 @@ class EnvPoolEnv:
                 raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
             self.observation_space = _flat_space(spec.gymnasium_observation_space)
             self.action_space = spec.gymnasium_action_space
+            self.time_limit = int(spec.config.max_episode_steps)
         supported_spaces(task, self.observation_space, self.action_space)
         self._drawn = {"render_mode": render_mode} if render_mode else {}
         self._pool: Any = None

@@ -45,6 +45,7 @@ class EnvPoolGraphEnv(GraphEnv):
         self.num_envs = task.num_envs
         self.observation_space = self._envs.observation_space
         self.action_space = self._envs.action_space
+        self.time_limit = self._envs.time_limit
         self._steps: dict[bytes, _PoolStep] = {}
         """Of every address at which there was a pool."""
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, supported_spaces
 from ppo_bench.errors import ConfigError, Failed, require
 
 
@@ -64,6 +64,9 @@ class GymnasiumEnv:
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
+        self.flattens_images = _flattens_images(env)
+        # A game's own is of frames, and not of gymnasium.
+        self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
         # Shimmy, which brings dm_control's tasks, says 1,000 times their time step.
         of_shimmy = task.id.startswith("dm_control/")
         self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
@@ -151,10 +154,10 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
+        from ppo_bench.envs.atari_baselines import make_atari_baselines
 
-        return _wrapped(
-            task, make_atari(task.id, task.atari.episodic_life, render_mode=render_mode, kwargs=task.kwargs)
-        )
+        make = make_atari_baselines if task.atari.baselines else make_atari
+        return _wrapped(task, make(task.id, task.atari.episodic_life, render_mode=render_mode, kwargs=task.kwargs))
 
 
 def _register(task: Task) -> None:
@@ -191,6 +194,17 @@ def _wrapped(task: Task, env: Any) -> Any:
                 f"env.wrappers: {dict(wrapper)} cannot be built: {' '.join(str(error).split())}"
             ) from error
     return env
+
+
+def _flattens_images(env: Any) -> bool:
+    """Whether `env`, as `_flat` returns it, lays an image among other observations out as part of a vector."""
+    from gymnasium import spaces, wrappers
+
+    if not isinstance(env, wrappers.FlattenObservation):
+        return False
+    space = env.env.observation_space
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else getattr(space, "spaces", ())
+    return any(isinstance(part, spaces.Box) and len(part.shape) == 3 for part in parts)
 
 
 def _flat(env: Any) -> Any:

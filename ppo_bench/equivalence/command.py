@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.cli import Parser
-from ppo_bench.config import Config, RootSchema, load_config
+from ppo_bench.config import Config, load_config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.equivalence.differences import Difference, compare
 from ppo_bench.equivalence.explain import Sensitivity, Tie, sensitivity, tied_actions, ties
@@ -25,6 +25,7 @@ from ppo_bench.equivalence.tolerances import TOLERANCES
 from ppo_bench.errors import ConfigError
 from ppo_bench.paths import CONF
 from ppo_bench.progress import say
+from ppo_bench.schema import RootSchema
 
 LEADER = "torch_eager"
 EXPLAINED = 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from ppo_bench.arrays import Arrays, Tree
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.errors import ConfigError
 from ppo_bench.networks.network import NetworkSpec, Outputs
+from ppo_bench.normalize import ActionBounds, action_bounds
 from ppo_bench.weights import Parameter
 
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
@@ -39,9 +41,12 @@ class Problem:
     """A name of `ppo_bench.precision.PRECISIONS`."""
     device: str
     """auto, cpu, cuda or cuda:<i>."""
+    rescale_actions: bool = False
+    """The policy's actions of floats lie between -1 and 1, and are stretched to the environment's bounds."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if its parts do not go together."""
+        self.action_bounds  # noqa: B018 (raises if they cannot be rescaled)
         if self.ppo.norm_obs and self.network.uint8:
             raise ConfigError("ppo.norm_obs=true is for observations of floats; the network scales those of bytes")
         if self.network.sequences and self.ppo.num_envs % self.ppo.num_minibatches:
@@ -49,6 +54,11 @@ class Problem:
                 f"ppo.num_minibatches={self.ppo.num_minibatches} does not divide ppo.num_envs={self.ppo.num_envs}, and "
                 "this network learns from whole environments: choose a divisor"
             )
+
+    @cached_property
+    def action_bounds(self) -> ActionBounds | None:
+        """Bounds of actions of floats; None for choices. Raises `ConfigError` if they cannot be rescaled."""
+        return action_bounds(self.env.action_space, self.rescale_actions)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -58,8 +58,7 @@ class HostEnvs:
         self._all_act = np.ones(problem.ppo.num_envs, bool)
         space = problem.env.observation_space
         self._floats = space.dtype is not None and space.dtype.kind == "f"
-        bounds = problem.env.action_space
-        self._action_bounds = None if problem.network.discrete else (bounds.low, bounds.high)
+        self._action_bounds = problem.action_bounds
 
     # --- Between rollouts ---------------------------------------------------------------------------------------------
 
@@ -103,7 +102,7 @@ class HostEnvs:
     def step(self, state: Arrays, rollout: Arrays, t: int, actions: np.ndarray) -> tuple[Arrays, Arrays]:
         """Step `t`, with what the environments gave in row `t` of the rollout."""
         if self._action_bounds:
-            actions = PlainNumpy.clip(actions, *self._action_bounds)
+            actions = self._action_bounds.within(PlainNumpy, actions)
         step = self._env.step(actions)
         rollout["rewards"][t], rollout["raw_rewards"][t] = step.reward, step.raw_reward
         rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated

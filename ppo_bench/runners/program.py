@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ppo_bench import normalize
 from ppo_bench.arrays import Tree
@@ -71,12 +70,12 @@ def _collect(
     learning: Learning, env_step: EnvStep, arrays: Tree, envs: Envs, noise: jax.Array
 ) -> tuple[Envs, Tree, Tree, Played]:
     """`num_steps` steps, and the values of the observations after them."""
-    bounds = action_bounds(learning.problem)
+    bounds = learning.problem.action_bounds
 
     def step(carried: tuple[Envs, Tree], t: jax.Array) -> tuple[tuple[Envs, Tree], Any]:
         envs, memory = carried
         memory, carry, actions = learning.act(arrays, memory, envs.carry, noise, t, _seen(learning, envs))
-        state, given = env_step(envs.state, actions if bounds is None else jnp.clip(actions, *bounds))
+        state, given = env_step(envs.state, bounds.within(jnp, actions) if bounds else actions)
         stood, flags = _take_in(learning.problem, envs.arrays, given)
         return (Envs(state, stood, carry), memory), (flags, given.raw_reward, given.episode_over)
 
@@ -129,9 +128,3 @@ def observed(problem: Problem, stands: Tree, raw: Any) -> dict[str, jax.Array]:
         stats, raw = normalize.observe(jnp, stats, raw.astype(jnp.float64), problem.ppo.obs_clip)
         seen |= normalize.named_stats(stats, "obs")
     return seen | {"envs.obs": problem.network.arrange(raw)}
-
-
-def action_bounds(problem: Problem) -> tuple[np.ndarray, np.ndarray] | None:
-    """Bounds of continuous actions; None for choices."""
-    space = problem.env.action_space
-    return None if problem.network.discrete else (space.low, space.high)

@@ -68,6 +68,7 @@ class JaxEnv(GraphEnv):
         self.num_envs = num_envs
         self.observation_space = dynamics.observation_space
         self.action_space = dynamics.action_space
+        self.time_limit = dynamics.time_limit
         self._dynamics = dynamics
         self._start = jax.jit(self._fresh)
 

@@ -1,0 +1,141 @@
+"""`env.atari.baselines=true` beside the wrapped environment of CleanRL's ppo_atari.py, step by step.
+
+    python -m tests.beside_cleanrl PATH_TO_CLEANRL --game Breakout --steps 5000 --seed 1
+
+PATH_TO_CLEANRL is a checkout; this Python needs what its script imports (tyro, tensorboard) beside our packages. Both
+are given the same seed and the same random actions. Compared are, after each action, the frames, the clipped reward,
+both flags, the lives and the RAM of the game with its counters of frames; at an end the last frames and lives, and those
+after the reset. CleanRL's reset belongs to the step that ends; ours is a step of its own, which is not counted. Exits 1
+at the first difference. `--without` leaves the option off, `--limit` truncates games after so many frames.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from ppo_bench.envs import atari_baselines
+from ppo_bench.envs.base import Atari, Task
+from ppo_bench.envs.gymnasium import GymnasiumEnv
+
+Shown = dict[str, Any]
+"""Everything that one step shows, by name; a number's array is compared like a number."""
+
+
+def main() -> int:
+    """Play both until they differ, and print how many steps agree."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path, help="a checkout of vwxyzjn/cleanrl")
+    parser.add_argument("--game", default="Breakout")
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=0, help="frames of a game; 0: as many as CleanRL's ids have")
+    parser.add_argument("--without", action="store_true", help="ours without the option")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    gymnasium.register_envs(ale_py)
+    env_id = f"{asked.game}NoFrameskip-v4"
+    if asked.limit:
+        gymnasium.spec(env_id).kwargs["max_num_frames_per_episode"] = asked.limit
+        atari_baselines.MAX_FRAMES_PER_GAME = asked.limit
+    theirs = SyncVectorEnv([cleanrl_env(asked.path, env_id)], autoreset_mode=AutoresetMode.SAME_STEP)
+    rules = Atari(episodic_life=True, reward_clip=True, baselines=not asked.without)
+    ours = GymnasiumEnv(Task(asked.game, env_id, 1, rules), "sync")
+    choices = int(ours.action_space.n)
+    actions = np.random.default_rng(asked.seed).integers(0, choices, (asked.steps, 1))
+    met: Counter[str] = Counter()
+    plays = zip(play_ours(ours, asked.seed, actions), play_theirs(theirs, asked.seed, actions), strict=True)
+    for step, (here, there) in enumerate(plays):
+        if differing := [name for name in here.keys() | there.keys() if not same(here.get(name), there.get(name))]:
+            after = "the first reset" if step == 0 else f"step {step}"
+            told = f"{asked.game}: {max(step - 1, 0)} steps agree; {after} differs in {', '.join(sorted(differing))}"
+            print(f"{told} ({list_of(met)})")
+            return 1
+        met += Counter(
+            {
+                "games over": int(here["terminated"] and here["last lives"] == 0),
+                "lives lost": int(here["terminated"] and here["last lives"] > 0),
+                "truncated": int(here["truncated"]),
+                "rewards": int(here["reward"] != 0),
+            }
+        )
+    print(f"{asked.game}, seed {asked.seed}: all {asked.steps} steps agree ({list_of(met)})")
+    return 0
+
+
+def cleanrl_env(path: Path, env_id: str) -> Any:
+    """CleanRL's own thunk of one environment, under the names that gymnasium has given its wrappers since."""
+    wrappers: Any = gymnasium.wrappers
+    wrappers.GrayScaleObservation, wrappers.FrameStack = wrappers.GrayscaleObservation, wrappers.FrameStackObservation
+    sys.path[:0] = [str(path.resolve()), str(path.resolve() / "cleanrl")]
+    return importlib.import_module("ppo_atari").make_env(env_id, 0, False, "")
+
+
+def play_theirs(envs: SyncVectorEnv, seed: int, actions: np.ndarray) -> Iterator[Shown]:
+    """CleanRL's reset, and each of its steps."""
+    obs, _ = envs.reset(seed=[seed])
+    game: Any = envs.envs[0]
+    yield shown(obs[0], game) | unpaid()
+    for action in actions:
+        obs, reward, terminated, truncated, info = envs.step(action)
+        given = {"reward": reward[0], "terminated": terminated[0], "truncated": truncated[0]}
+        if terminated[0] or truncated[0]:
+            given |= {"last frames": info["final_obs"][0], "last lives": info["final_info"]["lives"][0]}
+        yield shown(obs[0], game) | given
+
+
+def play_ours(envs: GymnasiumEnv, seed: int, actions: np.ndarray) -> Iterator[Shown]:
+    """Our reset, and each step together with that of the reset where there is one."""
+    obs = envs.reset([seed]).obs
+    game: Any = envs._envs.envs[0]
+    yield shown(obs[0], game) | unpaid()
+    for action in actions:
+        step = envs.step(action).map(np.copy)
+        obs = step.obs
+        given = {"reward": step.reward[0], "terminated": step.terminated[0], "truncated": step.truncated[0]}
+        if step.terminated[0] or step.truncated[0]:
+            given |= {"last frames": step.obs[0], "last lives": game.unwrapped.ale.lives()}
+            over, before = step.episode_over[0], game.unwrapped.ale.getEpisodeFrameNumber()
+            first = envs.step(np.zeros_like(action))
+            obs = first.obs
+            assert not (first.reward[0] or first.terminated[0] or first.truncated[0])
+            assert over == (game.unwrapped.ale.getEpisodeFrameNumber() < before)
+        yield shown(obs[0], game) | given
+
+
+def shown(obs: np.ndarray, game: Any) -> Shown:
+    """What can be seen of a game at any time."""
+    ale = game.unwrapped.ale
+    counters = {"frame number": ale.getFrameNumber(), "frame number of the game": ale.getEpisodeFrameNumber()}
+    return {"frames": np.array(obs), "lives": ale.lives(), "RAM": ale.getRAM()} | counters
+
+
+def unpaid() -> Shown:
+    """What a reset gives."""
+    return {"reward": 0.0, "terminated": False, "truncated": False}
+
+
+def same(here: Any, there: Any) -> bool:
+    """Equal values, of the same type if they are frames."""
+    return np.array_equal(here, there) and (np.ndim(here) == 0 or here.dtype == there.dtype)
+
+
+def list_of(met: Counter[str]) -> str:
+    """What was met on the way."""
+    return ", ".join(f"{met[name]} {name}" for name in ("lives lost", "games over", "truncated", "rewards"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Set-ups that would train badly in silence: what is said of them, what is chosen for them, and actions rescaled."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from numpy.testing import assert_array_equal
+from omegaconf import OmegaConf
+
+from ppo_bench.__main__ import main
+from ppo_bench.advice import advice
+from ppo_bench.cli import exit_code
+from ppo_bench.config import load_config
+from ppo_bench.errors import ConfigError
+from ppo_bench.normalize import ActionBounds, action_bounds
+from ppo_bench.paths import CONF
+from ppo_bench.runners.host_envs import HostEnvs
+from tests.runners import problem_for
+from tests.scripted import Script, begun, collect
+
+FAR = "env.wrappers=[{_target_:gymnasium.wrappers.RescaleAction,min_action:-50,max_action:50}]"
+PIXELS = "env.wrappers=[{_target_:gymnasium.wrappers.AddRenderObservation,render_only:false}]"
+
+
+def said(*overrides: str) -> list[str]:
+    config = load_config(overrides)
+    env = config.backend.make(config.task)
+    try:
+        return list(advice(config, env))
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "every", "times"),
+    [
+        (["env=breakout", "ppo.num_envs=2"], "64,000", "2.4"),
+        (["env=breakout", "backend=gymnasium", "ppo.num_envs=1"], "64,000", "2.4"),
+        (["env=cartpole", "checkpoint.every_iterations=39"], "4,992", "10.0"),
+        (["env=cartpole", "backend=envpool", "checkpoint.every_iterations=39"], "4,992", "10.0"),
+        (["env=minatar_breakout"], "32,000", "3.2"),
+    ],
+)
+def test_restarts_that_cut_many_episodes_are_warned_of(overrides: list[str], every: str, times: str) -> None:
+    (line,) = said(*overrides)
+    assert f"restarts the environments every {every} steps, {times} times the limit of an episode" in line
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["env=cartpole"],
+        ["env=cartpole", "checkpoint.every_iterations=40"],
+        ["env=hopper"],
+        ["env=brax_ant"],
+        ["env=breakout", "total_timesteps=512000"],  # one window in all: nothing restarts
+    ],
+)
+def test_nothing_is_said_of_what_is_well(overrides: list[str]) -> None:
+    assert said(*overrides) == []
+
+
+@pytest.mark.parametrize("env", sorted(path.stem for path in (CONF / "env").glob("*.yaml")))
+def test_windows_between_restarts_hold_whole_episodes_and_their_resets(env: str) -> None:
+    """Else full episodes are dropped and short ones counted."""
+    limits = {"minatar": 10_000, "brax": 1_000, "dmc": 1_000, "acrobot": 500, "cartpole": 500, "pendulum": 200}
+    config = load_config([f"env={env}"])
+    limit = 27_000 if config.task.atari else next((n for name, n in limits.items() if env.startswith(name)), 1_000)
+    window = config.root.checkpoint.every_iterations * config.ppo.num_steps
+    whole = window // limit
+    assert whole >= 2
+    assert whole > 20 or whole * limit + whole - 1 < window  # of many, one less is no bias
+
+
+def test_the_presets_window_holds_five_episodes_and_their_resets() -> None:
+    config = load_config(["experiment=cleanrl/ppo_continuous_action_isaacgym"])
+    assert config.root.checkpoint.every_iterations * config.ppo.num_steps > 5 * 1_000 + 4
+
+
+def test_actions_far_from_the_scale_of_a_new_policy_are_warned_of() -> None:
+    pendulum = ["env=pendulum", FAR]
+    (line,) = said(*pendulum)
+    assert "lie between -50 and 50" in line
+    assert "env.rescale_actions=true" in line
+    assert said(*pendulum, "env.rescale_actions=true") == []
+
+
+def test_an_image_that_is_flattened_for_an_mlp_is_warned_of() -> None:
+    (line,) = said("env=cartpole", "env.kwargs={render_mode:rgb_array}", PIXELS)
+    assert re.search(r"observations of CartPole-v1 have images.* of 720,004 numbers for an MLP", line)
+
+
+def test_actions_are_clipped_or_stretched_to_their_bounds() -> None:
+    low, high = np.array([-50.0, 0.0], np.float32), np.array([50.0, 8.0], np.float32)
+    actions = np.array([[-1.0, -1.0], [0.5, 0.0], [3.0, 1.0], [-70.0, 9.0]], np.float32)
+    for xp in (np, jnp):
+        clipped = ActionBounds(low, high, rescaled=False).within(xp, actions)
+        assert_array_equal(clipped, [[-1, 0], [0.5, 0], [3, 1], [-50, 8]])
+        stretched = ActionBounds(low, high, rescaled=True).within(xp, actions)
+        assert_array_equal(stretched, [[-50, 0], [25, 4], [50, 8], [-50, 8]])
+        assert np.asarray(stretched).dtype == np.float32
+
+
+def test_environments_are_given_what_is_stretched() -> None:
+    env = Script(obs=[[0, 0]] * 2)
+    env.action_space = spaces.Box(np.array([-4, 0], np.float32), np.array([4, 2], np.float32))
+    overrides = ["ppo.num_steps=1", "ppo.num_minibatches=1", "env.rescale_actions=true"]
+    envs = HostEnvs(problem_for(env, 1, overrides))
+    collect(envs, begun(envs), lambda t, seen: np.array([[-1, 0.5], [0.25, 7]], np.float32))
+    assert_array_equal(env.actions, [[[-4, 1.5], [1, 2]]])
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Box(-np.inf, np.inf, (2,))])
+def test_what_has_no_bounds_cannot_be_rescaled(space: spaces.Space) -> None:
+    with pytest.raises(ConfigError, match=r"env\.rescale_actions=true is for actions of floats with bounds"):
+        action_bounds(space, rescaled=True)
+
+
+def test_a_user_is_told_so_in_a_line(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert exit_code(main, ["env.rescale_actions=true", f"outputs={tmp_path}"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("ppo_bench: env.rescale_actions=true is for actions of floats with bounds")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_id_alone_whose_actions_are_floats_is_learnt_by_the_numbers_for_them(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["env.id=Pendulum-v1", "total_timesteps=2048", f"outputs={tmp_path}"]
+    config = load_config(words)
+    continuous = OmegaConf.load(CONF / "ppo" / "continuous.yaml")
+    assert config.ppo.num_steps == continuous.num_steps
+    assert config.ppo.norm_obs
+    assert exit_code(main, words) == 0
+    printed = capfd.readouterr()
+    assert printed.out == f"{config.run_folder}\n"
+    assert "Pendulum-v1 has actions of floats: ppo=continuous" in printed.err
+    assert exit_code(main, ["-m", *words, "seed=1,2"]) == 0  # jobs are where their trainings are
+    assert capfd.readouterr().out.splitlines()[0] == str(config.run_folder)
+
+
+@pytest.mark.parametrize(
+    "words", [["env.id=Acrobot-v1"], ["env.id=Pendulum-v1", "ppo=classic"], ["env=cartpole", "env.id=Pendulum-v1"]]
+)
+def test_other_ids_are_learnt_by_the_numbers_that_were_named(words: list[str]) -> None:
+    assert load_config(words).ppo.num_steps == 128
+    assert load_config(words).note == ""
