@@ -19,6 +19,8 @@ from ppo_bench.config import Config, load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
 from ppo_bench.envs.distribution import compare_distributions
+from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
+from ppo_bench.envs.limits import confusion, evidence
 from ppo_bench.errors import ConfigError
 
 NUM_ENVS_OF_DISTRIBUTION = 50
@@ -75,7 +77,16 @@ def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Find
         findings += compare_distributions(
             functools.partial(make, task.num_envs), lambda: reference.backend.make(task), options.num_episodes
         )
+    if config.backend.name in ("envpool", "envpool_xla") and not config.task.atari and not options.all:
+        findings.append(_failures_at_limits(config))
     return findings, f"{config.task.id} on {config.backend.name}"
+
+
+def _failures_at_limits(config: Config) -> Finding:
+    """What EnvPool cannot tell apart, which breaks no rule."""
+    backend, own_limit = EnvPoolBackend("envpool", 0), EnvPoolEnv(config.task, 1).time_limit
+    found = confusion(backend.make, config.task)
+    return Finding("a failure at a time limit is taken for the limit", True, evidence(found, own_limit))
 
 
 def _reference(config: Config, overrides: list[str]) -> Config:

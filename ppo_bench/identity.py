@@ -97,7 +97,7 @@ def file_name(name: str) -> str:
 
 
 def roundest(low: int, count: int) -> int:
-    """Of `low` and the `count - 1` numbers after it the one with the most zeros at its end, which is what people type."""
+    """The number with the most zeros at its end, as people type them, of `low` and the `count - 1` after it."""
     power = 10 ** len(str(low + count))
     while -(-low // power) * power >= low + count:
         power //= 10

@@ -1,9 +1,9 @@
 """Running normalisation of observations and rewards, and bounds of actions, over any of NumPy, PyTorch and JAX.
 
 State goes in and comes out. Statistics start as gymnasium's wrappers start theirs (mean 0, variance 1, weight 1e-4).
-Those of observations learn from all of them, an episode's last among them, as gymnasium's do; those of returns leave out
-the steps that only reset an environment. Keep them in float64 where that is to be had: in float32 the weight of a single
-entry is lost after 2^24 of them. Source: Huang et al. 2022, "The 37 Implementation Details of PPO", continuous
+Those of observations learn from all of them, an episode's last among them, as gymnasium's do; those of returns leave
+out the steps that only reset an environment. Keep them in float64 where that is to be had: in float32 the weight of a
+single entry is lost after 2^24 of them. Source: Huang et al. 2022, "The 37 Implementation Details of PPO", continuous
 details 5 to 8; the parallel update is Chan et al. 1979.
 """
 

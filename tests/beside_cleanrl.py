@@ -4,9 +4,10 @@
 
 PATH_TO_CLEANRL is a checkout; this Python needs what its script imports (tyro, tensorboard) beside our packages. Both
 are given the same seed and the same random actions. Compared are, after each action, the frames, the clipped reward,
-both flags, the lives and the RAM of the game with its counters of frames; at an end the last frames and lives, and those
-after the reset. CleanRL's reset belongs to the step that ends; ours is a step of its own, which is not counted. Exits 1
-at the first difference. `--without` leaves the option off, `--limit` truncates games after so many frames.
+whether an episode ends, the lives and the RAM of the game with its counters of frames; at an end the last frames and
+lives, and those after the reset. CleanRL's reset belongs to the step that ends; ours is a step of its own, which is not
+counted. An end that is both terminated and truncated there, by a life lost in the last frames, is one of the two here.
+Exits 1 at the first difference. `--without` leaves the option off, `--limit` truncates games after so many frames.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 
 Shown = dict[str, Any]
-"""Everything that one step shows, by name; a number's array is compared like a number."""
+"""Everything that one step shows, by name."""
 
 
 def main() -> int:
@@ -58,16 +59,16 @@ def main() -> int:
     met: Counter[str] = Counter()
     plays = zip(play_ours(ours, asked.seed, actions), play_theirs(theirs, asked.seed, actions), strict=True)
     for step, (here, there) in enumerate(plays):
-        if differing := [name for name in here.keys() | there.keys() if not same(here.get(name), there.get(name))]:
+        if differing := different(here, there):
             after = "the first reset" if step == 0 else f"step {step}"
-            told = f"{asked.game}: {max(step - 1, 0)} steps agree; {after} differs in {', '.join(sorted(differing))}"
+            told = f"{asked.game}: {max(step - 1, 0)} steps agree; {after} differs in {', '.join(differing)}"
             print(f"{told} ({list_of(met)})")
             return 1
         met += Counter(
             {
-                "games over": int(here["terminated"] and here["last lives"] == 0),
-                "lives lost": int(here["terminated"] and here["last lives"] > 0),
-                "truncated": int(here["truncated"]),
+                "games over": int("terminated" in here["end"] and here["last lives"] == 0),
+                "lives lost": int("terminated" in here["end"] and here["last lives"] > 0),
+                "truncated": int("truncated" in here["end"]),
                 "rewards": int(here["reward"] != 0),
             }
         )
@@ -87,48 +88,58 @@ def play_theirs(envs: SyncVectorEnv, seed: int, actions: np.ndarray) -> Iterator
     """CleanRL's reset, and each of its steps."""
     obs, _ = envs.reset(seed=[seed])
     game: Any = envs.envs[0]
-    yield shown(obs[0], game) | unpaid()
+    yield shown(obs[0], game, end(False, False))
     for action in actions:
         obs, reward, terminated, truncated, info = envs.step(action)
-        given = {"reward": reward[0], "terminated": terminated[0], "truncated": truncated[0]}
-        if terminated[0] or truncated[0]:
+        given = end(terminated[0], truncated[0], reward[0])
+        if given["end"]:
             given |= {"last frames": info["final_obs"][0], "last lives": info["final_info"]["lives"][0]}
-        yield shown(obs[0], game) | given
+        yield shown(obs[0], game, given)
 
 
 def play_ours(envs: GymnasiumEnv, seed: int, actions: np.ndarray) -> Iterator[Shown]:
     """Our reset, and each step together with that of the reset where there is one."""
     obs = envs.reset([seed]).obs
     game: Any = envs._envs.envs[0]
-    yield shown(obs[0], game) | unpaid()
+    yield shown(obs[0], game, end(False, False))
     for action in actions:
         step = envs.step(action).map(np.copy)
         obs = step.obs
-        given = {"reward": step.reward[0], "terminated": step.terminated[0], "truncated": step.truncated[0]}
-        if step.terminated[0] or step.truncated[0]:
+        given = end(step.terminated[0], step.truncated[0], step.reward[0])
+        if given["end"]:
             given |= {"last frames": step.obs[0], "last lives": game.unwrapped.ale.lives()}
-            over, before = step.episode_over[0], game.unwrapped.ale.getEpisodeFrameNumber()
+            before = game.unwrapped.ale.getEpisodeFrameNumber()
             first = envs.step(np.zeros_like(action))
             obs = first.obs
-            assert not (first.reward[0] or first.terminated[0] or first.truncated[0])
-            assert over == (game.unwrapped.ale.getEpisodeFrameNumber() < before)
-        yield shown(obs[0], game) | given
+            assert not np.any([first.reward, first.terminated, first.truncated])
+            # Not the other way round: a game can end in the steps of a reset.
+            assert not step.episode_over[0] or game.unwrapped.ale.getEpisodeFrameNumber() < before
+        yield shown(obs[0], game, given)
 
 
-def shown(obs: np.ndarray, game: Any) -> Shown:
-    """What can be seen of a game at any time."""
+def shown(obs: np.ndarray, game: Any, given: Shown) -> Shown:
+    """What can be seen of a game at any time, and what a step has `given`."""
     ale = game.unwrapped.ale
     counters = {"frame number": ale.getFrameNumber(), "frame number of the game": ale.getEpisodeFrameNumber()}
-    return {"frames": np.array(obs), "lives": ale.lives(), "RAM": ale.getRAM()} | counters
+    return {"frames": np.array(obs), "lives": ale.lives(), "RAM": ale.getRAM()} | counters | given
 
 
-def unpaid() -> Shown:
-    """What a reset gives."""
-    return {"reward": 0.0, "terminated": False, "truncated": False}
+def end(terminated: bool, truncated: bool, reward: float = 0.0) -> Shown:
+    """The reward of a step, and by what it ends an episode."""
+    flags = {"terminated": terminated, "truncated": truncated}
+    return {"reward": reward, "end": {name for name, flag in flags.items() if flag}}
+
+
+def different(here: Shown, there: Shown) -> list[str]:
+    """The names of what differs."""
+    names = sorted((here.keys() | there.keys()) - {"end"})
+    differing = [name for name in names if not same(here.get(name), there.get(name))]
+    ends_alike = bool(here["end"]) == bool(there["end"]) and here["end"] <= there["end"]
+    return differing + ["end"] * (not ends_alike)
 
 
 def same(here: Any, there: Any) -> bool:
-    """Equal values, of the same type if they are frames."""
+    """Equal values, arrays of equal types too."""
     return np.array_equal(here, there) and (np.ndim(here) == 0 or here.dtype == there.dtype)
 
 

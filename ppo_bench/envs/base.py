@@ -84,8 +84,8 @@ class Step(NamedTuple):
 class VectorEnv(Protocol):
     """N environments that step together.
 
-    They may say more of themselves, which warnings are made of (ppo_bench/advice.py): `time_limit`, steps after which an
-    episode is truncated; `flattens_images`, whether images are laid out as part of a vector.
+    They may say more of themselves, from which warnings are made (ppo_bench/advice.py): `time_limit`, steps after which
+    an episode is truncated; `flattens_images`, whether images are laid out as part of a vector.
     """
 
     num_envs: int

@@ -235,6 +235,8 @@ def as_step(resets: Any, obs: Any, reward: Any, terminated: Any, truncated: Any,
     obs = _flat(obs)
     reward = reward * ~resets  # of a reset, some of dm_control's tasks return the first state's
     if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is the game's end alone
-        episode_over = (info["terminated"] != 0) | truncated
-        return Step(obs, reward, terminated, truncated, episode_over, info["reward"])
+        # And tells of one in the very step of the time limit, which EnvPool calls truncated (ppo_bench/envs/limits.py).
+        game_over = info["terminated"] != 0
+        terminated, truncated = terminated | game_over, truncated & ~game_over
+        return Step(obs, reward, terminated, truncated, game_over | truncated, info["reward"])
     return Step(obs, reward, terminated, truncated, terminated | truncated, reward)
