@@ -32,16 +32,15 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 def build_runner(config: Config) -> Runner[Any]:
     """The runner of a configuration. Raises `ConfigError` if the environment or the device cannot be had."""
-    return _build(config, config.framework.runner)
+    return _build(config, config.framework.runner)[0]
 
 
-def _build(config: Config, runner: Any) -> Any:
+def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
+    """The runner, and what there is to be said to those who begin with it."""
     config.framework.begin(config.root.num_seeds)
     env = config.backend.make(config.task)
     try:
-        for line in advice(config, env):
-            say(line)
-        return runner(config.problem(env))
+        return runner(config.problem(env)), list(advice(config, env))
     except BaseException:
         env.close()
         raise
@@ -90,7 +89,8 @@ def _train_runs(config: Config, runs: Sequence[Run], started_at: float) -> None:
     filmers = [Filmer(run.config) for run in runs]
     started_at += filmers[0].require()
     one = config.root.num_seeds == 1
-    runner: SeedsRunner[Any] = OneSeed(build_runner(config)) if one else _build(config, config.framework.seeds_runner)
+    built, warnings = _build(config, config.framework.runner if one else config.framework.seeds_runner)
+    runner: SeedsRunner[Any] = OneSeed(built) if one else built
     try:
         # Before anything is on disk, since a checkpoint of another network ends here.
         fresh = not any(any((run.folder / "checkpoints").glob("iteration_*")) for run in runs)
@@ -100,6 +100,8 @@ def _train_runs(config: Config, runs: Sequence[Run], started_at: float) -> None:
                 stack.enter_context(own_folder(run.folder))
             mirrors = stack.enter_context(Mirrors([run.folder for run in runs], config.trackers))
             resumed = _resume(runs, runner)
+            for line in warnings if resumed is None else ():
+                say(line)
             loops, state = resumed or start or _start(runs, runner)
             records = [
                 Record(run.config, run.folder, loop, runner.execution, new=resumed is None, together=len(runs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -69,6 +70,78 @@ class RandomScenes:
         if self.pixels:
             return self.rng.integers(0, 256, shape, np.uint8)
         return self.rng.normal(size=shape).astype(np.float32)
+
+    def close(self) -> None:
+        pass
+
+
+class Endings:
+    """Four environments of random scenes, with every way to end in the middle and at both edges of rollouts.
+
+    Rollouts are of `num_steps`. All that was seen, done and given is kept. With `rules` some choices are illegal, and
+    some rows pass.
+    """
+
+    num_envs = 4
+
+    def __init__(self, observations: spaces.Box, actions: spaces.Space, num_steps: int, rules: bool = False) -> None:
+        self.observation_space, self.action_space, self.num_steps = observations, actions, num_steps
+        self.masks_actions = rules
+        self.seen: list[Seen] = []
+        self.steps: list[Step] = []
+        self.actions: list[np.ndarray] = []
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        self.rng, self.resets = np.random.default_rng(list(seeds)), np.zeros(4, bool)
+        self.seen, self.steps, self.actions = [], [], []
+        return self._see()
+
+    def step(self, actions: np.ndarray) -> Step:
+        kinds, ends = self.rng.integers(4, size=4), self.rng.random(4) < 0.2
+        place = len(self.steps) % self.num_steps
+        if place == 0:
+            ends[3], kinds[3] = True, 1
+        elif place == self.num_steps - 2:  # the fourth environment begins anew with the last step
+            ends = np.arange(4) == 3
+        elif place == self.num_steps - 1:  # the others end with it: for good, by a time limit, by a lost life
+            ends, kinds = np.arange(4) < 3, np.arange(4)
+        ends = ends & ~self.resets
+        rewards = np.where(self.resets, 0.0, self.rng.normal(size=4)).astype(np.float32)
+        # The kinds: 0 for good, 1 by a time limit, 2 by a lost life, 3 for good at the time limit.
+        terminated, truncated = ends & (kinds != 1), ends & np.isin(kinds, (1, 3))
+        step = Step(self._see().obs, rewards, terminated, truncated, ends & (kinds != 2), rewards)
+        self.resets = ends
+        self.steps.append(step)
+        self.actions.append(np.array(actions))
+        return step._replace(**self._rules())
+
+    def _see(self) -> Seen:
+        """New observations, kept with the rules of this moment, whether or not those are told."""
+        shape, kind = (4, *self.observation_space.shape), self.observation_space.dtype
+        if kind == np.uint8:
+            obs = self.rng.integers(0, 256, shape, np.uint8)
+        elif kind == np.bool_:
+            obs = self.rng.random(shape) < 0.3
+        else:
+            obs = self.rng.normal(size=shape).astype(np.float32)
+        acts, legal = np.ones(4, bool), np.ones((4, sum(self._choices)), bool)
+        if self.masks_actions:
+            acts = self.rng.random(4) < 0.7
+            illegal = [np.arange(n) == self.rng.integers(n, size=(4, 1)) for n in self._choices]
+            legal = ~np.concatenate(illegal, 1) | ~acts[:, None]
+        self.seen.append(Seen(obs, acts, legal))
+        return Seen(obs, **self._rules())
+
+    def _rules(self) -> dict[str, np.ndarray]:
+        return {"acts": self.seen[-1].acts, "legal": self.seen[-1].legal} if self.masks_actions else {}
+
+    @property
+    def _choices(self) -> list[int]:
+        if isinstance(self.action_space, spaces.Discrete):
+            return [int(self.action_space.n)]
+        if isinstance(self.action_space, spaces.MultiDiscrete):
+            return [int(n) for n in self.action_space.nvec]
+        return [2] * math.prod(self.action_space.shape or ())
 
     def close(self) -> None:
         pass

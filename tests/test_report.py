@@ -33,7 +33,9 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
     out = tmp_path / "new" / "report"
     code, printed, errors = report(capfd, sweep, "--out", out)
     assert code == 0
-    assert errors == ""
+    assert errors.count("\n") == 1
+    covered = "of few finished seeds the bootstrap's intervals (medians, IQMs, ratios) cover less than their 95%"
+    assert f"{covered}: acrobot torch_eager (83% at 5), " in errors
     assert printed.splitlines()[-1] == str(out / "report.html")
     assert {path.name for path in out.iterdir()} == {
         "report.html", "figures", "tables", "marl_eval.json", "runs.parquet",
@@ -45,7 +47,9 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
         for framework in FRAMEWORKS:
             point, low, upper, seeds = found[env, framework, "final_return_mean"]
             assert abs(point - (high + 3)) < 1e-12  # of high + 1, ..., high + 5
-            assert high + 1 <= low < point < upper <= high + 5
+            # Student's: 2.776 (t of 4 degrees at 97.5%) standard errors of sqrt(2.5 / 5).
+            assert abs(point - low - 2.776445 * 0.5**0.5) < 1e-6
+            assert abs(upper - point - 2.776445 * 0.5**0.5) < 1e-6
             assert seeds == 5
             assert abs(found[env, framework, "final_return_median"][0] - (high + 3)) < 1e-12
             assert abs(found[env, framework, "final_return_iqm"][0] - (high + 3)) < 1e-12
@@ -118,10 +122,53 @@ def test_words_say_what_is_fastest_and_whether_the_same_is_learned(
     (compile_row, jax_row) = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
     assert compile_row["verdict"] == "equivalent"
     assert jax_row["verdict"] == "different"
-    # 5% of the larger mean return, counted from the 22.2 of random play.
-    assert abs(float(compile_row["margin"]) - 0.05 * (484 - 22.2)) < 1e-9
+    # 5% of the distance between the 22.2 of random play and the 475 that count as solved.
+    assert abs(float(compile_row["margin"]) - 0.05 * (475 - 22.2)) < 1e-9
     code, printed, _ = report(capfd, tmp_path / "o", "--margin", "0.5")
     assert "jax_xla is different, but by less than the margin" in printed
+    for margin in ("0.5", "25"):
+        assert report(capfd, tmp_path / "o", "--margin-return", margin)[0] == 0
+        (compile_row, jax_row) = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+        assert float(compile_row["margin"]) == float(jax_row["margin"]) == float(margin)
+        assert compile_row["verdict"] == ("equivalent" if margin == "25" else "undecided")
+        assert jax_row["verdict"] == "different"
+
+
+def test_a_margin_is_the_baselines_own_where_the_task_has_no_scale(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is compared: were it of the larger mean, who learns ten times more would widen it."""
+    for framework, final in (("torch_eager", 40.0), ("jax_xla", 400.0)):
+        for seed in range(1, 6):
+            write_run(tmp_path / "o", "unknown", framework, seed, final=final + seed)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    (row,) = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    assert abs(float(row["margin"]) - 0.05 * 43) < 1e-9
+
+
+def test_mean_speeds_stand_beside_steady_ones_and_old_runs_have_them_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    old = write_run(tmp_path / "o", "cartpole", "torch_compile", 1, iterations=100)
+    new = write_run(tmp_path / "o", "cartpole", "torch_compile", 2, iterations=100)
+    results = [json.loads((folder / "result.json").read_text()) for folder in (old, new)]
+    assert "mean_sps" not in results[0]
+    results[0] |= {"wall_seconds": 22.0, "compile_seconds": 2.0, "loaded_steps": 1_200}
+    results[1] |= {"mean_sps": 2_700.0, "cut_episodes": 3, "cut_steps": 5_120}
+    for folder, result in zip((old, new), results, strict=True):
+        (folder / "result.json").write_text(json.dumps(result))
+    code, printed, errors = report(capfd, tmp_path / "o")
+    assert code == 0
+    expected = ((51_200 - 1_200) / (22.0 - 2.0) + 2_700.0) / 2
+    assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_compile", "mean_sps"][0] == expected == 2_600.0
+    assert "(2,600 over the whole training)" in printed
+    (first, second) = rows(tmp_path / "o" / "report" / "tables" / "runs.csv")
+    assert (first["cut episodes"], first["cut steps (fraction)"]) == ("", "")
+    assert (second["cut episodes"], second["cut steps (fraction)"]) == ("3", "0.1")
+    assert "cut:" not in errors  # a tenth is borne
+    (new / "result.json").write_text(json.dumps(results[1] | {"cut_steps": 5_121 * 2}))
+    errors = report(capfd, tmp_path / "o")[2]
+    assert f"returns leave out the episodes that restarts of the environments cut: {new} (20% of its steps" in errors
 
 
 def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(

@@ -40,6 +40,8 @@ def test_a_folder_without_runs_is_exit_code_2(tmp_path: Path, capfd: pytest.Capt
         (["--baseline", "tensorflow"], "--baseline tensorflow: no run has that framework; choose one of torch_eager"),
         (["--margin", "0"], "--margin must lie between 0 and 1"),
         (["--resamples", "5"], "--resamples at least 100"),
+        (["--margin-return", "0"], "--margin-return must be above 0"),
+        (["--margin-return", "inf"], "--margin-return must be above 0"),
         (["--margin", "wide"], "invalid float value: 'wide'"),
         ([], "DIR"),
     ],
@@ -213,7 +215,9 @@ def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
     out = small_disk / "report"
     code, _, errors = report(capfd, sweep, "--out", out)
     assert code == 1
-    assert_one_line(errors, f"cannot write {out}: No space left on device; what was there is kept")
+    assert_one_line(
+        errors.splitlines(keepends=True)[-1], f"cannot write {out}: No space left on device; what was there is kept"
+    )
     assert list(small_disk.iterdir()) == []
     out.mkdir()
     (out / "report.html").write_text("the older one")

@@ -104,7 +104,7 @@ from ppo_bench.config import load_config
 from ppo_bench.train import _build
 
 config = load_config(sys.argv[1:])
-runner = _build(config, config.framework.seeds_runner)
+runner, _ = _build(config, config.framework.seeds_runner)
 print(runner.execution["devices"])
 """
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from ppo_bench.report.checks import COVERAGE
 from ppo_bench.report.published import scale_of
 from ppo_bench.report.statistics import (
     Array,
@@ -18,6 +19,7 @@ from ppo_bench.report.statistics import (
     iqm,
     mean,
     mean_band,
+    mean_interval,
     median,
     moments,
     optimality_gap,
@@ -221,6 +223,37 @@ def test_welch_by_hand() -> None:
     assert abs(difference + 4) < 1e-12
     assert abs(error - math.sqrt(2.5)) < 1e-12
     assert abs(freedom - 6.25 / 1.0625) < 1e-12
+
+
+def test_intervals_of_a_mean_are_students() -> None:
+    """Of 1, 2, 3: 2 and 4.3027 (t of 2 degrees at 97.5%, in any table) standard errors of 1/sqrt(3)."""
+    found = mean_interval(array(1, 2, 3))
+    assert found.point == 2.0
+    assert abs(found.high - 2.0 - 4.302653 / math.sqrt(3)) < 1e-6
+    assert abs(2.0 - found.low - 4.302653 / math.sqrt(3)) < 1e-6
+    sample = np.random.default_rng(9).normal(50, 7, 11)
+    low, high = scipy.stats.ttest_1samp(sample, 0.0).confidence_interval(0.95)
+    found = mean_interval(sample)
+    assert abs(found.low - low) + abs(found.high - high) < 1e-9
+    assert mean_interval(array(4, 4, 4)) == (4.0, 4.0, 4.0)
+    alone = mean_interval(array(4))
+    assert alone.point == 4.0
+    assert math.isnan(alone.low)
+    assert math.isnan(alone.high)
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_intervals_cover_as_often_as_is_said(seeds: int) -> None:
+    """Student's in 95%, the bootstrap in what warnings say; 1,500 draws have a standard error of at most 1.1 points."""
+    rng = np.random.default_rng(seeds)
+    held: dict[str, list[bool]] = {"student": [], "bootstrap": []}
+    for _ in range(1_500):
+        sample = rng.normal(size=seeds)
+        student, drawn = mean_interval(sample), bootstrap(mean, [sample], seed=int(rng.integers(2**31)), resamples=400)
+        held["student"].append(student.low < 0 < student.high)
+        held["bootstrap"].append(drawn.low < 0 < drawn.high)
+    assert abs(float(np.mean(held["student"])) - 0.95) < 0.02
+    assert abs(float(np.mean(held["bootstrap"])) - COVERAGE.get(seeds, 0.90)) < 0.035
 
 
 def test_tost_agrees_with_scipys_one_sided_tests() -> None:

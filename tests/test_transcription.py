@@ -1,173 +1,264 @@
-"""One iteration of a runner, against a plain transcription of PPO that shares only its random numbers."""
+"""Iterations of every framework, against a plain transcription of PPO that shares only its random numbers."""
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
-from ppo_bench import noise
-from ppo_bench.algorithms.base import Hyperparameters
-from ppo_bench.arrays import Arrays
-from ppo_bench.envs.base import Step
-from ppo_bench.runners.base import Problem
-from tests.runners import problem_for, runner_for
-from tests.scenes import RandomScenes, Recorder
+from ppo_bench.arrays import Arrays, under
+from ppo_bench.paths import CONF
+from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.scenes import Endings
+from tests.seams import remembering
+from tests.transcribed_networks import HIDDEN, NETWORKS, Averaging, AveragingSequences, Policy, mlp
+from tests.transcription import ALGORITHMS, Ppo
 
 SEED = 3
+ITERATIONS = 2
+"""How many are compared: the second begins with steps that only reset, and with what Adam and statistics remember."""
+OF_TRAINING = 10
+"""How many there would be, over which the learning rate falls."""
+TOLERANCE = 1e-12
+"""Largest distance, in lengths of the parameters' movement since they were drawn."""
+FLOOR = 1e-3
+"""Shortest movement of one parameter, in lengths of that of all, that its own distance is measured by."""
+
+VECTOR = spaces.Box(-np.inf, np.inf, (5,), np.float32)
+BYTES = spaces.Box(0, 255, (6,), np.uint8)
+BOOLS = spaces.Box(0, 1, (6,), bool)  # type: ignore[arg-type]
+FRAMES = spaces.Box(0, 255, (4, 36, 36), np.uint8)
+COLOURS = spaces.Box(0, 255, (12, 12, 3), np.uint8)
+SCREEN = spaces.Box(0, 255, (64, 64, 3), np.uint8)
+SYMBOLS = spaces.Box(0, 1, (6, 6, 4), bool)  # type: ignore[arg-type]
+CHOICE = spaces.Discrete(3)
+CHOICES = spaces.MultiDiscrete([3, 2, 4])
+SWITCHES = spaces.MultiBinary(3)
+FORCES = spaces.Box(-0.5, 0.5, (2,), np.float32)
+
+CLEANRL = ("ppo.bootstrap_truncated=false", "ppo.mask_resets=false")
+NORMALIZED = ("ppo.norm_obs=true", "ppo.norm_reward=true", "ppo.obs_clip=1.5", "ppo.reward_clip=1.0")
+SMALL = ("ppo.num_steps=8", "ppo.update_epochs=2", "ppo.num_minibatches=2")
 
 
-def network_of(problem: Problem, weights: Arrays) -> nn.ModuleDict:
-    """The problem's network as ordinary torch modules in float64, with `weights` in place."""
-    modules = nn.ModuleDict()
-    for part in ("trunk", "actor", "critic"):
-        layers: list[nn.Module] = []
-        names = sorted({n.split(".")[2] for n in weights if n.startswith(f"params.{part}.") and "log_std" not in n})
-        for index in names:
-            weight = torch.from_numpy(weights[f"params.{part}.{index}.weight"]).double()
-            bias = torch.from_numpy(weights[f"params.{part}.{index}.bias"]).double()
-            layer: nn.Module
-            if weight.ndim == 4:
-                stride = {8: 4, 4: 2, 3: 1}[weight.shape[1]]
-                layer = nn.Conv2d(weight.shape[3], weight.shape[0], weight.shape[1], stride, dtype=torch.float64)
-                weight = weight.permute(0, 3, 1, 2)
-            else:
-                if layers and isinstance(layers[-2], nn.Conv2d):
-                    layers.append(ToHeightWidthChannel())
-                layer = nn.Linear(weight.shape[1], weight.shape[0], dtype=torch.float64)
-            layer.load_state_dict({"weight": weight, "bias": bias})
-            layers += [layer, nn.ReLU() if part == "trunk" else nn.Tanh()]
-        modules[part] = nn.Sequential(*(layers if part == "trunk" else layers[:-1]))
-    if "params.actor.log_std" in weights:
-        log_std = nn.Parameter(torch.from_numpy(weights["params.actor.log_std"]).double().clone())
-        modules["log_std"] = nn.ParameterList([log_std])
-    return modules
+class Case(NamedTuple):
+    """A network on some spaces, and the keys that are not as in the case of all others."""
+
+    network: str = "mlp"
+    observations: spaces.Box = VECTOR
+    actions: spaces.Space = CHOICE
+    overrides: tuple[str, ...] = ()
+    reference: Callable[[spaces.Box, spaces.Space], Policy] | None = None
+    """None for that of `network`'s file."""
+    rules: bool = False
+    algorithm: str = "ppo"
+
+    @property
+    def configuration(self) -> list[str]:
+        """Everything that the package is told; large steps, so that ratios, values and gradients are clipped."""
+        steps = SMALL if len(self.observations.shape) == 3 else ("ppo.num_steps=16",)
+        network = [f"network={self.network}"] if self.network in NETWORKS else remembering(self.network)
+        if self.network == "auto" or len(self.observations.shape) == 1:
+            network.append(f"network.hidden_sizes={list(HIDDEN)}")
+        fixed = ("precision=float64", "ppo.learning_rate=1e-2", "ppo.clip_coef=0.05", f"algorithm={self.algorithm}")
+        return [*fixed, *steps, *network, *self.overrides]
 
 
-class ToHeightWidthChannel(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.permute(0, 2, 3, 1).flatten(1)
+CASES = {
+    "one choice": Case(),
+    "three choices": Case(actions=CHOICES),
+    "switches": Case(actions=SWITCHES),
+    "forces": Case(actions=FORCES),
+    "rectifiers": Case(overrides=("network.activation=relu",), reference=functools.partial(mlp, activation=nn.ReLU)),
+    "bytes": Case(observations=BYTES),
+    "bools": Case(observations=BOOLS),
+    "nature_cnn": Case("nature_cnn", FRAMES),
+    "nature_cnn, forces": Case("nature_cnn", FRAMES, FORCES),
+    "impala_cnn": Case("impala_cnn", COLOURS),
+    "minatar_cnn": Case("minatar_cnn", SYMBOLS),
+    "auto, vectors": Case("auto", actions=FORCES),
+    "auto, frames": Case("auto", FRAMES),
+    "auto, screens": Case("auto", SCREEN, overrides=("ppo.num_steps=4", "ppo.update_epochs=1")),
+    "auto, symbols": Case("auto", SYMBOLS, CHOICES),
+    "limits are ends": Case(overrides=("ppo.bootstrap_truncated=false",)),
+    "resets are learnt": Case(overrides=("ppo.mask_resets=false",)),
+    "as CleanRL": Case(actions=FORCES, overrides=CLEANRL),
+    "unclipped values": Case(overrides=("ppo.clip_vloss=false",)),
+    "raw advantages": Case(overrides=("ppo.norm_adv=false",)),
+    "unclipped gradients": Case(overrides=("ppo.max_grad_norm=100.0", "ppo.anneal_lr=false")),
+    "stopped": Case(overrides=("ppo.target_kl=0.002",)),
+    "normalized": Case(actions=FORCES, overrides=NORMALIZED),
+    "rules": Case(rules=True),
+    "rules, resets are learnt": Case(actions=CHOICES, rules=True, overrides=("ppo.mask_resets=false",)),
+    "memory": Case("AveragingMlp", reference=Averaging),
+    "sequences": Case("AveragingSequencesMlp", reference=AveragingSequences, overrides=("ppo.num_minibatches=2",)),
+}
+COMBINED = ["limits are ends", "resets are learnt", "unclipped gradients", "bools", "nature_cnn, forces"]
+EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
+"""Those of which others execute every part: in PyTorch, operation by operation, alone."""
+COMPILED = ["one choice", "forces", "normalized", "rules", "minatar_cnn", "nature_cnn"]
+"""Those that torch_compile is asked for: each takes it 10 s."""
 
 
-def distribution_and_value(modules: nn.ModuleDict, obs: Tensor) -> tuple[torch.distributions.Distribution, Tensor]:
-    hidden = modules["trunk"](obs / 255.0 if obs.ndim == 4 else obs)
-    value = modules["critic"](hidden).squeeze(-1)
-    output = modules["actor"](hidden)
-    if "log_std" not in modules:
-        return torch.distributions.Categorical(logits=output), value
-    normal = torch.distributions.Normal(output, modules["log_std"][0].exp())  # type: ignore[index]
-    return torch.distributions.Independent(normal, 1), value
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let the reference compute alone: PyTorch's threads and JAX's would wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
-def advantages_by_sum(rewards: np.ndarray, values: np.ndarray, steps: list[Step], hp: Hyperparameters) -> np.ndarray:
-    """GAE as its definition, a sum over what follows within the episode (Schulman et al. 2016, eq. 16)."""
-    advantages = np.zeros_like(rewards)
-    for env in range(rewards.shape[1]):
-        for start in range(rewards.shape[0]):
-            weight = 1.0
-            for t in range(start, rewards.shape[0]):
-                ends = steps[t].terminated[env] or (steps[t].truncated[env] and not hp.bootstrap_truncated)
-                target = rewards[t, env] + (0.0 if ends else hp.gamma * values[t + 1, env])
-                advantages[start, env] += weight * (target - values[t, env])
-                weight *= hp.gamma * hp.gae_lambda
-                if steps[t].terminated[env] or steps[t].truncated[env]:
-                    break
-    return advantages
+class Compared(NamedTuple):
+    """A runner's parameters and the reference's, both after so many iterations."""
+
+    before: Arrays
+    found: Arrays
+    expected: Arrays
+
+    def of_all(self) -> float:
+        """The distance of all parameters together."""
+        return self.distance(self.before) / self.moved(self.before)
+
+    def of_each(self) -> dict[str, float]:
+        """The distance of each."""
+        shortest = FLOOR * self.moved(self.before)
+        return {name: self.distance([name]) / max(self.moved([name]), shortest) for name in self.before}
+
+    def distance(self, names: Iterable[str]) -> float:
+        return _length(self.found[name] - self.expected[name] for name in names)
+
+    def moved(self, names: Iterable[str]) -> float:
+        return _length(self.expected[name] - self.before[name] for name in names)
 
 
-def one_iteration(problem: Problem, weights: Arrays, record: Recorder) -> nn.ModuleDict:
-    """The network after PPO's first iteration on the recorded rollout."""
-    hp, modules = problem.ppo, network_of(problem, weights)
-    optimizer = torch.optim.Adam(modules.parameters(), lr=hp.learning_rate, eps=hp.adam_eps)
-    obs = torch.from_numpy(np.stack(record.obs)).double()
-    actions = torch.from_numpy(np.stack(record.actions)).double()
-    with torch.no_grad():
-        distribution, values = distribution_and_value(modules, obs.flatten(0, 1))
-        values = values.view(obs.shape[:2])
-        old_log_probs = torch.stack(
-            [distribution_and_value(modules, o)[0].log_prob(a) for o, a in zip(obs, actions, strict=False)]
-        )
-    done = np.stack([step.terminated | step.truncated for step in record.steps])
-    real = np.ones(done.shape)
-    if hp.mask_resets:
-        real[1:] = ~done[:-1]
-    rewards = np.stack([step.reward for step in record.steps]).astype(np.float64)
-    advantages = torch.from_numpy(advantages_by_sum(rewards, values.numpy(), record.steps, hp))
-    returns = advantages + values[:-1]
-    flat = [x.flatten(0, 1) for x in (obs[:-1], actions, old_log_probs, values[:-1], advantages, returns)]
-    keep = torch.from_numpy(real.astype(bool)).flatten()
-    permutations = noise.permutations(
-        np,
-        np.array([SEED], np.int32),
-        np.array([1], np.int32),
-        np.arange(hp.update_epochs, dtype=np.int32),
-        np.arange(hp.batch_size, dtype=np.int32),
-    )
-    for epoch in range(hp.update_epochs):
-        for rows in permutations[epoch].reshape(hp.num_minibatches, -1):
-            real_rows = torch.from_numpy(rows[keep.numpy()[rows]])
-            o, a, old_log_prob, old_value, advantage, target = (x[real_rows] for x in flat)
-            distribution, value = distribution_and_value(modules, o)
-            ratio = (distribution.log_prob(a) - old_log_prob).exp()
-            if hp.norm_adv:
-                advantage = (advantage - advantage.mean()) / (advantage.std(unbiased=False) + 1e-8)
-            surrogate = torch.min(ratio * advantage, ratio.clamp(1 - hp.clip_coef, 1 + hp.clip_coef) * advantage)
-            error = (value - target) ** 2
-            if hp.clip_vloss:
-                clipped = old_value + (value - old_value).clamp(-hp.clip_coef, hp.clip_coef)
-                error = torch.max(error, (clipped - target) ** 2)
-            bonus = distribution.entropy().mean()
-            loss = -surrogate.mean() + hp.vf_coef * 0.5 * error.mean() - hp.ent_coef * bonus
-            optimizer.zero_grad()
-            loss.backward()
-            norm = torch.cat([p.grad.flatten() for p in modules.parameters() if p.grad is not None]).norm()
-            if norm > hp.max_grad_norm:
-                for p in modules.parameters():
-                    assert p.grad is not None
-                    p.grad *= hp.max_grad_norm / norm
-            optimizer.step()
-    return modules
+def _length(arrays: Iterable[np.ndarray]) -> float:
+    return float(np.linalg.norm(np.concatenate([array.ravel() for array in arrays])))
+
+
+def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> tuple[list[Compared], Ppo]:
+    """A runner and the reference after each iteration, and the latter with its counts."""
+    steps = int(dict(word.split("=", 1) for word in case.configuration)["ppo.num_steps"])
+    scenes = Endings(case.observations, case.actions, steps, case.rules)
+    problem = problem_for(scenes, OF_TRAINING, case.configuration)
+    runner = runner_for(framework, problem)
+    state = runner.init(SEED)
+    before = under("params", runner.export(state))
+    found = []
+    for _ in range(ITERATIONS):
+        state, _, _ = runner.step(state)
+        found.append(under("params", runner.export(state)))
+    runner.close()
+    torch.set_num_threads(1)
+    policy = (case.reference or NETWORKS[case.network])(case.observations, case.actions)
+    policy.load(before)
+    reference = (algorithm or ALGORITHMS[case.algorithm])(policy, scenes, problem.ppo, OF_TRAINING, SEED)
+    rows = []
+    for arrays in found:
+        reference.iterate()
+        rows.append(Compared(before, arrays, policy.arrays()))
+    return rows, reference
 
 
 @pytest.mark.parametrize(
-    ("pixels", "continuous", "overrides"),
+    ("framework", "name"),
     [
-        (False, False, []),
-        (False, True, []),
-        (True, False, ["ppo.num_steps=16"]),
-        (False, False, ["ppo.bootstrap_truncated=false", "ppo.mask_resets=false", "ppo.norm_adv=false"]),
-        (False, True, ["ppo.clip_vloss=false", "ppo.max_grad_norm=100.0", "ppo.anneal_lr=false"]),
-        (False, False, ["network=mlp", "network.hidden_sizes=[32]", "ppo.gamma=0.9", "ppo.gae_lambda=1.0"]),
+        (framework, name)
+        for framework in FRAMEWORKS
+        for name in CASES
+        if (name not in EAGER or framework == "torch_eager") and (name in COMPILED or framework != "torch_compile")
     ],
 )
-def test_an_iteration_equals_a_plain_transcription(pixels: bool, continuous: bool, overrides: list[str]) -> None:
-    """In one framework; tests/test_one_update.py compares the others with it."""
-    record = Recorder(RandomScenes(4, pixels, continuous))
-    fast = ["precision=float64", "ppo.num_steps=32", "ppo.learning_rate=3e-3"]
-    problem = problem_for(record, 10, [*fast, *overrides])
-    runner = runner_for("torch_eager", problem)
-    state = runner.init(SEED)
-    before = runner.export(state)
-    state, _, _ = runner.step(state)
-    after = runner.export(state)
-    expected = parameters_of(one_iteration(problem, before, record))
-    assert set(expected) == {p.name for p in problem.network.parameters}
-    for name, array in expected.items():
-        distance = np.linalg.norm(after[f"params.{name}"] - array) / np.linalg.norm(array)
-        assert distance < 1e-10, name
-        assert np.linalg.norm(before[f"params.{name}"] - array) > 0.0, name
+def test_iterations_equal_a_plain_transcription(framework: str, name: str) -> None:
+    case = CASES[name]
+    rows, reference = compared(framework, case)
+    for iteration, row in enumerate(rows, 1):
+        assert row.of_all() < TOLERANCE, iteration
+        for parameter, distance in row.of_each().items():
+            assert distance < TOLERANCE, (iteration, parameter)
+            assert row.moved([parameter]) > 0.0, (iteration, parameter)
+    # What is compared was at work.
+    assert reference.clipped > 0
+    assert reference.kept > 0
+    assert (reference.shrunk > 0) == (name != "unclipped gradients")
+    assert (reference.epochs < ITERATIONS * reference.hp.update_epochs) == (name == "stopped")
 
 
-def parameters_of(modules: nn.ModuleDict) -> dict[str, np.ndarray]:
-    """The arrays of `network_of`'s modules in the neutral layout."""
-    arrays: dict[str, Tensor] = {}
-    for part in ("trunk", "actor", "critic"):
-        layers = [m for m in modules[part].modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-        for index, layer in enumerate(layers):
-            weights = layer.state_dict()
-            weight = weights["weight"].permute(0, 2, 3, 1) if isinstance(layer, nn.Conv2d) else weights["weight"]
-            arrays |= {f"{part}.{index}.weight": weight, f"{part}.{index}.bias": weights["bias"]}
-    if "log_std" in modules:
-        arrays["actor.log_std"] = modules["log_std"][0]  # type: ignore[index]
-    return {name: array.detach().numpy() for name, array in arrays.items()}
+@pytest.mark.parametrize(
+    ("group", "references", "compared_ones"),
+    [
+        ("network", NETWORKS, {case.network for case in CASES.values()}),
+        ("algorithm", ALGORITHMS, {case.algorithm for case in CASES.values()}),
+    ],
+)
+def test_every_network_and_algorithm_is_compared(
+    group: str, references: dict[str, object], compared_ones: set[str]
+) -> None:
+    for name in sorted(path.stem for path in (CONF / group).glob("*.yaml")):
+        assert name in references, (
+            f"conf/{group}/{name}.yaml has no reference in plain PyTorch: see tests/transcription.py"
+        )
+        assert name in compared_ones, f"conf/{group}/{name}.yaml has no case in tests/test_transcription.py"
+
+
+# --- Mistakes that the comparison would see ---------------------------------------------------------------------------
+
+
+class MeanOfAllRows(Ppo):
+    def mean(self, x: Tensor) -> Tensor:
+        return x.sum() / self.hp.minibatch_size
+
+
+class LengthWithAnEpsilon(Ppo):
+    """As `torch.nn.utils.clip_grad_norm_` has it."""
+
+    def shrinking(self, norm: Tensor) -> Tensor:
+        return self.hp.max_grad_norm / (norm + 1e-6)
+
+
+class DeviationOfASample(Ppo):
+    def deviation(self, x: Tensor) -> Tensor:
+        return x.std(unbiased=True)
+
+
+class LimitsAreEnds(Ppo):
+    def ends_for_good(self, terminated: bool, truncated: bool) -> bool:
+        return terminated or truncated
+
+
+class ResetsBeginEachRollout(Ppo):
+    """The last steps of the rollout before are forgotten."""
+
+    def steps_that_count(self, done: np.ndarray) -> np.ndarray:
+        real = super().steps_that_count(done)
+        real[:: self.hp.num_steps] = True
+        return real
+
+
+class OtherObservationsCount(Ppo):
+    def observations_that_count(self, final: np.ndarray) -> np.ndarray:
+        return ~final if super().observations_that_count(final).all() else np.ones_like(final)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistaken"),
+    [
+        ("one choice", MeanOfAllRows),
+        ("one choice", LengthWithAnEpsilon),
+        ("one choice", DeviationOfASample),
+        ("one choice", LimitsAreEnds),
+        ("one choice", ResetsBeginEachRollout),
+        ("normalized", OtherObservationsCount),
+    ],
+)
+def test_a_mistake_is_seen(name: str, mistaken: type[Ppo], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a margin of a thousand."""
+    monkeypatch.setattr(mistaken, "compare_with_the_environments", lambda *_: None)  # later actions are others
+    rows, _ = compared("torch_eager", CASES[name], mistaken)
+    assert rows[-1].of_all() > 1e3 * TOLERANCE

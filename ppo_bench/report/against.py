@@ -16,6 +16,7 @@ class AgainstPublished(NamedTuple):
     group: Group
     returns: Moments | None
     sps: float | None
+    """Mean over the training, as publications have it: steps over time."""
     reference: Reference
     low: float
     """Ends of the 95% interval of the difference of mean returns; NaN where it has none."""
@@ -24,7 +25,7 @@ class AgainstPublished(NamedTuple):
 
 def against_published(group: Group) -> list[AgainstPublished]:
     """Ours beside everything published of the same environment."""
-    finals, speeds = group.values("final_return_mean"), group.values("steady_sps")
+    finals, speeds = group.values("final_return_mean"), group.values("mean_sps")
     ours = moments(finals) if len(finals) else None
     sps = float(speeds.mean()) if len(speeds) else None
     rows = []

@@ -10,6 +10,7 @@ import numpy as np
 
 from ppo_bench.report.against import AgainstPublished, against_published
 from ppo_bench.report.groups import Group, Task, algorithms, baseline_of
+from ppo_bench.report.options import Options
 from ppo_bench.report.published import Scale, scale_of
 from ppo_bench.report.statistics import (
     Array,
@@ -20,6 +21,7 @@ from ppo_bench.report.statistics import (
     bootstrap,
     iqm,
     mean,
+    mean_interval,
     median,
     optimality_gap,
     performance_profile,
@@ -34,18 +36,6 @@ THRESHOLDS = 101
 """Of a performance profile."""
 HIGHEST_THRESHOLD = 8.0
 """As in Agarwal et al.; single games reach many times that."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command line decides."""
-
-    baseline: str
-    margin: float
-    """Of equivalence, as a part of the larger mean return."""
-    seed: int
-    """Of the bootstrap."""
-    resamples: int
 
 
 class Aggregate(NamedTuple):
@@ -167,37 +157,48 @@ def _pair(task: Task, group: Group, options: Options) -> Pair | None:
     paired = list(ours) == list(theirs)
     returns = None
     if min(len(x), len(y)) > 1:
-        returns = tost(x, y, margin_of(task, x, y, options.margin), paired=paired)
+        returns = tost(x, y, margin_of(task, y, options), paired=paired)
     speedup, wall = ratio("steady_sps", group, baseline), ratio("wall_seconds", baseline, group)
     return Pair(task, group, baseline, speedup, wall, returns, paired)
 
 
-def margin_of(task: Task, x: Array, y: Array, part: float) -> float:
-    """`part` of the larger mean return, counted from random play where that is known, else from zero."""
+def margin_of(task: Task, baseline: Array, options: Options) -> float:
+    """Largest difference of mean returns that counts as the same, fixed before, whatever is compared.
+
+    A part of the published scale where there is one, else of the baseline's mean, counted from random play if known.
+    """
+    if options.margin_return is not None:
+        return options.margin_return
     known = scale_of(task.env_id)
-    origin = known.low if known else 0.0
-    return part * max(abs(float(values.mean()) - origin) for values in (x, y))
+    if known and known.high is not None:
+        return options.margin * abs(known.high - known.low)
+    return options.margin * abs(float(baseline.mean()) - (known.low if known else 0.0))
 
 
 def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[Aggregate]:
     finals = _finals(group)
     rows = []
 
-    def add(metric: str, statistic: Callable[[Scores], Array], values: Array) -> None:
+    def add(metric: str, statistic: Callable[[Scores], Array] | None, values: Array) -> None:
+        """A row of a statistic, or of the mean if there is none."""
         if len(values):
-            estimate = bootstrap(statistic, [values], seed=options.seed, resamples=options.resamples)
+            estimate = (
+                bootstrap(statistic, [values], seed=options.seed, resamples=options.resamples)
+                if statistic
+                else mean_interval(values)
+            )
             rows.append(Aggregate(group.task, group.backend, group.framework, metric, *estimate, len(values)))
 
     scale = scales.get(group.task)
     add("final_return_median", median, finals)
     add("final_return_iqm", iqm, finals)
-    add("final_return_mean", mean, finals)
+    add("final_return_mean", None, finals)
     if scale:
         score = "human_normalised_score" if scale.high_is == "human" else "normalised_score"
         add("optimality_gap", optimality_gap, normalise(finals, scale))
-        add(score, mean, normalise(finals, scale))
-    for metric in ("steady_sps", "compile_seconds", "wall_seconds", "setup_seconds"):
-        add(metric, mean, group.values(metric))
+        add(score, None, normalise(finals, scale))
+    for metric in ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds"):
+        add(metric, None, group.values(metric))
     return rows
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppo_bench.report.analysis import ALL, Analysis, Options
+from ppo_bench.report.analysis import ALL, Analysis
 from ppo_bench.report.curves import curves
 from ppo_bench.report.groups import Group, Panel, panels
+from ppo_bench.report.options import Options
 from ppo_bench.report.statistics import Array, Estimate
 
 if TYPE_CHECKING:

@@ -12,7 +12,10 @@ from ppo_bench.report.database import LeftOut
 from ppo_bench.report.folders import Run
 from ppo_bench.report.groups import Task, baseline_of, differing
 
-FEW_SEEDS = 5
+COVERAGE = {2: 0.51, 3: 0.74, 4: 0.79, 5: 0.83, 6: 0.86, 7: 0.88, 8: 0.89, 9: 0.89}
+"""Share of percentile bootstrap intervals "of 95%" that hold the mean of so many normal scores (docs/report.md)."""
+LOST = 0.1
+"""Part of a run's steps that restarts may cut before its returns are doubted."""
 SHARED = 0.05
 """Of a run's time: less than that with another is no matter."""
 Span = tuple[float, float]
@@ -23,7 +26,7 @@ NAMED = 6
 def warnings(tasks: Sequence[Task], baseline: str) -> list[str]:
     """A sentence for each; `baseline` is the framework that others are compared with."""
     backends = partial(_backends, baseline=baseline)
-    checks = (_few_seeds, _unfinished, _without_returns, _unlike, backends, _at_once, _apart)
+    checks = (_few_seeds, _cut, _unfinished, _without_returns, _unlike, backends, _at_once, _apart)
     return [sentence for check in checks for sentence in check(tasks)]
 
 
@@ -34,13 +37,28 @@ def left_out(folders: Sequence[LeftOut]) -> list[str]:
 
 
 def _few_seeds(tasks: Sequence[Task]) -> list[str]:
+    groups = [(task, group, len(group.finished)) for task in tasks for group in task.groups]
+    alone = [f"{task.label} {group.algorithm} ({seeds})" for task, group, seeds in groups if seeds < 2]
     few = [
-        f"{task.label} {group.algorithm} ({len(group.finished)})"
-        for task in tasks
-        for group in task.groups
-        if len(group.finished) < FEW_SEEDS
+        f"{task.label} {group.algorithm} ({COVERAGE[seeds]:.0%} at {seeds})"
+        for task, group, seeds in groups
+        if seeds in COVERAGE
     ]
-    return [f"fewer than {FEW_SEEDS} finished seeds, so that intervals say little: {_some(few)}"] if few else []
+    covered = "of few finished seeds the bootstrap's intervals (medians, IQMs, ratios) cover less than their 95%"
+    return ([f"no two finished seeds, and so no intervals: {_some(alone)}"] if alone else []) + (
+        [f"{covered}: {_some(few)}"] if few else []
+    )
+
+
+def _cut(tasks: Sequence[Task]) -> list[str]:
+    """Runs whose restarts cut many episodes, long ones more often: they are in no return."""
+    runs = [run for task in tasks for group in task.groups for run in group.finished]
+    names = [
+        f"{run.folder} ({run.cut_fraction:.0%} of its steps, {run.cut_episodes} episodes)"
+        for run in runs
+        if run.cut_fraction is not None and run.cut_fraction > LOST
+    ]
+    return [f"returns leave out the episodes that restarts of the environments cut: {_some(names)}"] if names else []
 
 
 def _unfinished(tasks: Sequence[Task]) -> list[str]:

@@ -5,6 +5,7 @@ Reads run folders and writes report.html, figures/, tables/, marl_eval.json and 
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 from ppo_bench.cli import Parser
 from ppo_bench.errors import ConfigError, Failed, require
 from ppo_bench.progress import say
-from ppo_bench.report.analysis import Options, analyse
+from ppo_bench.report.analysis import analyse
 from ppo_bench.report.charts import figures
 from ppo_bench.report.checks import left_out, warnings
 from ppo_bench.report.database import Database, open_database
@@ -21,6 +22,7 @@ from ppo_bench.report.exports import write_marl_eval, write_parquet
 from ppo_bench.report.figures import draw
 from ppo_bench.report.groups import Task, sort_runs
 from ppo_bench.report.lines import duckdb_error, one_line
+from ppo_bench.report.options import Options
 from ppo_bench.report.page import page
 from ppo_bench.report.summary import Paragraph, summary
 from ppo_bench.report.tables import tables, to_csv, to_markdown
@@ -28,9 +30,9 @@ from ppo_bench.report.tables import tables, to_csv, to_markdown
 BASELINE = "torch_eager"
 WRITTEN = frozenset(("report.html", "figures", "tables", "marl_eval.json", "runs.parquet"))
 METHOD = (
-    "Intervals: 95%, percentile bootstrap over seeds, stratified by environment (Agarwal et al. 2021), {resamples:,} "
-    "resamples, seed {seed}. Equivalence: two one-sided t-tests at 5% with a margin of {margin:.0%}. Final return: "
-    "mean of the last 100 training episodes."
+    "Intervals: 95%; means of one task Student's over seeds, all else percentile bootstrap, stratified by environment "
+    "(Agarwal et al. 2021), {resamples:,} resamples, seed {seed}. Equivalence: two one-sided t-tests at 5% with a "
+    "margin of {margin}. Final return: mean of the last 100 training episodes."
 )
 
 
@@ -40,12 +42,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folders", metavar="DIR", nargs="+", help="outputs, or any folders with runs below them")
     parser.add_argument("--out", type=Path, help="folder to write (default: report within the first DIR)")
     parser.add_argument("--baseline", default=None, help=f"framework that speeds are compared with ({BASELINE})")
-    parser.add_argument("--margin", type=float, default=0.05, help="of equivalence, as part of the return (0.05)")
+    parser.add_argument(
+        "--margin",
+        type=float,
+        default=0.05,
+        help="of equivalence, as part of a task's scale or the baseline's mean (0.05)",
+    )
+    parser.add_argument("--margin-return", type=float, help="of equivalence as a return, in place of --margin")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (0)")
     parser.add_argument("--resamples", type=int, default=2000, help="of the bootstrap (2000)")
     words = parser.parse_args(arguments)
     if not 0 < words.margin < 1:
         parser.error("--margin must lie between 0 and 1")
+    if words.margin_return is not None and not 0 < words.margin_return < math.inf:
+        parser.error("--margin-return must be above 0")
     if words.seed < 0 or words.resamples < 100:
         parser.error("--seed must not be negative, and --resamples at least 100")
     out = words.out or Path(words.folders[0]) / "report"
@@ -53,7 +63,8 @@ def main(arguments: list[str]) -> int:
     require("jinja2", "report", "the report's page")
     database = open_database(words.folders)
     tasks = sort_runs(database.runs)
-    options = Options(_baseline(words.baseline, database), words.margin, words.seed, words.resamples)
+    baseline = _baseline(words.baseline, database)
+    options = Options(baseline, words.margin, words.margin_return, words.seed, words.resamples)
     sentences = _write(database, tasks, options, out)
     print("\n".join(map(str, sentences)))
     print(out / "report.html")
@@ -100,7 +111,7 @@ def _write(database: Database, tasks: list[Task], options: Options, out: Path) -
             (aside / "tables" / f"{table.key}.md").write_text(to_markdown(table), encoding="utf-8")
         write_marl_eval(database.connection, tasks, aside / "marl_eval.json")
         write_parquet(database.connection, aside / "runs.parquet")
-        method = METHOD.format(resamples=options.resamples, seed=options.seed, margin=options.margin)
+        method = METHOD.format(resamples=options.resamples, seed=options.seed, margin=options.margin_in_words)
         doubts += left_out(database.left_out)
         html = page(charts, found, counts=counts, summary=sentences, warnings=doubts, method=method)
         (aside / "report.html").write_text(html, encoding="utf-8")

@@ -27,8 +27,9 @@ RUN_COLUMNS = {
     "finished": "BOOLEAN",
     **dict.fromkeys(("total_timesteps", "iterations", "global_step", "episodes"), "BIGINT"),
     **dict.fromkeys(("final_return_mean", "final_return_std", "recent_return_mean"), "DOUBLE"),
-    **dict.fromkeys(("wall_seconds", "setup_seconds", "compile_seconds", "steady_sps", "masked_fraction"), "DOUBLE"),
-    "peak_memory_bytes": "BIGINT",
+    **dict.fromkeys(("wall_seconds", "setup_seconds", "compile_seconds", "steady_sps", "mean_sps"), "DOUBLE"),
+    "masked_fraction": "DOUBLE",
+    **dict.fromkeys(("cut_episodes", "cut_steps", "peak_memory_bytes"), "BIGINT"),
     "started": "VARCHAR",
     **dict.fromkeys(("device", "precision", "cpu", "gpu", "git_commit"), "VARCHAR"),
     **dict.fromkeys(("cores", "threads"), "BIGINT"),
@@ -188,6 +189,7 @@ def _sum_up(database: Database, readable: set[int]) -> None:
         if run := unfinished.get(number):
             run.iterations, run.global_step, run.wall_seconds = iterations, global_step, wall_seconds
             run.steady_sps, run.episodes = sps, episodes
+            run.mean_sps = global_step / wall_seconds if wall_seconds else None
     with_episodes = {n: run for n, run in unfinished.items() if (run.path / "episodes.jsonl").is_file()}
     if with_episodes:
         rows = rows_of([run.path / "episodes.jsonl" for run in with_episodes.values()], ("global_step", "return"))

@@ -59,9 +59,18 @@ class Run:
     setup_seconds: float | None = None
     compile_seconds: float | None = None
     steady_sps: float | None = None
+    mean_sps: float | None = None
+    """Environment steps over training time less compilation."""
+    cut_episodes: int | None = None
+    cut_steps: int | None = None
     masked_fraction: float | None = None
     peak_memory_bytes: int | None = None
     path: Path = field(default_factory=Path)
+
+    @property
+    def cut_fraction(self) -> float | None:
+        """Part of the steps whose episodes restarts of the environments cut; None where it was not counted."""
+        return None if self.cut_steps is None or not self.global_step else self.cut_steps / self.global_step
 
     @property
     def setting_key(self) -> str:
@@ -116,12 +125,15 @@ def read(path: Path) -> Run:
         run.finished = True
         for key in ("final_return_mean", "final_return_std", "wall_seconds", "setup_seconds", "compile_seconds"):
             setattr(run, key, _number(result.get(key)))
-        for key in ("steady_sps", "masked_fraction"):
+        for key in ("steady_sps", "mean_sps", "masked_fraction"):
             setattr(run, key, _number(result.get(key)))
-        for key in ("iterations", "global_step", "episodes", "peak_memory_bytes"):
+        for key in ("iterations", "global_step", "episodes", "cut_episodes", "cut_steps", "peak_memory_bytes"):
             count = _number(result.get(key))
             setattr(run, key, None if count is None else int(count))
         run.recent_return_mean = run.final_return_mean
+        if run.mean_sps is None and run.global_step and run.wall_seconds:  # older runs did not write it
+            training = run.wall_seconds - (run.compile_seconds or 0.0)
+            run.mean_sps = (run.global_step - (_number(result.get("loaded_steps")) or 0.0)) / training
     return run
 
 

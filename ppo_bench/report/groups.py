@@ -15,7 +15,7 @@ FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 """In this order; others follow by name."""
 SHOWN_KEYS = 3
 """So many differing hyperparameters name a setting; where more are needed a digest does."""
-OF_PROGRAMS = ("steady_sps", "compile_seconds", "wall_seconds", "setup_seconds")
+OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
 """Figures that seeds which were trained by one program (`num_seeds`) have from one measurement."""
 MAX_VALUE = 16
 """Letters of a value that is short."""

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ppo_bench.report.analysis import Analysis, Options, Pair
+from ppo_bench.report.analysis import Analysis, Pair
 from ppo_bench.report.groups import Group, Task
+from ppo_bench.report.options import Options
 from ppo_bench.report.show import TIMES, number, times
 from ppo_bench.report.statistics import Estimate, bootstrap, ratio_of_means
 
@@ -69,6 +70,8 @@ def _speed(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
         return []
     fastest = ranked[0]
     at = f"{fastest.values('steady_sps').mean():,.0f} steps/s"
+    if len(means := fastest.values("mean_sps")):
+        at += f" ({means.mean():,.0f} over the whole training)"
     if len(ranked) == 1:
         return [f"{fastest.algorithm} runs at {at}."]
     ratio = _ratio(fastest, ranked[1], options)
@@ -100,7 +103,7 @@ def _returns(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
         return sentences
     verdicts = {pair.returns.verdict for pair in compared if pair.returns}
     margins = {pair.returns.margin for pair in compared if pair.returns}
-    margin = f"±{number(max(margins))} ({options.margin:.0%} of the return)"
+    margin = f"±{number(max(margins))} ({options.margin_in_words})"
     if verdicts == {"equivalent"}:
         worst = max(pair.returns.p_equivalent for pair in compared if pair.returns)
         sentences.append(f"They learn the same: equivalent to {options.baseline} within {margin}, {_p(worst)}.")

@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ppo_bench.report.analysis import ALL, Aggregate, Analysis, Options
+from ppo_bench.report.analysis import ALL, Aggregate, Analysis
 from ppo_bench.report.database import LeftOut
 from ppo_bench.report.folders import Run
 from ppo_bench.report.groups import differing
+from ppo_bench.report.options import Options
 from ppo_bench.report.show import cell, interval
 from ppo_bench.report.statistics import Estimate
 
@@ -61,7 +62,8 @@ def _returns(analysis: Analysis) -> Table:
             rows.append((task.label, group.algorithm, average.seeds, *found, average.estimate, gap, between))
     columns = ("env", "algorithm", "seeds", "median", "IQM", "mean", "optimality gap", "scores from 0 to 1 are")
     note = (
-        "Mean return of the last 100 training episodes of each seed; 95% bootstrap intervals over seeds. "
+        "Mean return of the last 100 training episodes of each seed; 95% intervals over seeds, Student's for the mean, "
+        "by the bootstrap for median, IQM and optimality gap. "
         "The optimality gap is how far normalised scores stay below 1."
     )
     return Table("returns", "Aggregates of final returns", columns, rows, note)
@@ -78,7 +80,7 @@ def _by_metric(aggregates: Iterable[Aggregate]) -> dict[tuple[str, str, str, str
 
 def _speed(analysis: Analysis, options: Options) -> Table:
     by = _by_metric(analysis.aggregates)
-    metrics = ("steady_sps", "compile_seconds", "setup_seconds", "wall_seconds")
+    metrics = ("steady_sps", "mean_sps", "compile_seconds", "setup_seconds", "wall_seconds")
     gains = ("speedup_steady_sps", "speedup_wall_time")
     rows = []
     for task in analysis.tasks:
@@ -89,12 +91,22 @@ def _speed(analysis: Analysis, options: Options) -> Table:
                 cells = [each.estimate if each else None for each in found]
                 rows.append((task.label, group.algorithm, by[*key, "steady_sps"].seeds, *cells))
     columns = (
-        *("env", "algorithm", "seeds", "steady speed (steps/s)", "compilation (s)", "set-up (s)", "training (s)"),
+        *(
+            "env",
+            "algorithm",
+            "seeds",
+            "steady speed (steps/s)",
+            "mean speed (steps/s)",
+            "compilation (s)",
+            "set-up (s)",
+            "training (s)",
+        ),
         *("speed-up", "speed-up of training time"),
     )
     note = (
-        "Means over seeds with 95% bootstrap intervals. Steady speed is that of a run's median iteration; compilation "
-        "is what its first iterations took beyond median ones, and part of the training time. "
+        "Means over seeds with Student's 95% intervals. Steady speed is that of a run's median iteration, mean speed "
+        "its steps over its training time less compilation: on a shared machine the first is higher. Compilation is "
+        "what the first iterations took beyond median ones, and part of the training time. "
         f"Speed-ups are over {options.baseline}."
     )
     return Table("speed", "Speeds and times", columns, rows, note)
@@ -118,8 +130,7 @@ def _equivalence(analysis: Analysis, options: Options) -> Table:
     note = (
         "Two one-sided t-tests (TOST) of mean final returns at 5%, of pairs with the same seed and noise, or Welch's "
         "where the seeds differ: equivalent if the difference is shown to lie "
-        f"within the margin, {options.margin:.0%} of the larger mean return (counted from random play where that is "
-        "known). Undecided means that there are too few seeds to tell."
+        f"within the margin, {options.margin_in_words}. Undecided means that there are too few seeds to tell."
     )
     return Table("equivalence", "Tests of equivalence", columns, rows, note)
 
@@ -186,8 +197,8 @@ def _references(analysis: Analysis) -> Table:
         *("published steps/s", "published by", "their id", "their steps", "their hardware", "source"),
     )
     note = (
-        "Mean ± standard deviation (seeds); differences with Welch's 95% interval. Ids, steps and hardware often "
-        "differ: read them first."
+        "Mean ± standard deviation (seeds); differences with Welch's 95% interval; steps/s are means over the "
+        "training, as the published ones are. Ids, steps and hardware often differ: read them first."
     )
     return Table("references", "Side by side", columns, rows, note)
 
@@ -198,14 +209,23 @@ def _runs(runs: Sequence[Run]) -> Table:
     rows = [
         (
             run.folder, run.env, run.backend, run.framework, run.seed, "finished" if run.finished else "unfinished",
-            run.global_step, run.recent_return_mean, run.steady_sps, run.compile_seconds, run.wall_seconds,
+            run.global_step, run.recent_return_mean, run.steady_sps, run.mean_sps, run.compile_seconds,
+            run.wall_seconds, run.cut_episodes, run.cut_fraction,
             *(_fact(run, key) for key in keys),
         )
         for run in runs
     ]  # fmt: skip
     columns = (
         *("folder", "env", "backend", "framework", "seed", "state", "steps", "return"),
-        *("steps/s", "compilation (s)", "training (s)", *keys),
+        *(
+            "steady steps/s",
+            "mean steps/s",
+            "compilation (s)",
+            "training (s)",
+            "cut episodes",
+            "cut steps (fraction)",
+            *keys,
+        ),
     )
     return Table("runs", "Every run", columns, rows, "With what is not the same for all.")
 
