@@ -138,7 +138,7 @@ def look(folder: Path, held: bool) -> Row:
         if (folder / "result.json").exists():
             result = read_json(folder / "result.json")
             steps = int(result["global_step"])
-            about |= {"step": steps, "total": steps, "sps": float(result["steady_sps"])}
+            about |= {"step": steps, "total": steps, "sps": _number(result.get("mean_sps", result["steady_sps"]))}
             return Row(folder, "done", mean_return=_number(result["final_return_mean"]), **about)
         last: dict[str, Any] = next(reversed(tail(folder / "metrics.jsonl")), {})
         about |= {"step": int(last.get("global_step", 0)), "sps": _number(last.get("sps"))}

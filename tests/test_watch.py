@@ -80,7 +80,7 @@ def test_a_finished_run_shows_its_result(finished: Path) -> None:
     assert row == Row(
         *(finished, "done", "cartpole", "gymnasium", "torch_eager", 1, 1024, 1024),
         result["final_return_mean"],
-        result["steady_sps"],
+        result["mean_sps"],
     )
 
 

@@ -103,10 +103,12 @@ def _returns(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
         return sentences
     verdicts = {pair.returns.verdict for pair in compared if pair.returns}
     margins = {pair.returns.margin for pair in compared if pair.returns}
-    margin = f"±{number(max(margins))} ({options.margin_in_words})"
+    margin = f"±{number(max(margins))}"
     if verdicts == {"equivalent"}:
         worst = max(pair.returns.p_equivalent for pair in compared if pair.returns)
-        sentences.append(f"They learn the same: equivalent to {options.baseline} within {margin}, {_p(worst)}.")
+        sentences.append(
+            f"They learn the same: equivalent to {options.baseline} within a margin of {margin}, {_p(worst)}."
+        )
         return sentences
     for pair in compared:
         found = pair.returns

@@ -111,7 +111,7 @@ def _complete(folder: Path) -> bool:
 
 
 def _progress(folder: Path) -> tuple[str, str]:
-    """Steps done of all, and their speed: the steady one of a finished run, else that of the last iteration.
+    """Steps done of all, and their speed: the mean of a finished run, else that of the last iteration.
 
     Of a run whose files are damaged, dashes.
     """
@@ -124,7 +124,8 @@ def _progress(folder: Path) -> tuple[str, str]:
 def _steps_and_speed(folder: Path) -> tuple[str, str]:
     if _complete(folder):
         result = read_json(folder / "result.json")
-        return f"{result['global_step']:,} of {result['global_step']:,}", f"{result['steady_sps']:,.0f}"
+        sps = result.get("mean_sps", result["steady_sps"])  # older runs have the latter alone
+        return f"{result['global_step']:,} of {result['global_step']:,}", f"{sps:,.0f}"
     if not (folder / "run.json").exists():
         return "-", "-"
     config = read_json(folder / "run.json")["config"]
