@@ -59,7 +59,7 @@ WRONG = {
     "checkpoint=3": "checkpoint: ",
     "env.atari=true": "env.atari: ",
     "video=true": "video: set one of the keys below it, as in video.key=value",
-    "experiment=cleanrl/ppo_atari env=cartpole": "env.atari.episodic_life has no value",
+    "experiment=cleanrl/ppo_atari env=cartpole": "env.atari.episodic_life: has no value",
     "env.kwargs=speed": "env.kwargs: expected keys with values, such as {a:1}",
     "network=mlp network.hidden_sizes=64": "network.hidden_sizes: expected a list, such as [a,b]",
     "env.ids=[CartPole-v1]": "env.ids",
