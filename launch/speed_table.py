@@ -11,11 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ppo_bench.cli import Parser, exit_code
-from ppo_bench.compose import offered
-from ppo_bench.config import Config, load_config
-from ppo_bench.errors import Failed
-from ppo_bench.progress import say
+from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.errors import Failed
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.compose import offered
+from ppo_bench.configuration.config import Config, load_config
 
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from ppo_bench.cli import exit_code
-from ppo_bench.slurm.status import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.sweeps.slurm.status import main
 
 if __name__ == "__main__":
     sys.exit(exit_code(main, sys.argv[1:]))

@@ -11,8 +11,8 @@ import jax
 import pytest
 import torch
 
-from ppo_bench.__main__ import main
-from ppo_bench.cli import exit_code
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
 from tests.evaluations import CARTPOLE, RUNS, trained
 from tests.namespaces import NAMESPACES, Namespace
 from tests.runners import FRAMEWORKS

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.cli import exit_code
-from ppo_bench.report.command import main
+from ppo_bench.commands.report.command import main
+from ppo_bench.common.cli import exit_code
 from tests.synthetic import FRAMEWORKS, write_run
 
 

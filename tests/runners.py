@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.arrays import Arrays
-from ppo_bench.config import load_config
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.config import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.ppo import Head
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch import TorchOps
-from ppo_bench.paths import CONF
-from ppo_bench.ppo import Head
 from ppo_bench.runners.base import Problem, Runner
 
 FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.arrays import Arrays
 from ppo_bench.envs.base import Seen, Step
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.host_envs import HostEnvs

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ppo_bench import ppo
 from ppo_bench.algorithms.base import Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
+from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import Carry, NetworkSpec, Outputs
 from ppo_bench.networks.spec import Mlp
-from ppo_bench.weights import Parameter
 
 LEVELLED = ["algorithm._target_=tests.seams.Levelled", "algorithm.name=levelled"]
 NETWORKS = ["AveragingMlp", "AveragingSequencesMlp"]

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ppo_bench import checkpoint
-from ppo_bench.train import build_runner
+from ppo_bench.runs import checkpoint
+from ppo_bench.runs.train import build_runner
 from tests.faults import (
     configured,
     finish,

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ppo_bench.arrays import Arrays
-from ppo_bench.bench.ablation import JAX, TORCH, circumstances, climbs, shares, steps
-from ppo_bench.bench.command import main
-from ppo_bench.bench.handicaps import HANDICAPS, _Changed
-from ppo_bench.bench.programs import load
-from ppo_bench.bench.scaling import points
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
+from ppo_bench.commands.bench.ablation import JAX, TORCH, circumstances, climbs, shares, steps
+from ppo_bench.commands.bench.command import main
+from ppo_bench.commands.bench.handicaps import HANDICAPS, _Changed
+from ppo_bench.commands.bench.programs import load
+from ppo_bench.commands.bench.scaling import points
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import load_config
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto
 from ppo_bench.networks.torch import linear
-from ppo_bench.train import build_runner
+from ppo_bench.runs.train import build_runner
 from tests.test_cli import assert_one_line
 from tests.test_torch_linear import Operations
 

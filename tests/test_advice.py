@@ -12,14 +12,14 @@ from gymnasium import spaces
 from numpy.testing import assert_array_equal
 from omegaconf import OmegaConf
 
-from ppo_bench.__main__ import main
-from ppo_bench.advice import advice
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
-from ppo_bench.errors import ConfigError
-from ppo_bench.normalize import ActionBounds, action_bounds
-from ppo_bench.paths import CONF
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.config import load_config
+from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
 from ppo_bench.runners.host_envs import HostEnvs
+from ppo_bench.runs.advice import advice
 from tests.runners import problem_for
 from tests.scripted import Script, begun, collect
 

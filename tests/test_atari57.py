@@ -17,12 +17,12 @@ import gymnasium
 import pytest
 from omegaconf import OmegaConf
 
-from ppo_bench.__main__ import main
-from ppo_bench.cli import exit_code
-from ppo_bench.compose import offered, snake_case
-from ppo_bench.config import load_config
-from ppo_bench.paths import CONF
-from ppo_bench.report.published import scale_of
+from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.report.published import scale_of
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.compose import offered, snake_case
+from ppo_bench.configuration.config import load_config
 
 ROOT = Path(__file__).parent.parent
 IDS = {(env, backend): env_id for env, backend, env_id in offered()}

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.bench.command import main
-from ppo_bench.bench.limits import arithmetic
-from ppo_bench.bench.phases import Phases
-from ppo_bench.bench.programs import labels, load, runnable
-from ppo_bench.bench.worker import Program
-from ppo_bench.cli import exit_code
-from ppo_bench.config import Config, load_config
-from ppo_bench.errors import ConfigError, Failed
+from ppo_bench.commands.bench.command import main
+from ppo_bench.commands.bench.limits import arithmetic
+from ppo_bench.commands.bench.phases import Phases
+from ppo_bench.commands.bench.programs import labels, load, runnable
+from ppo_bench.commands.bench.worker import Program
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.configuration.config import Config, load_config
 from tests.test_cli import assert_one_line
 from tests.wrappers import STEP_SECONDS
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from ppo_bench import check
+from ppo_bench.commands import check
 
 ENDS = "episodes end within the play"
 

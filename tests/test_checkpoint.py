@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
-from ppo_bench.errors import ConfigError
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.runs.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
 from tests.exploit import Exploit
 
 ARRAYS = {

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from ppo_bench.__main__ import main
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
-from ppo_bench.paths import CONF
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.config import load_config
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -128,7 +128,7 @@ WRONG = {
     "ppo.gamma=${nothing.here}": "ppo.gamma: Interpolation key 'nothing.here' not found",
     "ppo.gamma=${oc.env:NOT_SET_ANYWHERE}": "ppo.gamma: ",
     "framework._target_=os.nothing": "framework._target_ names no class that can be imported",
-    "framework._target_=ppo_bench.results.Rows": "is not a choice of the group framework",
+    "framework._target_=ppo_bench.runs.results.Rows": "is not a choice of the group framework",
     # trackers
     "tracker=mlflow": "tracker=mlflow: there is no such choice; choose one of none, tensorboard, wandb",
     "tracker=[tensorboard,mlflow]": "tracker=mlflow: there is no such choice; choose one of none, tensorboard, wandb",
@@ -278,9 +278,8 @@ def test_help_names_every_choice_and_the_common_overrides(capsys: pytest.Capture
 
 def test_help_takes_less_than_a_second_and_imports_nothing_heavy(tmp_path: Path) -> None:
     heavy = ["torch", "jax", "hydra", "omegaconf", "numpy", "gymnasium", "envpool"]
-    script = (
-        f"import sys; from ppo_bench.__main__ import main; main(['-h']); print([m in sys.modules for m in {heavy}])"
-    )
+    script = "import sys; from ppo_bench.commands.__main__ import main; main(['-h']); "
+    script += f"print([m in sys.modules for m in {heavy}])"
     started = time.perf_counter()
     words = [sys.executable, "-c", script]
     process = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=True)

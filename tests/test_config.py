@@ -10,12 +10,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
-from ppo_bench.compose import offered
-from ppo_bench.config import load_config
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.compose import offered
+from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.identity import file_name
 from ppo_bench.envs.base import Atari
-from ppo_bench.identity import file_name
 from ppo_bench.networks.spec import Auto
-from ppo_bench.paths import CONF
 
 CLASSIC: dict[str, Any] = OmegaConf.load(CONF / "ppo" / "classic.yaml")  # type: ignore[assignment]
 ENVS = sorted(path.stem for path in (CONF / "env").glob("*.yaml"))

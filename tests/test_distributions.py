@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench import ppo
+from ppo_bench.mathematics import ppo
 from tests.namespaces import Namespace
 
 LN2 = math.log(2.0)

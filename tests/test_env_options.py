@@ -12,9 +12,9 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
+from ppo_bench.common.errors import Failed
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.gymnasium import GymnasiumEnv
-from ppo_bench.errors import Failed
 from tests.test_envs import BACKENDS, refusal
 
 

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.compose import offered
-from ppo_bench.config import load_config
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.compose import offered
+from ppo_bench.configuration.config import load_config
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.jax.host import HostView
-from ppo_bench.errors import ConfigError
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.runners import problem_for, runner_for

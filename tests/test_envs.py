@@ -15,11 +15,11 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.testing import assert_array_equal
 from scipy.stats import ks_2samp
 
-from ppo_bench import noise
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
-from ppo_bench.errors import ConfigError
+from ppo_bench.mathematics import noise
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
 POSITION_LIMIT, ANGLE_LIMIT = 2.4, 0.2095

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.arrays import Arrays
-from ppo_bench.cli import exit_code
-from ppo_bench.equivalence.command import load, main
-from ppo_bench.equivalence.differences import Outcome, compare
-from ppo_bench.equivalence.explain import Tie, sensitivity, tied_actions, ties
-from ppo_bench.equivalence.processes import Follower, Workers, played
-from ppo_bench.equivalence.tolerances import TOLERANCES
-from ppo_bench.errors import Failed
+from ppo_bench.commands.equivalence.command import load, main
+from ppo_bench.commands.equivalence.differences import Outcome, compare
+from ppo_bench.commands.equivalence.explain import Tie, sensitivity, tied_actions, ties
+from ppo_bench.commands.equivalence.processes import Follower, Workers, played
+from ppo_bench.commands.equivalence.tolerances import TOLERANCES
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import Failed
+from ppo_bench.mathematics.arrays import Arrays
 from tests.runners import FRAMEWORKS
 
 SMALL = ["env=cartpole", "backend=gymnasium", "total_timesteps=4096"]

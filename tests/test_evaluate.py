@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ppo_bench import normalize
-from ppo_bench.arrays import Tree
-from ppo_bench.checkpoint import Checkpoint, load, save
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
+from ppo_bench.commands.evaluate import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import load_config
 from ppo_bench.envs.base import Seen, Step
-from ppo_bench.evaluate import main
+from ppo_bench.mathematics import normalize
+from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.mathematics.noise import Stream, env_seeds
 from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.networks.spec import Mlp
-from ppo_bench.noise import Stream, env_seeds
-from ppo_bench.play import Agent, play, quotas
 from ppo_bench.runners.base import Policy
+from ppo_bench.runs.checkpoint import Checkpoint, load, save
+from ppo_bench.runs.play import Agent, play, quotas
 from tests.evaluations import CARTPOLE, INSIDE, ON_CPU, RUNS, config_with, evaluated, played, snapshot, trained
 from tests.runners import FRAMEWORKS
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
-from ppo_bench.evaluate import main
+from ppo_bench.commands.evaluate import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import load_config
 from tests.evaluations import config_with, snapshot
 
 WRONG = {

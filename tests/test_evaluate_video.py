@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
-from ppo_bench.evaluate import main
+from ppo_bench.commands.evaluate import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import load_config
 from tests.evaluations import ON_CPU, SMALL, config_with, evaluated, trained
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolBackend
-from ppo_bench.envs.follow import Followers
+from ppo_bench.tuning.follow import Followers
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench import config as config_module
 from ppo_bench.algorithms.base import Hyperparameters
-from ppo_bench.config import load_config
-from ppo_bench.identity import roundest, younger
+from ppo_bench.configuration import config as config_module
+from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.identity import roundest, younger
 from tests.test_config import experiment_folder
 
 FIRST_FOLDERS = {

@@ -12,7 +12,7 @@ import torch
 
 PROGRAM = """
 import sys, time
-from ppo_bench.idle_threads import let_idle_threads_sleep
+from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
 
 if sys.argv[1] == "sleep":
     let_idle_threads_sleep()
@@ -98,7 +98,7 @@ def test_a_pool_ends_idle_threads_before_it_steps(num_threads: int, begun_and_le
 MULTIPLIED = """
 import os
 import torch
-from ppo_bench.idle_threads import idle_threads_ender, products_by_all_threads
+from ppo_bench.tuning.idle_threads import idle_threads_ender, products_by_all_threads
 
 torch.set_num_threads(2)
 end_idle_threads = idle_threads_ender()

@@ -14,12 +14,12 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench import noise
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.jax import acrobot
 from ppo_bench.envs.jax.acrobot import Acrobot, AcrobotState
 from ppo_bench.envs.jax.backend import JaxBackend
 from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.mathematics import noise
 
 TOLERANCE = 1e-5
 SEEDS = range(8)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench import noise
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.jax.backend import DYNAMICS, JaxBackend
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.jax.host import HostView
-from ppo_bench.errors import ConfigError
+from ppo_bench.mathematics import noise
 
 
 def balance(obs: np.ndarray) -> int:

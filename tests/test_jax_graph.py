@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ppo_bench.__main__ import main
-from ppo_bench.arrays import Arrays
-from ppo_bench.config import load_config
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.config import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.envs.jax.host import HostView
-from ppo_bench.errors import ConfigError
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MOST_AHEAD, ProgramRunner
-from ppo_bench.train import build_runner
+from ppo_bench.runs.train import build_runner
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 
 SEED = 3

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
-from ppo_bench.paths import CONF
-from ppo_bench.results import write_json
-from ppo_bench.slurm import ledger, status
-from ppo_bench.slurm.settings import load_launch, split
-from ppo_bench.slurm.submit import main
-from ppo_bench.sweep import sweep
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.config import load_config
+from ppo_bench.runs.results import write_json
+from ppo_bench.sweeps.slurm import ledger, status
+from ppo_bench.sweeps.slurm.settings import load_launch, split
+from ppo_bench.sweeps.slurm.submit import main
+from ppo_bench.sweeps.sweep import sweep
 from tests.test_cli import assert_one_line
 
 RUN = ["env=cartpole", "backend=gymnasium", "total_timesteps=1024"]

@@ -6,14 +6,14 @@ import gymnasium
 import numpy as np
 import pytest
 
-from ppo_bench import noise
-from ppo_bench.check import main
+from ppo_bench.commands.check import main
 from ppo_bench.envs import envpool as envpool_module
 from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.limits import Confusion, confusion
+from ppo_bench.mathematics import noise
 
 LIVES = Atari(episodic_life=True, reward_clip=True)
 ACTIONS = np.random.default_rng(0).integers(0, 4, 200)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ppo_bench.__main__ import main
-from ppo_bench.arrays import Arrays
-from ppo_bench.checkpoint import Checkpoint, digest, load, save
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import load_config
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.runs.checkpoint import Checkpoint, digest, load, save
 from tests.runners import FRAMEWORKS
 
 BATCH, LOADED = 512, 10

@@ -15,7 +15,7 @@ import scipy.stats
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench import ppo
+from ppo_bench.mathematics import ppo
 from tests.namespaces import NAMESPACES, Namespace
 
 LN2 = math.log(2.0)

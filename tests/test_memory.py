@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import resource, sys, torch
-from ppo_bench.runners.memory import keep_freed_memory
+from ppo_bench.tuning.memory import keep_freed_memory
 
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None
 torch.set_num_threads(1)
@@ -49,8 +49,8 @@ def test_memory_is_taken_from_the_system_once() -> None:
 PAGES = """
 import sys
 from pathlib import Path
-from ppo_bench.bench.handicaps import take_small_pages
-from ppo_bench.runners.memory import take_huge_pages
+from ppo_bench.commands.bench.handicaps import take_small_pages
+from ppo_bench.tuning.memory import take_huge_pages
 
 take_huge_pages()
 import torch

@@ -13,9 +13,9 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.__main__ import main
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.distribution import random_episodes

@@ -15,7 +15,7 @@ import scipy.stats
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench import noise, ppo
+from ppo_bench.mathematics import noise, ppo
 from ppo_bench.runners.jax_learning import stable_argsort
 from tests.namespaces import NAMESPACES, Namespace, to_numpy
 

@@ -9,8 +9,8 @@ import pytest
 from gymnasium.wrappers.utils import RunningMeanStd
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench import normalize
-from ppo_bench.normalize import RunningStats
+from ppo_bench.mathematics import normalize
+from ppo_bench.mathematics.normalize import RunningStats
 from ppo_bench.runners.host_envs import PlainNumpy
 from tests.namespaces import Namespace
 

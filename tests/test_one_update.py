@@ -11,7 +11,7 @@ import functools
 import numpy as np
 import pytest
 
-from ppo_bench.arrays import Arrays
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Metrics, Problem
 from tests.runners import FRAMEWORKS, problem_for, relative_distance, runner_for
 from tests.scenes import RandomScenes

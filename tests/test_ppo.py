@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench import ppo
+from ppo_bench.mathematics import ppo
 from tests.namespaces import Namespace
 
 

@@ -14,14 +14,14 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from ppo_bench.arrays import Arrays
-from ppo_bench.errors import ConfigError
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.precision import PRECISIONS
+from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch import TorchOps
-from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners import base
-from ppo_bench.weights import initial_weights
 from tests.probes import Endless
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.__main__ import main
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.config import load_config
 from ppo_bench.networks.spec import ImpalaCnn, Mlp, NatureCnn
-from ppo_bench.paths import CONF
 
 PRESETS = sorted(
     path.relative_to(CONF / "experiment").with_suffix("").as_posix() for path in CONF.rglob("experiment/**/*.yaml")

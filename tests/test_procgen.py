@@ -18,15 +18,15 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
-from ppo_bench.__main__ import main
-from ppo_bench.cli import exit_code
-from ppo_bench.compose import offered
-from ppo_bench.config import load_config
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.compose import offered
+from ppo_bench.configuration.config import load_config
+from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.jax import JaxOps, max_pool
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto, ImpalaCnn
 from ppo_bench.networks.torch import TorchOps, named_views
-from ppo_bench.weights import initial_weights
 from tests.runners import FRAMEWORKS
 
 ROOT = Path(__file__).parent.parent

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.cli import exit_code
-from ppo_bench.query import main
+from ppo_bench.commands.query import main
+from ppo_bench.common.cli import exit_code
 from tests.synthetic import write_run, write_sweep
 
 

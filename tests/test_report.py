@@ -13,9 +13,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from ppo_bench.report.curves import CELLS, curves
-from ppo_bench.report.database import open_database
-from ppo_bench.report.published import references, references_of, scale_of, scales
+from ppo_bench.commands.report.curves import CELLS, curves
+from ppo_bench.commands.report.database import open_database
+from ppo_bench.commands.report.published import references, references_of, scale_of, scales
 from tests.reports import aggregates, report, rows, write_round_sweep
 from tests.synthetic import FRAMEWORKS, write_run, write_sweep
 
@@ -340,9 +340,9 @@ def test_human_normalised_scores_by_hand(tmp_path: Path, capfd: pytest.CaptureFi
 
 def test_the_report_imports_nothing_that_trains() -> None:
     script = (
-        "import sys, ppo_bench.report.command, ppo_bench.query; "
-        "print([m for m in ('torch', 'jax', 'hydra', 'omegaconf', 'gymnasium', 'ppo_bench.runners', 'ppo_bench.train', "
-        "'ppo_bench.config') if m in sys.modules])"
+        "import sys, ppo_bench.commands.report.command, ppo_bench.commands.query; "
+        "print([m for m in ('torch', 'jax', 'hydra', 'omegaconf', 'gymnasium', 'ppo_bench.runners', "
+        "'ppo_bench.runs.train', 'ppo_bench.configuration.config') if m in sys.modules])"
     )
     process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
@@ -352,7 +352,7 @@ def test_many_runs_take_little_time_and_memory(tmp_path: Path) -> None:
     """A twentieth of 1,000 runs of 2,000 rows, which have 30 s and 2 GB."""
     runs = write_sweep(tmp_path / "o", ("cartpole", "acrobot", "pong"), seeds=6, iterations=2000)
     script = (
-        "import re, sys; from ppo_bench.report.command import main; main(sys.argv[1:]); "
+        "import re, sys; from ppo_bench.commands.report.command import main; main(sys.argv[1:]); "
         "print(re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1])"
     )
     started = time.perf_counter()

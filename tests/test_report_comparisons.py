@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.identity import PLAIN
+from ppo_bench.configuration.identity import PLAIN
 from tests.reports import aggregates, report, rows
 from tests.synthetic import FRAMEWORKS, write_run, write_sweep
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.cli import exit_code
-from ppo_bench.report.command import main
-from ppo_bench.report.database import open_database
+from ppo_bench.commands.report.command import main
+from ppo_bench.commands.report.database import open_database
+from ppo_bench.common.cli import exit_code
 from tests.reports import aggregates, assert_one_line, report, rows, write_round_sweep
 from tests.synthetic import write_run, write_sweep
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-from ppo_bench.report.command import main
+from ppo_bench.commands.report.command import main
 from tests.synthetic import write_run, write_sweep
 
 DESKTOP = {"width": 1280, "height": 900}

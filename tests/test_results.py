@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ppo_bench.errors import ConfigError
-from ppo_bench.results import (
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.runs.results import (
     Mark,
     Rows,
     check_rows,

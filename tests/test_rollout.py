@@ -9,10 +9,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench import noise, normalize
-from ppo_bench.arrays import Arrays, filled
-from ppo_bench.config import load_config
+from ppo_bench.configuration.config import load_config
 from ppo_bench.envs.base import Seen
+from ppo_bench.mathematics import noise, normalize
+from ppo_bench.mathematics.arrays import Arrays, filled
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.host_envs import HostEnvs

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from ppo_bench.arrays import Arrays
-from ppo_bench.config import load_config
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.config import load_config
 from ppo_bench.envs.base import Step
-from ppo_bench.errors import ConfigError
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Problem
 from tests.probes import Endless
 from tests.runners import FRAMEWORKS, problem_for, relative_distance, runner_for
@@ -192,8 +192,8 @@ def test_torch_compile_does_not_compile_again_after_the_first_iteration() -> Non
 
 WITHOUT_A_COMPILER = """
 import sys
-from ppo_bench.config import load_config
-from ppo_bench.train import build_runner
+from ppo_bench.configuration.config import load_config
+from ppo_bench.runs.train import build_runner
 
 runner = build_runner(load_config(["framework=torch_eager", "backend=gymnasium"]))
 runner.step(runner.init(1))

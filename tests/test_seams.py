@@ -11,12 +11,12 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench import ppo
-from ppo_bench.arrays import KEPT, Arrays, Kind, of_kinds
 from ppo_bench.envs.base import Seen, Start, Step
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.envs.jax.host import HostView
+from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, of_kinds
 from ppo_bench.networks.network import masked
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.declared import declared_arrays

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench import checkpoint
-from ppo_bench.__main__ import main
-from ppo_bench.arrays import Arrays
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
-from ppo_bench.equivalence.command import main as equivalence
-from ppo_bench.errors import ConfigError
-from ppo_bench.evaluate import main as evaluate
-from ppo_bench.query import main as query
+from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.commands.evaluate import main as evaluate
+from ppo_bench.commands.query import main as query
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.config import load_config
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.runs import checkpoint
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ppo_bench.__main__ import main
-from ppo_bench.cli import exit_code
-from ppo_bench.config import Config, load_config
+from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.report.folders import read
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import Config, load_config
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole
-from ppo_bench.report.folders import read
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.runners import problem_for
@@ -100,8 +100,8 @@ def test_seeds_are_divided_among_devices_in_equal_parts(num_seeds: int, devices:
 
 DEVICES = """
 import sys
-from ppo_bench.config import load_config
-from ppo_bench.train import _build
+from ppo_bench.configuration.config import load_config
+from ppo_bench.runs.train import _build
 
 config = load_config(sys.argv[1:])
 runner, _ = _build(config, config.framework.seeds_runner)

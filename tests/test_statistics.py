@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from ppo_bench.report.checks import COVERAGE
-from ppo_bench.report.published import scale_of
-from ppo_bench.report.statistics import (
+from ppo_bench.commands.report.checks import COVERAGE
+from ppo_bench.commands.report.published import scale_of
+from ppo_bench.commands.report.statistics import (
     Array,
     bootstrap,
     iqm,

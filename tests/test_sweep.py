@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.__main__ import main
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
-from ppo_bench.errors import reason
-from ppo_bench.journal import finished
-from ppo_bench.paths import CONF
-from ppo_bench.sweep import expand
-from ppo_bench.sweep_job import divide
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import reason
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.config import load_config
+from ppo_bench.sweeps.journal import finished
+from ppo_bench.sweeps.sweep import expand
+from ppo_bench.sweeps.sweep_job import divide
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL, assert_one_line
 
 LONG = [*GYM, "total_timesteps=15_360", "checkpoint.every_iterations=5"]

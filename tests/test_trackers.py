@@ -18,12 +18,12 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2 as messages
 
-from ppo_bench.__main__ import main
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
-from ppo_bench.trackers import mirrors
-from ppo_bench.trackers.mirror import tagged, tags_of
-from ppo_bench.trackers.tensorboard import Tensorboard
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import load_config
+from ppo_bench.runs.trackers import mirrors
+from ppo_bench.runs.trackers.mirror import tagged, tags_of
+from ppo_bench.runs.trackers.tensorboard import Tensorboard
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
 from tests.trackers import Troubled
 
@@ -84,7 +84,7 @@ def mirrors_of(folder: Path) -> list[int]:
             words = path.read_text().split("\0")
         except OSError:
             continue
-        if "ppo_bench.trackers" in words and str(folder) in words:
+        if "ppo_bench.runs.trackers" in words and str(folder) in words:
             found.append(int(path.parent.name))
     return found
 
@@ -162,7 +162,7 @@ def test_a_tensorboard_that_looks_on_sees_every_step_once_when_a_run_resumes(tmp
 def test_a_finished_run_is_mirrored_afterwards_with_its_videos(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from ppo_bench.evaluate import main as evaluate
+    from ppo_bench.commands.evaluate import main as evaluate
 
     run = [*GYM, *SMALL, f"outputs={tmp_path}"]
     assert exit_code(main, run) == 0

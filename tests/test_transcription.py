@@ -12,8 +12,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from ppo_bench.arrays import Arrays, under
-from ppo_bench.paths import CONF
+from ppo_bench.common.paths import CONF
+from ppo_bench.mathematics.arrays import Arrays, under
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings
 from tests.seams import remembering

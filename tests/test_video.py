@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.__main__ import main
-from ppo_bench.checkpoint import load
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import load_config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.trackers.mirror import videos
-from ppo_bench.video import filmer
-from ppo_bench.video.filmed import COLOURS, FilmedEnv, draw_off_screen, film
-from ppo_bench.video.mp4 import Mp4
+from ppo_bench.runs.checkpoint import load
+from ppo_bench.runs.trackers.mirror import videos
+from ppo_bench.runs.video import filmer
+from ppo_bench.runs.video.filmed import COLOURS, FilmedEnv, draw_off_screen, film
+from ppo_bench.runs.video.mp4 import Mp4
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}

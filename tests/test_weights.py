@@ -12,8 +12,8 @@ import pytest
 import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.noise import Stream
-from ppo_bench.weights import Parameter, initial_weights, orthogonal
+from ppo_bench.mathematics.noise import Stream
+from ppo_bench.mathematics.weights import Parameter, initial_weights, orthogonal
 
 TALL = Parameter("actor.0.weight", (8, 3), 0.01)
 WIDE = Parameter("critic.0.weight", (3, 8), 1.0)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.config import load_config
-from ppo_bench.paths import CONF
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.config import load_config
 
 ROOT = Path(__file__).parent.parent
 RUN = ["backend=gymnasium", "total_timesteps=1024", "ppo.num_steps=128", "ppo.num_envs=8", "outputs=runs"]
@@ -36,7 +36,7 @@ def test_the_wheel_holds_the_package_its_configuration_and_nothing_else(wheel: P
     assert "ppo_bench/conf/config.yaml" in yaml
     data = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ppo_bench" / "report").glob("*/*.*")}
     data = {name for name in data if not name.endswith((".py", ".pyc"))}
-    assert {"ppo_bench/report/data/references.csv", "ppo_bench/report/page/template.html"} <= data
+    assert {"ppo_bench/commands/report/data/references.csv", "ppo_bench/commands/report/page/template.html"} <= data
     assert {name for name in names if ".dist-info/" not in name} == modules | yaml | data
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 

@@ -14,8 +14,8 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Independent, Normal
 
-from ppo_bench import noise
 from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.mathematics import noise
 from tests.scenes import Endings
 from tests.transcribed_networks import Policy
 

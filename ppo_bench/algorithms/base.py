@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ppo_bench.arrays import Array, Tree
-from ppo_bench.ppo import Head, annealed_learning_rate
-from ppo_bench.weights import Parameter
+from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.ppo import Head, annealed_learning_rate
+from ppo_bench.mathematics.weights import Parameter
 
 if TYPE_CHECKING:
     from ppo_bench.networks.network import NetworkSpec

@@ -1,14 +1,14 @@
-"""PPO: its equations (ppo_bench/ppo.py) put together over a rollout and over a minibatch."""
+"""PPO: its equations (ppo_bench/mathematics/ppo.py) put together over a rollout and over a minibatch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ppo_bench import ppo
 from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
-from ppo_bench.arrays import Array, Tree
-from ppo_bench.weights import Parameter
+from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.weights import Parameter
 
 if TYPE_CHECKING:
     from ppo_bench.networks.network import NetworkSpec

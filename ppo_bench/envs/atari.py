@@ -14,8 +14,8 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME
-from ppo_bench.errors import ConfigError
 
 NOOP, FIRE = 0, 1
 NOOP_MAX = 30

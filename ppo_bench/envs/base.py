@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from ppo_bench.errors import ConfigError
-from ppo_bench.identity import younger
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.identity import younger
 
 if TYPE_CHECKING:
     import gymnasium
@@ -84,8 +84,8 @@ class Step(NamedTuple):
 class VectorEnv(Protocol):
     """N environments that step together.
 
-    They may say more of themselves, from which warnings are made (ppo_bench/advice.py): `time_limit`, steps after which
-    an episode is truncated; `flattens_images`, whether images are laid out as part of a vector.
+    They may say more of themselves, from which warnings are made (ppo_bench/runs/advice.py): `time_limit`, steps
+    after which an episode is truncated; `flattens_images`, whether images are laid out as part of a vector.
     """
 
     num_envs: int

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench import noise
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.random_play import Play, play
+from ppo_bench.mathematics import noise
 
 FEWEST_STEPS, MOST_STEPS = 1200, 4800
 """In each environment; a limit of 1,000 steps is seen. They are doubled until there are `ENOUGH_RESETS` in all."""

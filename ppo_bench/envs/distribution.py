@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench import noise
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.check import Finding
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.random_play import random_actions
+from ppo_bench.mathematics import noise
 
 SIGNIFICANCE = 1e-3
 """Of each of the two tests: at most 2 in 1,000 environments that are the same are called different. With 1,000 episodes

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ppo_bench.common.errors import ConfigError, nearest, require
 from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
-from ppo_bench.envs.follow import Followers
-from ppo_bench.errors import ConfigError, nearest, require
-from ppo_bench.idle_threads import idle_threads_ender
+from ppo_bench.tuning.follow import Followers
+from ppo_bench.tuning.idle_threads import idle_threads_ender
 
 QUICK = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
 """Environments that take about a microsecond a step."""

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ppo_bench.common.errors import ConfigError, Failed, require
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, supported_spaces
-from ppo_bench.errors import ConfigError, Failed, require
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench import noise
 from ppo_bench.envs.base import Task, VectorEnv
 from ppo_bench.envs.random_play import play, random_actions
+from ppo_bench.mathematics import noise
 
 NUM_ENVS = 200
 STEPS = 300

@@ -11,8 +11,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ppo_bench import ppo
-from ppo_bench.arrays import Tree
+from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.networks.layers import Activation, Conv
 from ppo_bench.networks.ops import Step
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ppo_bench.weights import Parameter
+from ppo_bench.mathematics.weights import Parameter
 
 Activation = Literal["tanh", "relu"]
 

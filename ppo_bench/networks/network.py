@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ppo_bench import ppo
-from ppo_bench.arrays import Array, Tree
+from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.ppo import Head
+from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.layers import Conv, ImageLayer, Linear, MaxPool
 from ppo_bench.networks.ops import Ops
-from ppo_bench.ppo import Head
-from ppo_bench.weights import Parameter
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ppo_bench.arrays import Array, Tree
+from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.networks.layers import Activation, Conv
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -28,7 +28,7 @@ class Ops(Protocol):
         dictionaries of outputs, stacked."""
 
     def scan_backwards(self, xp: Any, deltas: Array, decays: Array) -> Array:
-        """`ppo_bench.ppo.scan_backwards`."""
+        """`ppo_bench.mathematics.ppo.scan_backwards`."""
 
     # --- Layers -------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppo_bench.errors import ConfigError
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, MaxPool, Residual
 from ppo_bench.networks.network import Actions, NetworkSpec, channels_first
 

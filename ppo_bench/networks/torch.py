@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ppo_bench import ppo
-from ppo_bench.arrays import Tree
+from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.layers import Activation, Conv
 from ppo_bench.networks.ops import Step
 from ppo_bench.networks.torch_linear import MANY_WEIGHTS, large_linear
-from ppo_bench.weights import Parameter
 
 Params = dict[str, Tensor]
 

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
-from ppo_bench.arrays import Arrays, Tree
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.errors import ConfigError
+from ppo_bench.mathematics.arrays import Arrays, Tree
+from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
+from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkSpec, Outputs
-from ppo_bench.normalize import ActionBounds, action_bounds
-from ppo_bench.weights import Parameter
 
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
@@ -38,7 +38,7 @@ class Problem:
     num_iterations: int
     """Length of the whole training; the learning rate is annealed over it."""
     precision: str
-    """A name of `ppo_bench.precision.PRECISIONS`."""
+    """A name of `ppo_bench.mathematics.precision.PRECISIONS`."""
     device: str
     """auto, cpu, cuda or cuda:<i>."""
     rescale_actions: bool = False

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ppo_bench import noise
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters, Targets
-from ppo_bench.arrays import Array, Tree, under
+from ppo_bench.mathematics import noise
+from ppo_bench.mathematics.arrays import Array, Tree, under
 from ppo_bench.networks.network import NetworkSpec, masked
 from ppo_bench.networks.ops import Ops
 from ppo_bench.runners.base import Problem

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ppo_bench import normalize
-from ppo_bench.arrays import KEPT, Arrays, Declared, Kind, filled, of_kinds
+from ppo_bench.mathematics import normalize
+from ppo_bench.mathematics.arrays import KEPT, Arrays, Declared, Kind, filled, of_kinds
+from ppo_bench.mathematics.precision import PRECISIONS, Precision
+from ppo_bench.mathematics.weights import Parameter, initial_weights
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.precision import PRECISIONS, Precision
 from ppo_bench.runners.base import Problem
-from ppo_bench.weights import Parameter, initial_weights
 
 COUNTERS = tuple(Declared(name, (), "int64", Kind.STATISTIC) for name in ("seed", "iteration"))
 """The seed of the run, and how many iterations it has done."""

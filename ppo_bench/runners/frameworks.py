@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from ppo_bench.arrays import Arrays
+from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.envs.base import GraphEnv
-from ppo_bench.errors import ConfigError, require
-from ppo_bench.gpu_memory import share_gpu_memory
-from ppo_bench.idle_threads import let_idle_threads_sleep
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners.base import Policy, Problem
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
-from ppo_bench.runners.memory import take_huge_pages
+from ppo_bench.tuning.gpu_memory import share_gpu_memory
+from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
+from ppo_bench.tuning.memory import take_huge_pages
 
 if TYPE_CHECKING:
     from ppo_bench.runners.jax_seeds import JaxSeedsRunner

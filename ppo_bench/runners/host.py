@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.arrays import KEPT, Arrays, Kind, filled, of_kinds, restored
+from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, of_kinds, restored
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays
 from ppo_bench.runners.host_envs import HostEnvs

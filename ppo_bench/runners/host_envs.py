@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench import noise, normalize
-from ppo_bench.arrays import Arrays, filled
+from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.envs.base import GraphEnv, Seen
-from ppo_bench.errors import ConfigError, Failed
+from ppo_bench.mathematics import noise, normalize
+from ppo_bench.mathematics.arrays import Arrays, filled
 from ppo_bench.runners.base import Episode, Problem
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
 from ppo_bench.runners.episodes import Totals, fold_episodes

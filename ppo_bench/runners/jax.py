@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppo_bench.arrays import Arrays, Tree, named, under
 from ppo_bench.envs.base import Seen
+from ppo_bench.mathematics.arrays import Arrays, Tree, named, under
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import carry_arrays
 from ppo_bench.runners.jax_learning import Learning, Learnt

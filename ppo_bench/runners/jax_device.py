@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax
 
-from ppo_bench.errors import ConfigError
-from ppo_bench.precision import NO_TF32, Precision
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.mathematics.precision import NO_TF32, Precision
 from ppo_bench.runners.base import has_nvidia_gpu
 
 

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ppo_bench import noise, ppo
-from ppo_bench.arrays import Arrays, Declared, Tree, named, under
 from ppo_bench.envs.base import Seen
+from ppo_bench.mathematics import noise, ppo
+from ppo_bench.mathematics.arrays import Arrays, Declared, Tree, named, under
+from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.jax import JaxOps
-from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of
 from ppo_bench.runners.declared import learner_arrays, memory_arrays

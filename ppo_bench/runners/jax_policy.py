@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppo_bench.arrays import Arrays, Tree, restored
+from ppo_bench.mathematics.arrays import Arrays, Tree, restored
+from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.network import NetworkSpec, Outputs
-from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.declared import policy_arrays
 from ppo_bench.runners.jax_device import pick_device, set_precision

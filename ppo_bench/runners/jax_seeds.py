@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ppo_bench.arrays import Arrays
 from ppo_bench.envs.base import GraphEnv
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.episodes import Totals
 from ppo_bench.runners.jax_learning import Learnt

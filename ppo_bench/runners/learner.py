@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ppo_bench.arrays import Arrays
 from ppo_bench.envs.base import Seen
+from ppo_bench.mathematics.arrays import Arrays
 
 State = TypeVar("State")
 

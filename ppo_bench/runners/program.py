@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ppo_bench import normalize
-from ppo_bench.arrays import Tree
 from ppo_bench.envs.base import Seen, Step
+from ppo_bench.mathematics import normalize
+from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.jax_learning import Learning, Learnt
 

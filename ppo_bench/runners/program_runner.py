@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppo_bench import noise
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv
-from ppo_bench.errors import ConfigError
+from ppo_bench.mathematics import noise
+from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ppo_bench.arrays import Arrays
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics, Runner
 
 State = TypeVar("State")

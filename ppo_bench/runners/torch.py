@@ -12,22 +12,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ppo_bench import noise
-from ppo_bench.arrays import Arrays, Tree, named, under
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Seen
-from ppo_bench.errors import ConfigError
-from ppo_bench.idle_threads import products_by_all_threads
+from ppo_bench.mathematics import noise
+from ppo_bench.mathematics.arrays import Arrays, Tree, named, under
+from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import Acted
 from ppo_bench.networks.torch import Params, TorchOps, named_views
-from ppo_bench.precision import PRECISIONS
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of
 from ppo_bench.runners.cuda_graphs import Replayed, Step
 from ppo_bench.runners.declared import carry_arrays, learner_arrays, memory_arrays
-from ppo_bench.runners.memory import asks_for_huge_pages, keep_freed_memory
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
 from ppo_bench.runners.torch_learning import clipped_gradient
+from ppo_bench.tuning.idle_threads import products_by_all_threads
+from ppo_bench.tuning.memory import asks_for_huge_pages, keep_freed_memory
 
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What is done to a function before it is used: nothing, or `torch.compile`."""

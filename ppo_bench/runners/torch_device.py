@@ -6,9 +6,9 @@ import math
 
 import torch
 
-from ppo_bench.errors import ConfigError
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.mathematics.precision import NO_TF32, Precision
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.precision import NO_TF32, Precision
 from ppo_bench.runners.base import has_nvidia_gpu
 
 WIDE = 2**17

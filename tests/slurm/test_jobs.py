@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.cli import exit_code
-from ppo_bench.config import load_config
-from ppo_bench.slurm.submit import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import load_config
+from ppo_bench.sweeps.slurm.submit import main
 from tests.slurm.cluster import slurm, wait_for
 from tests.slurm.conftest import Runs, python
 

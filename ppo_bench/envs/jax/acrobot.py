@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench import noise
 from ppo_bench.envs.jax.rounding import rounded, squared
+from ppo_bench.mathematics import noise
 
 SECONDS = 0.2
 GRAVITY = 9.8

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from gymnasium import spaces
 
-from ppo_bench import noise
 from ppo_bench.envs.base import GraphEnv, Seen, Start, Step
+from ppo_bench.mathematics import noise
 
 State = Any
 """A pytree of arrays `[N, ...]` that an environment's dynamics define."""

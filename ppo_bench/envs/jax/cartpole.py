@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench import noise
 from ppo_bench.envs.jax.rounding import divisor, rounded
+from ppo_bench.mathematics import noise
 
 GRAVITY = 9.8
 POLE_MASS = 0.1

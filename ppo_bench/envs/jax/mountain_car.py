@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench import noise
 from ppo_bench.envs.jax.rounding import rounded
+from ppo_bench.mathematics import noise
 
 POSITIONS = (-1.2, 0.6)
 MAX_SPEED = 0.07

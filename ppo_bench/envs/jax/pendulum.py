@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench import noise
 from ppo_bench.envs.jax.rounding import rounded
+from ppo_bench.mathematics import noise
 
 GRAVITY = 10.0
 MAX_SPEED = 8.0

@@ -1,0 +1,69 @@
+"""`python -m ppo_bench [overrides]`: train one run, or with -m a sweep of them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ppo_bench.common.cli import Parser, exit_code
+
+_STARTED_AT = time.perf_counter()
+
+
+def main(arguments: list[str]) -> int:
+    """Compose, validate, train; the exit code."""
+    parser = Parser("python -m ppo_bench", add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("-m", "--multirun", action="store_true")
+    parser.add_argument("--cfg", choices=["job", "hydra", "all"])
+    parser.add_argument("--package")
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument(
+        "--info", nargs="?", const="all", choices=["all", "config", "defaults", "defaults-tree", "plugins"]
+    )
+    options = parser.parse_intermixed_args(arguments)
+    if options.help:
+        from ppo_bench.commands.help import help_text
+
+        print(help_text())
+        return 0
+    from ppo_bench.configuration.config import load_config
+
+    if options.cfg or options.info:
+        from ppo_bench.sweeps.sweep import expand, show_config
+
+        for job in expand(options.overrides):
+            load_config(job)
+        return show_config(arguments)
+    if options.multirun:
+        from ppo_bench.sweeps.sweep import sweep
+
+        return sweep(options.overrides)
+    config = load_config(options.overrides)
+    config.require()
+    with _signals_as_ctrl_c():
+        from ppo_bench.runs.train import train
+
+        for folder in train(config, _STARTED_AT):
+            print(folder)
+    return 0
+
+
+@contextmanager
+def _signals_as_ctrl_c() -> Iterator[None]:
+    """They end the program at once, and say so, until training has something to keep and heeds them itself."""
+    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -1,0 +1,299 @@
+"""Which optimisation brings which share: a ladder from plain execution to the fastest, one step at a time."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppo_bench.commands.bench.handicaps import HANDICAPS
+from ppo_bench.commands.bench.laps import Laps
+from ppo_bench.commands.bench.programs import load, network_of, schema
+from ppo_bench.commands.bench.report import about, bench_file
+from ppo_bench.commands.bench.worker import in_turn
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.config import Config
+from ppo_bench.mathematics.precision import PRECISIONS
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.runs.results import write_json
+from ppo_bench.sweeps.sweep import expand
+from ppo_bench.tuning.idle_threads import FEW_THREADS
+
+BOOTSTRAP_DRAWS = 2_000
+
+
+class Rung(NamedTuple):
+    """A way of executing, and what it adds to the one below."""
+
+    title: str
+    words: tuple[str, ...]
+    """Overrides that are this rung's and those' above it, until one of theirs has the same key."""
+    cures: str | None = None
+    """The handicap of all rungs below this one."""
+    needs: str | None = None
+    """What the rung is there for, of `circumstances`; None is everywhere."""
+
+
+TORCH = (
+    Rung("PyTorch, operation by operation", ("framework=torch_eager",)),
+    Rung("freed memory is kept", (), "give_memory_back", "cpu"),
+    Rung("memory in huge pages", (), "take_small_pages", "cpu"),
+    Rung("idle threads end before a step", (), "leave_threads_spinning", "ended threads"),
+    Rung("frames stay bytes", (), "store_floats", "frames"),
+    Rung("convolutions channels last", (), "convolve_channels_first", "convolutions"),
+    Rung("large products by oneDNN", (), "multiply_by_mkl", "large products"),
+    Rung("minibatches drawn on the device", (), "shuffle_on_host"),
+    Rung("Adam in one kernel", (), "adam_by_operations"),
+    Rung("torch.compile", ("framework=torch_compile", "framework.cudagraphs=false")),
+    Rung("CUDA graphs", ("framework.cudagraphs=true",), None, "gpu"),
+    Rung("TF32", ("precision=tf32",), None, "tf32"),
+    Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
+)
+JAX = (
+    Rung("JAX, environments on the host", ("framework=jax_xla",)),
+    Rung("buffers are donated", (), "copy_buffers"),
+    Rung("convolutions as matrix products", (), "convolve_by_library", "cpu convolutions"),
+    Rung("the update is a loop", (), "unroll_update"),
+    Rung("environments in the program", ("backend=GRAPH",), None, "graph"),
+    Rung("ten iterations at once", ("framework.iterations_per_call=10",), None, "graph"),
+    Rung("TF32", ("precision=tf32",), None, "tf32"),
+    Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
+)
+LADDERS = {"PyTorch": TORCH, "JAX": JAX}
+GRAPH_BACKENDS = ("jax", "envpool_xla")
+"""The first that an environment has is climbed to."""
+
+
+def circumstances(
+    network: NetworkSpec, gpu: tuple[int, int] | None, on_cpu: set[str], graph_backend: str | None
+) -> set[str]:
+    """What `Rung.needs` may name; `gpu` is the GPU's compute capability; without a GPU there is `on_cpu`."""
+    found = {"gpu"} if gpu else {"cpu"} | on_cpu
+    if gpu and gpu >= (8, 0):
+        found.add("tf32")
+    if network.uint8:
+        found.add("frames")
+    if network.convolutions:
+        found |= {"convolutions"} | (set() if gpu else {"cpu convolutions"})
+    if graph_backend:
+        found.add("graph")
+    return found
+
+
+class Step(NamedTuple):
+    """A rung as it is run."""
+
+    title: str
+    words: list[str]
+    handicaps: tuple[str, ...]
+
+
+def steps(ladder: Sequence[Rung], there: set[str], graph_backend: str | None) -> list[Step]:
+    """Those rungs of a ladder that there are, from the lowest; each has the words and no handicap of those below."""
+    rungs = [rung for rung in ladder if rung.needs is None or rung.needs in there]
+    climbed: list[Step] = []
+    words: dict[str, str] = {}
+    for k, rung in enumerate(rungs):
+        words |= {word.partition("=")[0]: word.replace("GRAPH", str(graph_backend)) for word in rung.words}
+        handicaps = tuple(above.cures for above in rungs[k + 1 :] if above.cures)
+        climbed.append(Step(rung.title, list(words.values()), handicaps))
+    return climbed
+
+
+class Climb(NamedTuple):
+    """A ladder as it is measured."""
+
+    job: list[str]
+    """What was asked for, but for the framework."""
+    steps: list[Step]
+    configs: list[Config]
+
+
+def ablation(overrides: list[str]) -> None:
+    """Measure, print and draw the ladders of each environment and workload; each is in the file once it is known."""
+    groups: dict[Path, dict[str, Climb]] = {}
+    for job in expand(overrides):
+        config = load(job)
+        ladders = groups.setdefault(bench_file(config, "ablation", ".json"), {})
+        for title, climb in climbs(job, config):
+            if ladders.setdefault(title, climb).job != climb.job:
+                raise ConfigError("ablation=true: only lists of framework, backend and workload can be told apart")
+    for path, ladders in groups.items():
+        rows: dict[str, list[dict[str, Any]]] = {}
+        first = next(iter(ladders.values())).configs[0]
+        heading = f"{first.task.name}, {schema(first).workload}"
+        for title, climb in ladders.items():
+            rows[title] = _measured(climb)
+            write_json(path, about(first) | {"ladders": rows})
+            print_ladder(f"{heading}, {title}", rows[title])
+        draw_ladders(heading, rows, path)
+        print(path)
+
+
+def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
+    """The ladders that a job asks for, by their titles. Raises `ConfigError` if one cannot be climbed."""
+    root, backend = schema(config), config.backend
+    if backend.in_graph:
+        raise ConfigError(
+            f"ablation=true backend={backend.name}: a ladder begins with environments on the host; "
+            "use backend=gymnasium or backend=envpool"
+        )
+    asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
+    graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
+    network = network_of(config)
+    there = circumstances(network, _gpu(config), _on_cpu(config, network), graph)
+    kept = [word for word in job if not word.startswith("framework=")]
+    sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]
+    for name, ladder in LADDERS.items():
+        if asked and not asked.startswith(name.lower().removeprefix("py")):
+            continue
+        climbed = steps(ladder, there, graph)
+        configs = [load([*kept, *sizes, *step.words]) for step in climbed]
+        try:
+            for one in configs:
+                one.require()
+        except ConfigError as reason:
+            if asked:
+                raise
+            say(f"left out: {reason}")
+            continue
+        yield f"{name}, {backend.name}", Climb(kept, climbed, configs)
+
+
+def _gpu(config: Config) -> tuple[int, int] | None:
+    import torch
+
+    device = config.root.device
+    on_gpu = torch.cuda.is_available() and device != "cpu"
+    return torch.cuda.get_device_capability(None if device == "auto" else device) if on_gpu else None
+
+
+def _on_cpu(config: Config, network: NetworkSpec) -> set[str]:
+    """What PyTorch does on a CPU for some programs only."""
+    import torch
+
+    from ppo_bench.networks.torch_linear import by_onednn
+
+    found: set[str] = set()
+    threads = getattr(config.framework, "num_threads", None) or torch.get_num_threads()
+    if network.convolutions and config.backend.name == "envpool" and 1 < threads <= FEW_THREADS:
+        found.add("ended threads")  # pools of other environments mostly have one thread
+    layers = getattr(torch, PRECISIONS[config.root.precision].layers)
+    products = [parameter.shape for parameter in network.parameters if len(parameter.shape) == 2]
+    if any(by_onednn(math.prod(shape), layers) for shape in products):
+        found.add("large products")
+    return found
+
+
+def _measured(climb: Climb) -> list[dict[str, Any]]:
+    """Every step measured in alternation with the others."""
+    root = schema(climb.configs[0])
+    programs = [(maker(step), config) for step, config in zip(climb.steps, climb.configs, strict=True)]
+    measured = in_turn(programs, root.rounds, root.iterations)
+    seconds = np.array([np.reshape(found.turns, (root.rounds, root.iterations)) for found in measured])
+    return [
+        {
+            "title": step.title,
+            "words": step.words,
+            "without": list(step.handicaps),
+            "sps": config.ppo.batch_size / float(np.median(found.turns)),
+            "iteration_seconds": found.turns,
+            **row,
+            **found.start._asdict(),
+        }
+        for step, config, found, row in zip(
+            climb.steps, climb.configs, measured, shares(np.median(seconds, 2)), strict=True
+        )
+    ]
+
+
+class Handicapped(Laps):
+    """`Laps` of a program whose optimisations are undone by the names of `HANDICAPS`."""
+
+    def __init__(self, handicaps: Sequence[str], config: Config) -> None:
+        config.framework.begin()  # before handicaps import the framework, which heeds it as it is imported
+        for name in handicaps:
+            HANDICAPS[name]()
+        super().__init__(config)
+
+
+def maker(step: Step) -> Any:
+    """What `Program` calls in the process of a step."""
+    return functools.partial(Handicapped, step.handicaps)
+
+
+def shares(seconds: np.ndarray) -> list[dict[str, Any]]:
+    """Of each step its part in the whole, from the seconds of its iterations `[steps, rounds]`.
+
+    `times_previous` is the median over rounds of how many times as fast as the step below it is, with its 95% interval
+    by bootstrap over rounds; `share` is its logarithm's part in that of the whole.
+    """
+    rng = np.random.default_rng(0)
+    rounds = seconds.shape[1]
+    draws = rng.integers(rounds, size=(BOOTSTRAP_DRAWS, rounds))
+    whole = np.log(np.median(seconds[0] / seconds[-1]))
+    rows: list[dict[str, Any]] = [
+        {"times_previous": None, "low": None, "high": None, "times_first": 1.0, "share": None}
+    ]
+    for below, own in itertools.pairwise(seconds):
+        ratios = below / own
+        low, high = np.quantile(np.median(ratios[draws], 1), (0.025, 0.975))
+        times = float(np.median(ratios))
+        rows.append(
+            {
+                "times_previous": times,
+                "low": float(low),
+                "high": float(high),
+                "times_first": float(np.median(seconds[0] / own)),
+                "share": float(np.log(times) / whole) if whole else None,
+            }
+        )
+    return rows
+
+
+def print_ladder(title: str, rows: Sequence[dict[str, Any]]) -> None:
+    """A line for each step."""
+    print(f"{title}: each step has all those above it; times the step before, with a 95% interval over rounds")
+    width = max(len(row["title"]) for row in rows) + 2
+    print(f"{'':<{width}}{'SPS':>9}{'times':>8}{'interval':>15}{'in all':>8}{'share':>7}")
+    for row in rows:
+        line = f"{row['title']:<{width}}{row['sps']:>9,.0f}"
+        if row["times_previous"] is not None:
+            line += f"{row['times_previous']:>8.2f}{row['low']:>8.2f} -{row['high']:>5.2f}{row['times_first']:>8.2f}"
+            line += "" if row["share"] is None else f"{row['share']:>7.0%}"
+        print(line)
+
+
+def draw_ladders(title: str, ladders: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """A picture of all ladders beside the JSON file at `path`."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    heights = [len(rows) for rows in ladders.values()]
+    figure, axes = plt.subplots(
+        len(ladders), figsize=(9, 1.6 + 0.42 * sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
+    )
+    for ax, (name, rows) in zip(axes[:, 0], ladders.items(), strict=True):
+        titles = [("" if k == 0 else "+ ") + row["title"] for k, row in enumerate(rows)]
+        ax.barh(titles, [row["sps"] for row in rows], color="#0072B2")
+        for k, row in enumerate(rows):
+            times = row["times_previous"]
+            note = "" if times is None else f"  x {times:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+            ax.annotate(f" {row['sps']:,.0f} SPS{note}", (row["sps"], k), va="center", fontsize=9)
+        ax.invert_yaxis()
+        ax.margins(x=0.35)
+        ax.set_title(name, loc="left", fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[-1, 0].set_xlabel("environment steps per second")
+    figure.suptitle(f"{title}: what each optimisation brings")
+    for suffix in (".svg", ".png"):
+        figure.savefig(path.with_suffix(suffix), dpi=150)
+    plt.close(figure)

@@ -1,0 +1,79 @@
+"""`python -m ppo_bench.bench [overrides]`: where the time of an iteration goes, against what the machine could do.
+
+Every framework, on every backend that offers the environment, has a process of its own; one at a time has its turn, so
+that what else the machine does reaches all of them alike. Lists choose: env=breakout framework=torch_eager,jax_xla
+workload=canonical,throughput. ablation=true asks what each optimisation brings, scaling=true what more environments,
+steps, units and seeds cost, trace=true for a profiler's record of an iteration.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from ppo_bench.commands.bench.ablation import ablation
+from ppo_bench.commands.bench.limits import Arithmetic, arithmetic
+from ppo_bench.commands.bench.phases import Phases
+from ppo_bench.commands.bench.programs import labels, load, runnable, schema
+from ppo_bench.commands.bench.report import bench_file, report
+from ppo_bench.commands.bench.scaling import scaling
+from ppo_bench.commands.bench.trace import Traced
+from ppo_bench.commands.bench.worker import Program, in_turn
+from ppo_bench.common.cli import Parser
+from ppo_bench.common.errors import require
+from ppo_bench.configuration.config import Config
+from ppo_bench.sweeps.sweep import expand
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print a table, write JSON and a picture for each environment and workload."""
+    parser = Parser("python -m ppo_bench.bench", description=__doc__)
+    parser.add_argument("overrides", nargs="*", help="as for a sweep; and workload=canonical,throughput rounds=5")
+    overrides = parser.parse_args(arguments).overrides
+    require("torch", "torch", "the limits of the machine")
+    asked = schema(load(expand(overrides)[0]))
+    if asked.ablation:
+        ablation(overrides)
+        return 0
+    groups: dict[tuple[str, str], list[tuple[list[str], Config]]] = {}
+    for job, config in runnable(overrides):
+        groups.setdefault((config.task.name, schema(config).workload), []).append((job, config))
+    for programs in groups.values():
+        if asked.trace:
+            _trace(programs)
+        elif asked.scaling:
+            scaling(programs)
+        else:
+            _phases(programs)
+    return 0
+
+
+def _phases(programs: Sequence[tuple[list[str], Config]]) -> None:
+    configs = [config for _, config in programs]
+    root, path = schema(configs[0]), bench_file(configs[0], "", ".json")
+    arithmetics = _arithmetics(configs)  # first: on a device that PyTorch does not see there is none
+    measured = in_turn([(Phases, config) for config in configs], root.rounds, root.iterations)
+    report(configs, labels([job for job, _ in programs]), measured, arithmetics, path)
+
+
+def _arithmetics(configs: list[Config]) -> list[Arithmetic]:
+    """Of each program; those that compute the same share a measurement."""
+    known: dict[str, Arithmetic] = {}
+    keys = [f"{c.network} {c.ppo} {c.root.precision} {c.root.device}" for c in configs]
+    for key, config in zip(keys, configs, strict=True):
+        if key not in known:
+            known[key] = arithmetic(config)
+    return [known[key] for key in keys]
+
+
+def _trace(programs: Sequence[tuple[list[str], Config]]) -> None:
+    names = labels([job for job, _ in programs])
+    for (_, config), name in zip(programs, names, strict=True):
+        what = "-".join(filter(None, (config.backend.name, config.framework.name, name)))
+        path = bench_file(config, what, ".trace.json.gz")
+        program = Program(functools.partial(Traced, path), config)
+        try:
+            program.turn()
+        finally:
+            program.stop()
+        print(path)

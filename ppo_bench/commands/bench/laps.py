@@ -1,0 +1,99 @@
+"""A training whose iterations are timed, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+import time
+from typing import Any, NamedTuple
+
+from ppo_bench.commands.bench.timed import TimedEnv
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import GraphEnv
+from ppo_bench.mathematics.precision import PRECISIONS
+from ppo_bench.runners.seeds import OneSeed, SeedsRunner
+
+WARM_UP_ITERATIONS = 2
+"""The first compiles, the second may compile what the first left in other shapes."""
+
+
+class Start(NamedTuple):
+    """What a program took before its first turn."""
+
+    setup_seconds: float
+    """Environments, network and initial weights, with the import of their packages."""
+    compile_seconds: float
+    """How much longer the first block of `iterations_per_call` took than the second."""
+    peak_memory_bytes: int
+    """Of the process, environments included."""
+    gpu_memory_bytes: int | None
+    """The most that the framework had in use on the device; None without one."""
+
+
+class Training:
+    """A runner whose iterations are timed."""
+
+    def __init__(self, config: Config, update_epochs: int) -> None:
+        config.framework.begin(config.root.num_seeds)
+        hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
+        env = config.backend.make(config.task)
+        self.timed = None if isinstance(env, GraphEnv) else TimedEnv(env)
+        problem = dataclasses.replace(config.problem(self.timed or env), ppo=hp)
+        self.network = problem.network
+        seeds = [one.root.seed for one in config.of_each_seed()]
+        self.runner: SeedsRunner[Any] = (
+            OneSeed(config.framework.runner(problem)) if len(seeds) == 1 else config.framework.seeds_runner(problem)
+        )
+        self.state = self.runner.init(seeds)
+        self._at_once = config.framework.iterations_per_call
+
+    def iteration(self) -> tuple[float, float, float]:
+        """Seconds of an iteration, of the environments in it, and after their last step (0 within a program).
+
+        Where the device is given several iterations at once, the mean of as many.
+        """
+        if self.timed:
+            self.timed.stepping_seconds = 0.0
+        started = time.perf_counter()
+        for _ in range(self._at_once):
+            self.state, _ = self.runner.step(self.state)
+        ended = time.perf_counter()
+        if not self.timed:
+            return (ended - started) / self._at_once, 0.0, 0.0
+        return ended - started, self.timed.stepping_seconds, ended - self.timed.last_ended
+
+
+class Laps:
+    """What a program's process measures where only its speed is asked for."""
+
+    def __init__(self, config: Config) -> None:
+        started = time.perf_counter()
+        self.training = Training(config, config.ppo.update_epochs)
+        setup_seconds = time.perf_counter() - started
+        first, *_, last = (self.training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
+        self.start = Start(setup_seconds, (first - last) * config.framework.iterations_per_call, *_memory(config))
+
+    def turn(self) -> float:
+        """Seconds of an iteration."""
+        return self.training.iteration()[0]
+
+
+def _memory(config: Config) -> tuple[int, int | None]:
+    """`Start.peak_memory_bytes` and `Start.gpu_memory_bytes` of this process, now."""
+    host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return host, _gpu_memory_bytes(config)
+
+
+def _gpu_memory_bytes(config: Config) -> int | None:
+    precision = PRECISIONS[config.root.precision]
+    if config.framework.name.startswith("torch"):
+        import torch
+
+        from ppo_bench.runners.torch_device import pick_device
+
+        device = pick_device(config.root.device, precision)
+        return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+    from ppo_bench.runners import jax_device
+
+    stats = jax_device.pick_device(config.root.device, precision).memory_stats()
+    return stats.get("peak_bytes_in_use") if stats else None

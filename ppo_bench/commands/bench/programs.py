@@ -1,0 +1,116 @@
+"""What a bench runs: the configurations that its words name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.paths import CONF
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.config import Config, load_config
+from ppo_bench.configuration.schema import RootSchema
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.sweeps.sweep import expand
+
+WORKLOADS = ("canonical", "throughput")
+CHOICES = {"framework", "backend"}
+"""Groups that are taken in every way unless one is asked for."""
+
+
+@dataclass
+class Schema(RootSchema):
+    """The keys of conf/bench.yaml."""
+
+    workload: str
+    throughput_num_envs: dict[str, int]
+    rounds: int
+    iterations: int
+    ablation: bool
+    scaling: bool
+    scales: dict[str, list[int]]
+    trace: bool
+
+
+def schema(config: Config) -> Schema:
+    """The root of a bench's configuration."""
+    assert isinstance(config.root, Schema)
+    return config.root
+
+
+def load(job: list[str]) -> Config:
+    """The configuration of one program, with as many environments as its workload has. Raises `ConfigError`."""
+    if any(word.startswith("total_timesteps=") for word in job):
+        raise ConfigError("total_timesteps: a bench ends after its rounds and iterations; leave it out")
+    config = load_config(job, "bench", Schema)
+    root = schema(config)
+    if root.workload not in WORKLOADS:
+        raise ConfigError(f"workload={root.workload}: choose one of {', '.join(WORKLOADS)}")
+    for key, value in (("rounds", root.rounds), ("iterations", root.iterations)):
+        if value < 1:
+            raise ConfigError(f"{key}={value}: must be at least 1")
+    if config.ppo.target_kl is not None:
+        raise ConfigError(f"ppo.target_kl={config.ppo.target_kl}: a bench measures all epochs; use ppo.target_kl=null")
+    if len(chosen := [key for key in ("ablation", "scaling", "trace") if getattr(root, key)]) > 1:
+        raise ConfigError(f"{' '.join(f'{key}=true' for key in chosen)}: one at a time")
+    if root.num_seeds > 1 and not root.scaling:
+        raise ConfigError(f"num_seeds={root.num_seeds}: of the bench, scaling=true alone trains several seeds at once")
+    if root.workload == "canonical" or any(word.startswith("ppo.num_envs=") for word in job):
+        return config
+    num_envs = root.throughput_num_envs.get(config.backend.name)
+    if num_envs is None:
+        raise ConfigError(f"throughput_num_envs has no backend {config.backend.name}: choose by ppo.num_envs=...")
+    return load_config([*job, f"ppo.num_envs={num_envs}"], "bench", Schema)
+
+
+def network_of(config: Config) -> NetworkSpec:
+    """The network of a configuration, whose environments are made to ask for their spaces."""
+    env = config.backend.make(config.task)
+    try:
+        return config.network_for(env)
+    finally:
+        env.close()
+
+
+def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
+    """The words and the configuration of every program: what is not chosen is taken in every way that there is.
+
+    Left out is what cannot be or lacks a package. Raises `ConfigError` if that leaves nothing, or if it is the one
+    thing that is asked for.
+    """
+    chosen = {word.partition("=")[0] for word in overrides}
+    frameworks = sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), reverse=True)
+    jobs, found = expand(overrides), []
+    for job in jobs:
+        for backend in [[]] if "backend" in chosen else _backends(job):
+            for framework in [[]] if "framework" in chosen else [[f"framework={name}"] for name in frameworks]:
+                words = [*job, *backend, *framework]
+                config = load(words)
+                if config.backend.in_graph and not config.framework.takes_graph_envs and not chosen >= CHOICES:
+                    continue
+                try:
+                    config.require()
+                except ConfigError as reason:
+                    if chosen & CHOICES and len(jobs) == 1:
+                        raise
+                    say(f"left out: {reason}")
+                    continue
+                found.append((words, config))
+    if not found:
+        load(expand(overrides)[0]).require()  # which says why
+        raise ConfigError("no framework can step these environments here; what was left out stands above")
+    return found
+
+
+def _backends(job: list[str]) -> list[list[str]]:
+    """The words for every backend on which a job's environment exists."""
+    env = load(job).root.env
+    return [[]] if env.id else [[f"backend={name}"] for name in env.ids]
+
+
+def labels(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """What tells programs of the same framework and backend apart: words that not all of them have."""
+    shared = set.intersection(*map(set, jobs))
+    return [
+        " ".join(word for word in job if word not in shared and word.partition("=")[0] not in CHOICES) for job in jobs
+    ]

@@ -1,0 +1,128 @@
+"""What a bench found: a table, a JSON file and a picture of where the time goes."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from ppo_bench.commands.bench.limits import Arithmetic
+from ppo_bench.commands.bench.phases import Turn
+from ppo_bench.commands.bench.programs import schema
+from ppo_bench.commands.bench.worker import Measured
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.identity import file_name
+from ppo_bench.runs.provenance import provenance
+from ppo_bench.runs.results import SCHEMA_VERSION, write_json
+
+PHASES = ("environment", "inference", "acting", "learning", "rest")
+COLOURS = ("#009E73", "#56B4E9", "#0072B2", "#D55E00", "#999999")  # Okabe and Ito: safe for the colour-blind
+
+
+def report(
+    configs: list[Config], names: list[str], measured: list[Measured], arithmetics: list[Arithmetic], path: Path
+) -> None:
+    """Print the table, and write `path`, a JSON file, and `.svg` and `.png` beside it; the path comes last.
+
+    `names` tell programs of the same framework and backend apart.
+    """
+    rows = [_row(*row) for row in zip(configs, names, measured, arithmetics, strict=True)]
+    title = f"{configs[0].task.name}, {schema(configs[0]).workload}"
+    print(f"{title}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
+    _print_table(rows)
+    write_json(path, about(configs[0]) | {"programs": rows})
+    _draw(title, rows, path)
+    print(path)
+
+
+def bench_file(config: Config, what: str, suffix: str) -> Path:
+    """`<outputs>/bench/<env>-<workload>[-<what>]<suffix>`, in a folder that is there, or else raises `ConfigError`."""
+    root = schema(config)
+    folder = Path(root.outputs) / "bench"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
+    names = (file_name(config.task.name), root.workload, *([file_name(what)] if what else []))
+    return folder / ("-".join(names) + suffix)
+
+
+def about(config: Config) -> dict[str, Any]:
+    """What every file of a bench says of itself: what was measured, and on what."""
+    root = schema(config)
+    return {"schema_version": SCHEMA_VERSION, "env": config.task.name, "workload": root.workload} | provenance()
+
+
+def _row(config: Config, name: str, measured: Measured, needed: Arithmetic) -> dict[str, Any]:
+    turns, batch = measured.turns, config.ppo.batch_size
+    seconds = {name: statistics.median(getattr(turn, name) for turn in turns) for name in Turn._fields}
+    fastest, slowest = (batch / pick(turn.iteration for turn in turns) for pick in (min, max))
+    alone, network = seconds.pop("environment_alone"), needed.seconds
+    sps = batch / seconds["iteration"]
+    return {
+        "framework": config.framework.name,
+        "backend": config.backend.name,
+        "overrides": name,
+        "num_envs": config.ppo.num_envs,
+        "num_steps": config.ppo.num_steps,
+        "precision": config.root.precision,
+        "sps": sps,
+        "sps_slowest": slowest,
+        "sps_fastest": fastest,
+        "seconds": seconds,
+        "environment_alone_sps": batch / alone,
+        "network_flop": needed.flop,
+        "flop_per_second": needed.flop_per_second,
+        "network_seconds": network,
+        "serial_limit_sps": batch / (alone + network),
+        "overlapped_limit_sps": batch / max(alone, network),
+        "fraction_of_serial_limit": sps * (alone + network) / batch,
+        **measured.start._asdict(),
+    }
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    head = f"{'backend':<12}{'framework':<15}{'SPS':>9}{'slowest - fastest':>20}"
+    head += (
+        "".join(f"{phase:>12}" for phase in PHASES) + f"{'compile s':>11}{'MB':>7}{'alone':>10}{'limit':>9}{'of it':>7}"
+    )
+    print(head)
+    for row in rows:
+        spread = f"{row['sps_slowest']:,.0f} - {row['sps_fastest']:,.0f}"
+        line = f"{row['backend']:<12}{row['framework']:<15}{row['sps']:>9,.0f}{spread:>20}"
+        line += "".join(f"{1000 * row['seconds'][phase]:>12,.1f}" for phase in PHASES)
+        line += f"{row['compile_seconds']:>11.1f}{row['peak_memory_bytes'] / 1e6:>7,.0f}"
+        line += f"{row['environment_alone_sps']:>10,.0f}{row['serial_limit_sps']:>9,.0f}"
+        print(f"{line}{row['fraction_of_serial_limit']:>7.0%}  {row['overrides']}".rstrip())
+    print(
+        "alone: environment steps per second with random actions; limit: steps per second if the environments and the"
+    )
+    print("network's arithmetic, at the best rate that was reached, took turns")
+
+
+def _draw(title: str, rows: list[dict[str, Any]], path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 1.2 + 0.45 * len(rows)), layout="constrained")
+    names = [f"{row['framework']}, {row['backend']} {row['overrides']}".strip() for row in rows]
+    left = [0.0] * len(rows)
+    for phase, colour in zip(PHASES, COLOURS, strict=True):
+        widths = [1e6 * max(0.0, row["seconds"][phase]) / row["num_envs"] / row["num_steps"] for row in rows]
+        axes.barh(names, widths, left=left, color=colour, label=phase)
+        left = [x + width for x, width in zip(left, widths, strict=True)]
+    for k, row in enumerate(rows):
+        axes.annotate(f" {row['sps']:,.0f} SPS", (left[k], k), va="center", fontsize=9)
+        limit = 1e6 / row["serial_limit_sps"]
+        axes.plot([limit, limit], [k - 0.4, k + 0.4], color="black", label="serial limit" if k == 0 else None)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set_xlabel("microseconds per environment step")
+    axes.set_title(f"{title}: where the time goes")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25 if len(rows) < 6 else -0.12), ncols=6, frameon=False)
+    for suffix in (".svg", ".png"):
+        figure.savefig(path.with_suffix(suffix), dpi=150)
+    plt.close(figure)

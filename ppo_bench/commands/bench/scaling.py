@@ -1,0 +1,166 @@
+"""What a training costs as the work grows: speed and memory against environments, steps, width and seeds."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ppo_bench.commands.bench.laps import Laps
+from ppo_bench.commands.bench.programs import load, network_of, schema
+from ppo_bench.commands.bench.report import COLOURS, about, bench_file
+from ppo_bench.commands.bench.worker import Measured, Program
+from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.config import Config
+from ppo_bench.runs.results import write_json
+
+AXES = {
+    "num_envs": "ppo.num_envs={}",
+    "num_steps": "ppo.num_steps={}",
+    "hidden_size": "network.hidden_sizes=[{0},{0}]",
+    "num_seeds": "num_seeds={}",
+}
+"""Each axis, and the word that sets it."""
+TITLES = {
+    "num_envs": "environments",
+    "num_steps": "steps of a rollout",
+    "hidden_size": "units of a hidden layer",
+    "num_seeds": "seeds in one program",
+}
+
+LEAST_SECONDS, MOST_SECONDS = 2.0, 20.0
+"""For which a point takes iterations."""
+STYLES = (("o", "-"), ("s", "--"), ("D", ":"), ("^", "-."))
+"""Markers and lines of backends; colours are frameworks."""
+
+
+def scaling(programs: Sequence[tuple[list[str], Config]]) -> None:
+    """Measure, print and draw every point, each in a process of its own, one after the other: what they use must not
+    add up. What is known is in the file from the first point on; one that fails is null there."""
+    todo = [point for job, config in programs for point in points(job, config)]
+    first = programs[0][1]
+    path = bench_file(first, "scaling", ".json")
+    rows: list[dict[str, Any]] = []
+    for axis, value, config in todo:
+        rows.append(_row(axis, value, config))
+        write_json(path, about(first) | {"points": rows})
+        say(f"{len(rows)} of {len(todo)}: {axis}={value} {config.framework.name} on {config.backend.name}")
+    print_scales(rows)
+    if any(row["sps"] for row in rows):
+        draw_scales(first.task.name, rows, path)
+    print(path)
+
+
+def points(job: list[str], config: Config) -> list[tuple[str, int, Config]]:
+    """Every axis that means something to a program, and its values."""
+    found = []
+    for axis, values in schema(config).scales.items():
+        if axis not in AXES:
+            raise ConfigError(f"scales.{axis}: choose among {', '.join(AXES)}")
+        if axis == "num_seeds" and not (config.framework.takes_graph_envs and config.backend.vmappable):
+            continue
+        if axis == "hidden_size" and not _has_hidden_layers(config):
+            continue
+        found += [(axis, value, load([*job, AXES[axis].format(value)])) for value in values]
+    for _, _, one in found:
+        one.require()
+    return found
+
+
+def _has_hidden_layers(config: Config) -> bool:
+    return hasattr(config.network, "hidden_sizes") and not network_of(config).convolutions
+
+
+def _row(axis: str, value: int, config: Config) -> dict[str, Any]:
+    row = {
+        "axis": axis,
+        "value": value,
+        "framework": config.framework.name,
+        "backend": config.backend.name,
+        "sps": None,
+        "iteration_seconds": [],
+    }
+    try:
+        measured = _measure(config)
+    except Failed as error:  # too much for the machine's memory, say
+        say(f"warning: {axis}={value} {config.framework.name} on {config.backend.name}: {error}")
+        return row
+    sps = config.ppo.batch_size * config.root.num_seeds / statistics.median(measured.turns)
+    return row | {"sps": sps, "iteration_seconds": measured.turns} | measured.start._asdict()
+
+
+def _measure(config: Config) -> Measured:
+    if config.framework.compiles:  # which takes memory: it is done before, and kept
+        Program(Laps, config).stop()
+    program: Program[float] = Program(Laps, config)
+    root = schema(config)
+    try:
+        started, turns = time.perf_counter(), [program.turn()]
+        while (seconds := time.perf_counter() - started) < MOST_SECONDS:
+            if seconds >= LEAST_SECONDS and len(turns) > root.rounds * root.iterations:
+                break
+            turns.append(program.turn())
+        return Measured(program.start, turns[1:] or turns)  # the first wakes a processor that was idle
+    finally:
+        program.stop()
+
+
+def print_scales(rows: Sequence[dict[str, Any]]) -> None:
+    """A line for each point."""
+    print(f"{'axis':<13}{'value':>6}  {'backend':<12}{'framework':<15}{'SPS':>12}{'MB':>8}{'GPU MB':>8}")
+    for row in rows:
+        line = f"{row['axis']:<13}{row['value']:>6}  {row['backend']:<12}{row['framework']:<15}"
+        if row["sps"] is None:
+            print(f"{line}{'failed':>12}")
+            continue
+        line += f"{row['sps']:>12,.0f}{row['peak_memory_bytes'] / 1e6:>8,.0f}"
+        gpu = row["gpu_memory_bytes"]
+        print(line + ("" if gpu is None else f"{gpu / 1e6:>8,.0f}"))
+
+
+def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """One picture, beside the JSON file at `path`: a column for each axis, speed above memory."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = [row for row in rows if row["sps"] is not None]
+    axes = [axis for axis in AXES if any(row["axis"] == axis for row in rows)]
+    programs = list(dict.fromkeys((row["framework"], row["backend"]) for row in rows))
+    frameworks, backends = (list(dict.fromkeys(names)) for names in zip(*programs, strict=True))
+    figure, grid = plt.subplots(
+        2,
+        len(axes),
+        figsize=(3.2 * len(axes) + 0.8, 6.4),
+        layout="constrained",
+        squeeze=False,
+        sharey="row",
+        sharex="col",
+    )
+    for column, axis in enumerate(axes):
+        for framework, backend in programs:
+            own = [row for row in rows if (row["axis"], row["framework"], row["backend"]) == (axis, framework, backend)]
+            colour = COLOURS[frameworks.index(framework) % len(COLOURS)]
+            marker, line = STYLES[backends.index(backend) % len(STYLES)]
+            style: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": line, "markersize": 4}
+            values = [row["value"] for row in own]
+            grid[0, column].plot(values, [row["sps"] for row in own], label=f"{framework}, {backend}", **style)
+            grid[1, column].plot(values, [row["peak_memory_bytes"] / 1e6 for row in own], **style)
+        for ax in grid[:, column]:
+            ax.set_xscale("log", base=2)
+            ax.set_yscale("log")
+            ax.grid(alpha=0.3)
+            ax.spines[["top", "right"]].set_visible(False)
+        grid[1, column].set_xlabel(TITLES[axis])
+    grid[0, 0].set_ylabel("environment steps per second")
+    grid[1, 0].set_ylabel("peak memory, MB")
+    figure.suptitle(f"{title}: cost as work grows")
+    handles = {label: handle for ax in grid[0] for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    for suffix in (".svg", ".png"):
+        figure.savefig(path.with_suffix(suffix), dpi=150)
+    plt.close(figure)

@@ -1,0 +1,167 @@
+"""`python -m ppo_bench.check [overrides] | --all`: does an environment on a backend keep the contract? Exit 0 or 1."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+
+from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.compose import offered
+from ppo_bench.configuration.config import Config, load_config
+from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.check import Finding, check_contract
+from ppo_bench.envs.distribution import compare_distributions
+from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
+from ppo_bench.envs.limits import confusion, evidence
+
+NUM_ENVS_OF_DISTRIBUTION = 50
+
+Pair = tuple[str, str, str]
+"""An env, a backend, and the id there."""
+Verdict = tuple[str, str, float]
+"""ok, FAIL or skipped; what there is to say of it; and the seconds that it took."""
+
+
+def main(arguments: list[str]) -> int:
+    """Play at random, print a line for each rule or for each environment; 1 if any rule is broken."""
+    parser = Parser("python -m ppo_bench.check", description=__doc__)
+    parser.add_argument("overrides", nargs="*", help="env=..., backend=..., env.id=..., as for a run")
+    parser.add_argument("--all", action="store_true", help="every env on every backend that offers it, a line each")
+    parser.add_argument("--jobs", type=int, default=1, help="of --all: how many at a time (default 1)")
+    parser.add_argument("--distribution", action="store_true", help="also compare random play with gymnasium's")
+    parser.add_argument("--num-envs", type=int, default=4, help="parallel environments (default 4)")
+    parser.add_argument("--num-steps", type=int, help="steps in each (default 1200 to 4800, until enough has ended)")
+    parser.add_argument("--num-episodes", type=int, default=1000, help="of --distribution (default 1000)")
+    options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error("--jobs must be at least 1")
+    if options.num_envs < 2 or (options.num_steps is not None and options.num_steps < 2):
+        parser.error("--num-envs and --num-steps must be at least 2")
+    if options.num_episodes < 100:
+        parser.error("--num-episodes must be at least 100")
+    if options.all:
+        if options.overrides:
+            parser.error(f"--all takes no overrides, not {' '.join(options.overrides)}")
+        return _check_all(options)
+    findings, name = _check(options.overrides, options)
+    for finding in findings:
+        print(f"{'ok  ' if finding.kept else 'FAIL'}  {finding.rule}: {finding.evidence}")
+    broken = sum(not finding.kept for finding in findings)
+    verdict = "keeps the contract" if not broken else f"breaks {broken} of {len(findings)} rules"
+    print(f"{name} {verdict}")
+    return 1 if broken else 0
+
+
+def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Finding], str]:
+    """The findings, and what they are of."""
+    config = load_config(overrides)
+    config.backend.require()
+
+    def make(num_envs: int) -> VectorEnv | GraphEnv:
+        return config.backend.make(dataclasses.replace(config.task, num_envs=num_envs))
+
+    compared = options.distribution and ("gymnasium" in config.root.env.ids or not options.all)
+    reference = _reference(config, overrides) if compared else None
+    findings = check_contract(functools.partial(make, options.num_envs), options.num_steps)
+    if reference:
+        task = dataclasses.replace(reference.task, num_envs=NUM_ENVS_OF_DISTRIBUTION)
+        findings += compare_distributions(
+            functools.partial(make, task.num_envs), lambda: reference.backend.make(task), options.num_episodes
+        )
+    if config.backend.name in ("envpool", "envpool_xla") and not config.task.atari and not options.all:
+        findings.append(_failures_at_limits(config))
+    return findings, f"{config.task.id} on {config.backend.name}"
+
+
+def _failures_at_limits(config: Config) -> Finding:
+    """What EnvPool cannot tell apart, which breaks no rule."""
+    backend, own_limit = EnvPoolBackend("envpool", 0), EnvPoolEnv(config.task, 1).time_limit
+    found = confusion(backend.make, config.task)
+    return Finding("a failure at a time limit is taken for the limit", True, evidence(found, own_limit))
+
+
+def _reference(config: Config, overrides: list[str]) -> Config:
+    """The same environment on gymnasium."""
+    env = config.root.env
+    if env.id or "gymnasium" not in env.ids:
+        raise ConfigError(
+            f"--distribution compares with gymnasium, of which env={env.id or env.name} names no environment"
+        )
+    return load_config([*(word for word in overrides if not word.startswith("backend")), "backend=gymnasium"])
+
+
+def _check_all(options: argparse.Namespace) -> int:
+    """A line for each env and backend as soon as it is known; what is not installed is left out and said to be."""
+    row = "{:<24} {:<12} {:<24} {:>5}  {}"
+    print(row.format("env", "backend", "id", "s", "verdict"))
+    states = []
+    pairs = list(offered())
+    for pair, (state, said, seconds) in zip(pairs, _verdicts(pairs, options), strict=True):
+        states.append(state)
+        print(row.format(*pair, round(seconds), f"{state}{said}"), flush=True)
+    broken, skipped = (states.count(state) for state in ("FAIL", "skipped"))
+    left_out = f"; {skipped} were skipped" if skipped else ""
+    print((f"{broken} broken" if broken else "every environment that was checked keeps the contract") + left_out)
+    return 1 if broken else 0
+
+
+def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Verdict]:
+    """Of every pair in order, as soon as it is known; a crash ends its own process and is one pair's verdict."""
+    rest = list(pairs)
+    while rest:
+        with _processes(options.jobs) as pool:
+            try:
+                verdicts = [pool.submit(_judge, pair, options) for pair in rest]
+                while verdicts:
+                    yield verdicts[0].result()
+                    del verdicts[0], rest[0]
+                return
+            except BrokenProcessPool:  # by this pair, or by another that ran beside it
+                pass
+        started = time.perf_counter()
+        with _processes(1) as pool:
+            try:
+                verdict = pool.submit(_judge, rest[0], options).result()
+            except BrokenProcessPool:
+                verdict = "FAIL", ": its process crashed", time.perf_counter() - started
+        yield verdict
+        del rest[0]
+
+
+@contextmanager
+def _processes(number: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that do not outlast an interruption."""
+    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn")) as pool:
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.kill()
+            raise
+
+
+def _judge(pair: Pair, options: argparse.Namespace) -> Verdict:
+    started = time.perf_counter()
+    try:
+        findings, _ = _check([f"env={pair[0]}", f"backend={pair[1]}"], options)
+        bad = [f"{finding.rule} ({finding.evidence})" for finding in findings if not finding.kept]
+        state, said = ("FAIL", f": {'; '.join(bad)}") if bad else ("ok", f", {len(findings)} rules")
+    except ConfigError as error:
+        state, said = "skipped", f": {error}"
+    except Exception as error:  # a line of the table, not its end
+        state, said = "FAIL", f": {type(error).__name__}: {error}"
+    return state, said, time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

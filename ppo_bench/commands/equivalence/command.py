@@ -1,0 +1,129 @@
+"""`python -m ppo_bench.equivalence [overrides]`: do the frameworks do the same?
+
+mode=lockstep (default): one framework leads a training; in every iteration each other one starts from the leader's
+state, sees the same environment steps, and must choose the same actions and arrive at the same losses, gradient norms
+and parameters.
+mode=free: each trains alone from the seed; how long do the actions stay the same, and how do the parameters part?
+(Training is chaotic: rounding is amplified without bound, so free runs part in the end.)
+
+Exit 0 when every action was the same and, in lockstep, the rest within tolerance; else 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.commands.equivalence.differences import Difference, compare
+from ppo_bench.commands.equivalence.explain import Sensitivity, Tie, sensitivity, tied_actions, ties
+from ppo_bench.commands.equivalence.processes import Workers, played
+from ppo_bench.commands.equivalence.report import Comparison, report
+from ppo_bench.commands.equivalence.tolerances import TOLERANCES
+from ppo_bench.common.cli import Parser
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.paths import CONF
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.config import Config, load_config
+from ppo_bench.configuration.schema import RootSchema
+from ppo_bench.envs.base import GraphEnv
+
+LEADER = "torch_eager"
+EXPLAINED = 5
+"""How many iterations over the tolerance are looked into."""
+
+
+@dataclass
+class Schema(RootSchema):
+    """The keys of conf/equivalence.yaml."""
+
+    mode: str
+    frameworks: list[str] | None
+
+
+def load(overrides: list[str]) -> Config:
+    """The configuration of a comparison, or of one framework in it."""
+    return load_config(overrides, "equivalence", Schema)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the comparison, print a table, write `equivalence.json` and a plot; 1 if the frameworks differ."""
+    parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
+    parser.add_argument("overrides", nargs="*", help="as for a run; and mode=lockstep|free, frameworks=[a,b]")
+    overrides = parser.parse_args(arguments).overrides
+    config = load(overrides)
+    assert isinstance(config.root, Schema)
+    mode = config.root.mode
+    if mode not in ("lockstep", "free"):
+        raise ConfigError(f"mode={mode}: choose lockstep or free")
+    if any(override.startswith("framework=") for override in overrides):
+        raise ConfigError("framework= chooses one for a run; here choose several by frameworks=[torch_eager,jax_xla]")
+    if config.root.checkpoint.load is not None:
+        raise ConfigError("checkpoint.load has no meaning here: every comparison begins at the seed's initial weights")
+    if config.root.num_seeds > 1:
+        raise ConfigError(f"num_seeds={config.root.num_seeds} has no meaning here: compare one seed after the other")
+    for key, given in (
+        ("tracker", bool(config.root.tracker)),
+        ("video.every_episodes", bool(config.root.video.every_episodes)),
+        ("rerun", config.root.rerun),
+    ):
+        if given:
+            raise ConfigError(f"{key} has no meaning here: a comparison leaves no run")
+    config.backend.require()
+    frameworks = config.root.frameworks or _installed(overrides)
+    if len(frameworks) < 2:
+        raise ConfigError(f"frameworks=[{','.join(frameworks)}]: at least two are to be compared")
+    configs = {name: load([*overrides, f"framework={name}"]) for name in frameworks}
+    for each in configs.values():
+        _require(each)
+    made = config.backend.make(config.task)  # whether it can be, said in one line
+    made.close()
+    if isinstance(made, GraphEnv) and not made.programs_last:
+        raise ConfigError(
+            f"backend={config.backend.name}: its environments cannot be stepped outside of their program and recorded; "
+            "use backend=envpool"
+        )
+    return report(config, _compare(configs, mode), mode)
+
+
+def _require(config: Config) -> None:
+    """As for a run, but environments of a program are stepped beside it here, so that any framework takes them."""
+    (config.framework if config.backend.in_graph else config).require()
+
+
+def _installed(overrides: list[str]) -> list[str]:
+    """The frameworks whose packages are there; the first leads."""
+    names = []
+    for name in sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), key=lambda n: (n != LEADER, n)):
+        try:
+            _require(load([*overrides, f"framework={name}"]))
+            names.append(name)
+        except ConfigError as reason:
+            say(f"left out: {reason}")
+    return names
+
+
+def _compare(configs: dict[str, Config], mode: str) -> Comparison:
+    """The differences of every framework from the first, iteration by iteration, and what explains the large ones."""
+    leader, *others = configs
+    config, precision = configs[leader], configs[leader].root.precision
+    tolerance = TOLERANCES[precision]
+    compared = [metric.name for metric in metrics_of(config.algorithm) if metric.compared]
+    differences: dict[str, list[Difference]] = {name: [] for name in others}
+    found_ties: dict[str, list[Tie]] = {name: [] for name in others}
+    sensitivities: dict[int, Sensitivity] = {}
+    with Workers(configs, mode) as workers:
+        for iteration, (led, outcomes) in enumerate(workers.iterations(), 1):
+            for name, outcome in outcomes.items():
+                difference = compare(led, outcome, tolerance.actions, compared)
+                if mode == "lockstep" and difference.actions:
+                    found = ties(*played(config, led), led, outcome, iteration, tolerance.ties)
+                    found_ties[name] += found
+                    untied = difference.actions - tied_actions(led, outcome, found)
+                    difference = difference._replace(actions=untied, tied=bool(found))
+                differences[name].append(difference)
+                over = mode == "lockstep" and not difference.tied and not difference.within(tolerance)
+                if over and iteration not in sensitivities and len(sensitivities) < EXPLAINED:
+                    sensitivities[iteration] = sensitivity(workers.twin(), led, tolerance.parameters)
+            if iteration % max(1, config.num_iterations // 10) == 0:
+                say(f"iteration {iteration} of {config.num_iterations}")
+    return Comparison(leader, differences, found_ties, sensitivities)

@@ -1,0 +1,101 @@
+"""How one framework's iteration differs from the leader's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ppo_bench.commands.equivalence.tolerances import Tolerance
+from ppo_bench.envs.base import Step
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.runners.base import Metrics
+
+
+class Outcome(NamedTuple):
+    """What one framework did in one iteration."""
+
+    actions: np.ndarray
+    """`[T, N]` or `[T, N, A]`."""
+    before: Arrays
+    """The state that it started from; of leaders only."""
+    after: Arrays
+    metrics: Metrics
+    steps: Step | None
+    """What the environments gave, `[T, N, ...]`; of leaders only."""
+
+
+class Difference(NamedTuple):
+    """How one framework's iteration differs from the leader's."""
+
+    actions: int
+    """Actions that are not the same, without ties."""
+    first: int | None
+    """Environment steps of the iteration before the first of them, tie or not."""
+    parameters: float
+    """Norm of the difference of all parameters over their norm."""
+    movement: float
+    """The same over the norm of what the leader's iteration changed in them."""
+    losses: float
+    """The largest difference of a loss, relative where the loss is above 1."""
+    gradient_norm: float
+    """Relative."""
+    tied: bool = False
+    """An action hung on rounding, so that the two iterations learnt from different transitions."""
+
+    def within(self, tolerance: Tolerance) -> bool:
+        """Whether everything but the actions is the same."""
+        moved = self.movement <= tolerance.movement or self.parameters <= tolerance.rounding
+        measured = max(self.losses, self.gradient_norm)
+        return moved and self.parameters <= tolerance.parameters and measured <= tolerance.losses
+
+
+def compare(leader: Outcome, other: Outcome, action_tolerance: float, losses: Sequence[str]) -> Difference:
+    """How `other` differs from `leader` in one iteration; `losses` are the metrics that are compared."""
+    differs = differing_actions(leader, other, action_tolerance)
+    first = int(np.flatnonzero(differs.ravel())[0]) if differs.any() else None
+    distances = [_distance(leader.metrics[name], other.metrics[name], 1.0) for name in losses]
+    norms = leader.metrics["gradient_norm"], other.metrics["gradient_norm"]
+    return Difference(
+        actions=int(differs.sum()),
+        first=first,
+        parameters=parameter_distance(leader.after, other.after),
+        movement=movement_distance(leader.before, leader.after, other.after),
+        losses=max(distances),
+        gradient_norm=_distance(*norms, float(np.finfo(np.float64).tiny)),
+    )
+
+
+def differing_actions(leader: Outcome, other: Outcome, tolerance: float) -> np.ndarray:
+    """`[T, N]` bool: where the two chose differently."""
+    discrete = leader.actions.dtype.kind in "iu"
+    gaps = np.abs(leader.actions.astype(np.float64) - other.actions)
+    return (gaps > (0.0 if discrete else tolerance)).reshape(*gaps.shape[:2], -1).any(-1)
+
+
+def parameter_distance(mine: Arrays, theirs: Arrays) -> float:
+    """Norm of the difference of all parameters over their norm."""
+    a, b = (_parameters(arrays) for arrays in (mine, theirs))
+    return float(np.linalg.norm(b - a) / np.linalg.norm(a))
+
+
+def movement_distance(before: Arrays, mine: Arrays, theirs: Arrays) -> float:
+    """Norm of the difference of all parameters over that of their change since `before`; 0 if both are 0."""
+    start, a, b = (_parameters(arrays) for arrays in (before, mine, theirs))
+    apart, moved = np.linalg.norm(b - a), np.linalg.norm(a - start)
+    return float(apart / moved) if moved > 0 else (math.inf if apart > 0 else 0.0)
+
+
+def _parameters(arrays: Arrays) -> np.ndarray:
+    """All parameters as one vector of float64, in the order of their names."""
+    names = sorted(name for name in arrays if name.startswith("params."))
+    return np.concatenate([arrays[name].ravel().astype(np.float64) for name in names])
+
+
+def _distance(mine: float, theirs: float, least: float) -> float:
+    """Difference relative to `mine`, or to `least` if that is more; infinite if one of them alone is not finite."""
+    if math.isfinite(mine) and math.isfinite(theirs):
+        return abs(theirs - mine) / max(abs(mine), least)
+    return 0.0 if str(mine) == str(theirs) else math.inf

@@ -1,0 +1,129 @@
+"""Why frameworks differ where they do: actions that hang on rounding, and iterations that amplify it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ppo_bench.commands.equivalence.differences import Outcome, parameter_distance
+from ppo_bench.commands.equivalence.processes import Follower
+from ppo_bench.envs.base import Seen, Step
+from ppo_bench.mathematics import noise
+from ppo_bench.mathematics.arrays import Arrays, Tree
+from ppo_bench.networks.network import masked
+from ppo_bench.runners.base import Problem
+
+TRIES = 16
+ROUNDING_UNITS = 8.0
+
+
+class Tie(NamedTuple):
+    """A discrete action that two frameworks chose differently, between scores that rounding alone tells apart."""
+
+    iteration: int
+    step: int
+    """Step of the environments within the iteration."""
+    env: int
+    leader_action: int
+    other_action: int
+    margin: float
+    """Score (logit plus Gumbel noise) of the leader's choice less that of the other, in float64."""
+    score: float
+    """Of the leader's choice."""
+
+
+def ties(
+    problem: Problem, seen: Sequence[Seen], leader: Outcome, other: Outcome, iteration: int, tolerance: float
+) -> list[Tie]:
+    """The differing discrete actions whose scores tie within `tolerance`; `seen` is what the network saw, by step."""
+    if leader.actions.dtype.kind not in "iu":
+        return []
+    network, one = problem.network, np.ones(1, np.int32)
+    logits = _logits(problem, seen, leader)
+    found = []
+    for t, n, *component in np.argwhere(leader.actions != other.actions):
+        words = noise.action_words(
+            np,
+            one * int(leader.before["seed"]),
+            one * iteration,
+            one * int(t),
+            one * int(n),
+            np.arange(network.num_actions, dtype=np.int32),
+        )
+        start = sum(network.actions.choices[: component[0]]) if component else 0
+        scores = (logits[t, n] + noise.gumbel(np, words, np.float64)[0, 0])[start:]
+        mine, theirs = (int(o.actions[(t, n, *component)]) for o in (leader, other))
+        margin = float(scores[mine] - scores[theirs])
+        if abs(margin) <= tolerance * max(1.0, float(np.abs(scores).max())):
+            found.append(Tie(iteration, int(t), int(n), mine, theirs, margin, float(scores[mine])))
+    return found
+
+
+def _logits(problem: Problem, seen: Sequence[Seen], leader: Outcome) -> np.ndarray:
+    """The leader's logits `[T, N, A]` in float64, from its state before the iteration."""
+    import torch
+
+    from ppo_bench.networks.torch import TorchOps
+
+    def tensor(name: str) -> torch.Tensor:
+        return torch.from_numpy(leader.before[name]).double()
+
+    network, ops = problem.network, TorchOps(torch.double, torch.double)
+    params = {p.name: tensor(f"params.{p.name}") for p in network.parameters}
+    carry: Tree = {c.name: tensor(f"envs.carry.{c.name}") for c in network.carry}
+    logits = []
+    for step in seen:
+        start = torch.from_numpy(step.start).double() if carry else None
+        head, _, carry = network.forward(ops, params, torch.from_numpy(step.obs), carry, start)
+        legal = None if step.legal is None else torch.from_numpy(step.legal)
+        logits.append(masked(torch, head, legal)[0].numpy())
+    return np.stack(logits)
+
+
+def tied_actions(leader: Outcome, other: Outcome, found: Sequence[Tie]) -> int:
+    """Actions that differ in nothing but ties; one of several components may tie where another truly differs."""
+    components = (leader.actions != other.actions).reshape(*leader.actions.shape[:2], -1).sum(-1)
+    tied = Counter((tie.step, tie.env) for tie in found)
+    return sum(count == int(components[place]) for place, count in tied.items())
+
+
+class Sensitivity(NamedTuple):
+    """How far an iteration of the leader's lands from itself when its inputs are changed by rounding."""
+
+    unchanged: float
+    """Distance of the parameters without any change: 0 if the framework repeats itself."""
+    largest: float
+    """The largest of several tries."""
+    over: int
+    """Tries that landed beyond the tolerance."""
+    tries: int
+
+
+def sensitivity(twin: Follower, leader: Outcome, tolerance: float) -> Sensitivity:
+    """Replay the leader's iteration with parameters and observations changed at random by rounding.
+
+    That is by up to 8 units in the last place, which is what two ways of adding up 64 products differ by. PPO's
+    clipping is not smooth: at a bound, rounding decides whether a transition has a gradient. An iteration in which
+    that happens amplifies rounding by orders of magnitude, in any framework and in the leader itself.
+    """
+    rng = np.random.default_rng(0)
+    size = ROUNDING_UNITS * np.finfo(leader.before["params.critic.0.bias"].dtype).eps
+    assert leader.steps is not None
+
+    def distance(before: Arrays, steps: Step) -> float:
+        return parameter_distance(leader.after, twin.follow(before, steps).after)
+
+    def changed(array: np.ndarray) -> np.ndarray:
+        if array.dtype.kind != "f":
+            return array
+        return (array * (1.0 + rng.uniform(-size, size, array.shape))).astype(array.dtype)
+
+    distances = []
+    for _ in range(TRIES):
+        inputs = {n: changed(a) for n, a in leader.before.items() if n.startswith("params.") or n == "envs.obs"}
+        distances.append(distance(leader.before | inputs, leader.steps._replace(obs=changed(leader.steps.obs))))
+    unchanged, over = distance(leader.before, leader.steps), sum(d > tolerance for d in distances)
+    return Sensitivity(unchanged, max(distances), over, TRIES)

@@ -1,0 +1,167 @@
+"""One process for each framework: flags, threads and caches of one must not reach another."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.commands.equivalence.differences import Outcome
+from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import Seen, VectorEnv
+from ppo_bench.envs.host import on_host
+from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
+from ppo_bench.mathematics.arrays import Arrays, restored
+from ppo_bench.runners.base import Problem, Runner
+from ppo_bench.runners.declared import env_arrays, normalization_arrays
+from ppo_bench.runners.host_envs import HostEnvs
+
+SECONDS_TO_END = 10.0
+ENDED = "a framework's process ended; if it had an error, it stands above"
+
+
+class Follower:
+    """A process that plays iterations after a leader: from its state, on its environment steps."""
+
+    def __init__(self, config: Config, follows: bool = True) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._process: SpawnProcess = spawn.Process(target=_work, args=(theirs, config, follows))
+        self._process.start()
+        theirs.close()
+
+    def start(self, message: tuple[Arrays, Any] | None) -> None:
+        """Begin an iteration: `(state, environment steps)` to follow, None to go on alone."""
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise Failed(ENDED) from error
+
+    def outcome(self) -> Outcome:
+        """Of the iteration that was begun; waits for it."""
+        try:
+            answer: Outcome | ConfigError | Failed = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise Failed(ENDED) from error
+        if isinstance(answer, ConfigError | Failed):
+            raise answer
+        return answer
+
+    def follow(self, before: Arrays, steps: Any) -> Outcome:
+        """One whole iteration from `before` on `steps`."""
+        self.start((before, steps))
+        return self.outcome()
+
+    def stop(self) -> None:
+        """End the process: of itself when there is no one left to ask it, or else by force."""
+        self._connection.close()
+        self._process.join(SECONDS_TO_END)
+        self._process.terminate()
+        self._process.join()
+
+
+class Workers:
+    """A leader and those that follow it (`mode=lockstep`) or train beside it (`mode=free`)."""
+
+    def __init__(self, configs: dict[str, Config], mode: str) -> None:
+        self._lockstep = mode == "lockstep"
+        leader, *others = configs
+        self._num_iterations = configs[leader].num_iterations
+        self._leader_config = configs[leader]
+        self._leader = Follower(configs[leader], follows=False)
+        self._others = {name: Follower(configs[name], follows=self._lockstep) for name in others}
+        self._twin: Follower | None = None
+
+    def iterations(self) -> Iterator[tuple[Outcome, dict[str, Outcome]]]:
+        """Of each iteration, the leader's outcome and those of the others by name."""
+        self._leader.start(None)
+        for iteration in range(self._num_iterations):
+            led = self._leader.outcome()
+            if iteration + 1 < self._num_iterations:
+                self._leader.start(None)  # goes ahead while the others follow
+            for other in self._others.values():
+                other.start((led.before, led.steps) if self._lockstep else None)
+            yield led, {name: other.outcome() for name, other in self._others.items()}
+
+    def twin(self) -> Follower:
+        """A follower of the leader's own framework."""
+        self._twin = self._twin or Follower(self._leader_config)
+        return self._twin
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for follower in (self._leader, *self._others.values(), *([self._twin] if self._twin else [])):
+            follower.stop()
+
+
+def _host(config: Config) -> VectorEnv:
+    """The environments of `config`; those of a JAX program are stepped by a program of their own."""
+    return on_host(config.backend.make(config.task))
+
+
+def _work(connection: Connection, config: Config, follows: bool) -> None:
+    """The loop of one framework's process; what needs no traceback is handed to the one who asks."""
+    try:
+        _serve(connection, config, follows)
+    except (ConfigError, Failed) as error:
+        connection.send(error)
+    except (EOFError, BrokenPipeError):  # the one who asks is gone
+        pass
+
+
+def _serve(connection: Connection, config: Config, follows: bool) -> None:
+    """An iteration for each message, alone or after the leader."""
+    config.framework.begin()
+    made = _host(config)
+    env: VectorEnv
+    if follows:
+        made.close()
+        env = replay = ReplayEnv(made)
+    else:
+        env = recorder = RecordingEnv(made)
+    root = config.root
+    runner: Runner[Any] = config.framework.runner(config.problem(env))
+    state = runner.init(root.seed)
+    iteration = 0
+    while True:
+        message = connection.recv()
+        if follows:
+            before, steps = message
+            replay.load(steps)
+            state, metrics, _ = runner.step(runner.restore(before, carried=True))
+            connection.send(Outcome(replay.actions(), {}, runner.export(state), metrics, None))
+        else:
+            before = runner.export(state)
+            state, metrics, _ = runner.step(state)
+            recording = recorder.take()
+            connection.send(Outcome(recording.actions, before, runner.export(state), metrics, recording.steps))
+            iteration += 1
+            if iteration % root.checkpoint.every_iterations == 0:  # as in training
+                state = runner.restart(state, iteration)
+
+
+def played(config: Config, led: Outcome) -> tuple[Problem, list[Seen]]:
+    """The leader's problem, and what its network saw in each step of the iteration."""
+    made = _host(config)
+    made.close()
+    replay = ReplayEnv(made)
+    assert led.steps is not None
+    replay.load(led.steps)
+    problem = config.problem(replay)
+    envs = HostEnvs(problem)
+    state = restored((*env_arrays(problem), *normalization_arrays(made.observation_space.shape)), led.before)
+    rollout, seen = envs.begin(state), []
+    for t, actions in enumerate(led.actions):
+        seen.append(Seen(*(None if array is None else np.array(array) for array in envs.seen(state))))
+        state, rollout = envs.step(state, rollout, t, actions)
+    return problem, seen

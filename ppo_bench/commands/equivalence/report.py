@@ -1,0 +1,128 @@
+"""What a comparison found: a table, `equivalence.json` and a plot."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppo_bench.commands.equivalence.differences import Difference
+from ppo_bench.commands.equivalence.explain import Sensitivity, Tie
+from ppo_bench.commands.equivalence.tolerances import TOLERANCES
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.identity import file_name
+from ppo_bench.runs.results import SCHEMA_VERSION, write_json
+
+COMPARED = ("parameters", "movement", "losses", "gradient_norm")
+
+
+class Comparison(NamedTuple):
+    """Everything that was found."""
+
+    leader: str
+    differences: dict[str, list[Difference]]
+    """By framework, one for each iteration."""
+    ties: dict[str, list[Tie]]
+    sensitivities: dict[int, Sensitivity]
+    """By iteration, of some of those over the tolerance."""
+
+
+def report(config: Config, found: Comparison, mode: str) -> int:
+    """Print the table, write the files; 0 if the frameworks do the same, else 1."""
+    steps = config.num_iterations * config.ppo.batch_size
+    tolerance = TOLERANCES[config.root.precision] if mode == "lockstep" else None
+    summary = {name: _summary(config, found, name, mode) for name in found.differences}
+    same = all(entry["differing_actions"] == 0 and not entry["over_tolerance"] for entry in summary.values())
+    task = f"{config.task.id} on {config.backend.name}, {config.root.precision}"
+    print(f"{task}, seed {config.root.seed}, {steps:,} steps, {mode}, led by {found.leader}")
+    if tolerance:
+        print(
+            f"tolerance: parameters {tolerance.parameters:.0e} of their norm and {tolerance.movement:.0e} of their "
+            f"movement, losses and gradient norms {tolerance.losses:.0e}"
+        )
+        print(f"{'framework':<15}{'differing actions':>18}{'ties':>6}{'largest distance of parameters':>32}", end="")
+        print(f"{'of their movement':>19}{'losses':>10}{'gradient norm':>15}{'over tolerance':>16}")
+    else:
+        print(f"{'framework':<15}{'same actions for':>20}{'distance of parameters then':>30}{'in the end':>12}")
+    for name, entry in summary.items():
+        print(_row(name, entry, mode))
+    for name, tied in found.ties.items():
+        for tie in tied:
+            print(
+                f"tie: iteration {tie.iteration}, step {tie.step}, environment {tie.env}: {found.leader} chose "
+                f"{tie.leader_action}, {name} {tie.other_action}; their scores are {tie.margin:.1e} apart"
+            )
+    for iteration, tried in found.sensitivities.items():
+        print(
+            f"iteration {iteration} is over the tolerance; {found.leader} lands up to {tried.largest:.1e} from itself "
+            f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
+        )
+    compared = [config.experiment, found.leader, *found.differences]
+    digest = hashlib.sha256(json.dumps(compared).encode()).hexdigest()[:8]
+    names = (config.task.name, config.backend.name, config.root.precision, mode, digest)
+    folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"schema_version": SCHEMA_VERSION, "mode": mode, "leader": found.leader, "steps": steps, "same": same}
+    about |= {"tolerance": tolerance and tolerance._asdict(), "frameworks": summary, "config": config.resolved}
+    about["sensitivities"] = {str(k): s._asdict() for k, s in found.sensitivities.items()}
+    write_json(folder / "equivalence.json", about)
+    _plot(folder / "equivalence.svg", config, mode, summary, tolerance.parameters if tolerance else None)
+    print(f"the frameworks {'do' if same else 'do not do'} the same; {folder}")
+    return 0 if same else 1
+
+
+def _summary(config: Config, found: Comparison, name: str, mode: str) -> dict[str, Any]:
+    differences, batch_size = found.differences[name], config.ppo.batch_size
+    parted = next(((k, d.first) for k, d in enumerate(differences) if d.first is not None), None)
+    untied = [d for d in differences if not d.tied]
+    return {
+        "identical_steps": len(differences) * batch_size if parted is None else parted[0] * batch_size + parted[1],
+        "differing_actions": sum(d.actions for d in differences),
+        "ties": [tie._asdict() for tie in found.ties[name]],
+        "distance_when_parting": None if parted is None else differences[max(0, parted[0] - 1)].parameters,
+        "largest": {key: max((getattr(d, key) for d in untied), default=0.0) for key in COMPARED},
+        "over_tolerance": _over(config, untied) if mode == "lockstep" else None,
+        **{f"{key}_distances": [getattr(d, key) for d in differences] for key in COMPARED},
+    }
+
+
+def _over(config: Config, differences: list[Difference]) -> int:
+    return sum(not d.within(TOLERANCES[config.root.precision]) for d in differences)
+
+
+def _row(name: str, entry: dict[str, Any], mode: str) -> str:
+    if mode == "free":
+        parting = entry["distance_when_parting"]
+        then = "" if parting is None else f"{parting:.1e}"
+        return f"{name:<15}{entry['identical_steps']:>14,} steps{then:>30}{entry['parameters_distances'][-1]:>12.1e}"
+    largest = entry["largest"]
+    return (
+        f"{name:<15}{entry['differing_actions']:>18,}{len(entry['ties']):>6}{largest['parameters']:>32.1e}"
+        f"{largest['movement']:>19.1e}"
+        f"{largest['losses']:>10.1e}{largest['gradient_norm']:>15.1e}{entry['over_tolerance']:>5} iterations"
+    )
+
+
+def _plot(path: Path, config: Config, mode: str, summary: dict[str, dict[str, Any]], tolerance: float | None) -> None:
+    """Parameter distances over environment steps, on a logarithmic axis."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot()
+    styles = itertools.cycle([("#0072b2", "-"), ("#d55e00", "--"), ("#009e73", ":")])
+    for framework, (colour, line) in zip(summary, styles, strict=False):
+        distances = np.array(summary[framework]["parameters_distances"])
+        steps = config.ppo.batch_size * np.arange(1, len(distances) + 1)
+        axes.plot(steps, np.maximum(distances, 1e-18), color=colour, linestyle=line, label=framework)
+        if mode == "free" and (parted := summary[framework]["identical_steps"]) < steps[-1]:
+            axes.axvline(parted, color=colour, linestyle=line, linewidth=0.8)
+    if tolerance is not None:
+        axes.axhline(tolerance, color="grey", linewidth=0.8, label="tolerance")
+    axes.set(yscale="log", xlabel="environment steps", ylabel="relative distance of parameters")
+    axes.set_title(f"{config.task.id}, {config.backend.name}, {config.root.precision}, {mode}")
+    axes.legend(frameon=False)
+    figure.savefig(path)

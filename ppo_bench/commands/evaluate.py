@@ -1,0 +1,219 @@
+"""`python -m ppo_bench.evaluate RUN_DIR [overrides]`: how good is a run's newest checkpoint, in any framework?
+
+Whole episodes with frozen normalisation statistics and unclipped rewards. Prints a table and writes
+`RUN_DIR/evaluations/<checkpoint>-<backend>-<framework>-<hash>.json`, and beside it an mp4 of one episode if
+video=true. conf/evaluate.yaml explains the overrides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import PLAIN_INTERVAL_SECONDS, say
+from ppo_bench.configuration.compose import compose_root, typed
+from ppo_bench.configuration.config import Config, recorded_config
+from ppo_bench.configuration.identity import file_name
+from ppo_bench.envs.host import on_host
+from ppo_bench.runners.base import Episode
+from ppo_bench.runs import checkpoint
+from ppo_bench.runs.play import load_agent, play
+from ppo_bench.runs.provenance import provenance
+from ppo_bench.runs.results import SCHEMA_VERSION, read_json, write_json
+
+if TYPE_CHECKING:
+    from ppo_bench.runs.video.filmed import FilmedEnv
+
+STEPPED_ALONE = {"envpool_xla": "envpool"}
+"""Where the environments of a backend come from when no program that learns steps them."""
+
+
+@dataclass
+class Request:
+    """The keys of conf/evaluate.yaml, which explains them."""
+
+    episodes: int
+    num_envs: int
+    greedy: bool
+    seed: int
+    video: bool
+    precision: str | None
+    device: str
+    outputs: str | None
+    framework: Any
+    backend: Any
+
+
+def main(arguments: list[str]) -> int:
+    """Evaluate, print a table, write the JSON file and perhaps the video."""
+    parser = Parser("python -m ppo_bench.evaluate", description=__doc__)
+    parser.add_argument("run", metavar="RUN_DIR", help="a run folder, or one of its checkpoints/iteration_<k>")
+    parser.add_argument(
+        "overrides", nargs="*", help="episodes=10 num_envs=10 greedy=true seed=1 video=true framework=... backend=..."
+    )
+    options = parser.parse_args(arguments)
+    request = load_request(options.overrides)
+    path = checkpoint.find(Path(options.run), snapshots=True)
+    saved = checkpoint.load_named(path)
+    run_folder = path.resolve().parents[1]
+    config = load_run(run_folder, request)
+    file = _file(path, run_folder, config, request)
+    if request.video:
+        from ppo_bench.runs.video.filmed import draw_off_screen
+
+        draw_off_screen()
+    env = on_host(config.backend.make(replace(config.task, num_envs=request.num_envs)))
+    filmed: FilmedEnv | None = None
+    try:
+        agent = load_agent(config, saved, env, request.greedy, request.seed)
+        if request.video:
+            from ppo_bench.runs.video.filmed import film
+
+            filmed = film(config, file.with_suffix(".mp4"), "video=true")
+        _make_folder(file.parent)
+        episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
+        about = _summary(path, saved, config, request, episodes) | provenance()
+        write_json(file, about)  # whatever becomes of the film
+        if filmed:
+            (episode,) = play(filmed, agent, 1, request.seed)
+            filmed.mp4.finish()
+            about["video"] = {
+                "frames": filmed.mp4.frames,
+                "fps": filmed.mp4.fps,
+                "return": episode.episode_return,
+                "length": episode.length,
+            }
+            write_json(file, about)
+    finally:
+        env.close()
+        if filmed:
+            filmed.close()
+    _print_table(about)
+    if filmed:
+        print(file.with_suffix(".mp4"))
+    print(file)
+    return 0
+
+
+def load_request(overrides: list[str]) -> Request:
+    """What is asked for on the command line. Raises `ConfigError`."""
+    request: Request = typed("", Request, compose_root("evaluate", overrides), "evaluate")
+    for key, value, good, rule in (
+        ("episodes", request.episodes, request.episodes >= 1, "must be at least 1"),
+        ("num_envs", request.num_envs, request.num_envs >= 1, "must be at least 1"),
+        ("seed", request.seed, 0 <= request.seed < 2**31, f"must lie between 0 and {2**31 - 1}"),
+        ("outputs", request.outputs, request.outputs is None or request.outputs.strip() != "", "must name a folder"),
+    ):
+        if not good:
+            raise ConfigError(f"{key}={value}: {rule}")
+    return replace(request, num_envs=min(request.num_envs, request.episodes))
+
+
+def load_run(run_folder: Path, request: Request) -> Config:
+    """The configuration of a run with what `request` changes of it. Raises `ConfigError`."""
+    path = run_folder / "run.json"
+    if not path.exists():
+        raise ConfigError(f"{run_folder} has no run.json: name a run folder or one of its checkpoints/iteration_<k>")
+    run = read_json(path, "name another run")
+    if run.get("schema_version") != SCHEMA_VERSION or not isinstance(run.get("config"), dict):
+        raise ConfigError(f"{path} is no record of a run by this ppo_bench (schema version {SCHEMA_VERSION})")
+    try:
+        own = recorded_config(run["config"], {})
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
+    if request.backend is None and own.backend.name in STEPPED_ALONE:
+        changes["backend"] = compose_root("evaluate", [f"backend={STEPPED_ALONE[own.backend.name]}"]).backend
+    config = recorded_config(run["config"], {key: value for key, value in changes.items() if value is not None})
+    config.framework.require()
+    config.backend.require()
+    return config
+
+
+def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Path:
+    """Where to write: a name that says of what and how, with a hash of all that the result follows from."""
+    asked = asdict(request) | {key: config.resolved[key] for key in ("framework", "backend", "precision")}
+    identity = {key: value for key, value in asked.items() if key not in ("outputs", "video")}
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+    names = (path.resolve().name, config.backend.name, config.framework.name, digest)
+    folder = run_folder / "evaluations"
+    if request.outputs is not None:
+        folder = Path(request.outputs) / "evaluations" / run_folder.parent.name / run_folder.name
+    return folder / ("-".join(file_name(name) for name in names) + ".json")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another by outputs=") from error
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"cannot write to {folder}; choose another by outputs=")
+
+
+def _with_progress(episodes: Iterator[Episode], total: int) -> Iterator[Episode]:
+    last = time.monotonic()
+    for number, episode in enumerate(episodes, 1):
+        yield episode
+        if number < total and time.monotonic() - last >= PLAIN_INTERVAL_SECONDS:
+            last = time.monotonic()
+            say(f"{number} of {total} episodes")
+
+
+def _summary(
+    path: Path, saved: checkpoint.Checkpoint, config: Config, request: Request, episodes: list[Episode]
+) -> dict[str, Any]:
+    """What is written: episodes environment by environment, in the order in which each played them."""
+    ordered = sorted(episodes, key=lambda episode: (episode.env, episode.step))
+    returns, lengths = [e.episode_return for e in ordered], [e.length for e in ordered]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "env": config.task.name,
+        "env_id": config.task.id,
+        "backend": config.backend.name,
+        "framework": config.framework.name,
+        "precision": config.root.precision,
+        "device": config.root.device,
+        "training_seed": config.root.seed,
+        "checkpoint": path.resolve().name,
+        "iteration": saved.loop["iteration"],
+        "global_step": saved.loop["global_step"],
+        "seed": request.seed,
+        "greedy": request.greedy,
+        "num_envs": request.num_envs,
+        "episodes": len(returns),
+        "return_mean": statistics.fmean(returns),
+        "return_std": statistics.pstdev(returns),
+        "return_min": min(returns),
+        "return_max": max(returns),
+        "length_mean": statistics.fmean(lengths),
+        "returns": returns,
+        "lengths": lengths,
+        "envs": [e.env for e in ordered],
+        "video": None,
+    }
+
+
+def _print_table(about: dict[str, Any]) -> None:
+    actions = "likeliest actions" if about["greedy"] else "sampled actions"
+    print(
+        f"{about['env_id']} on {about['backend']}, {about['framework']}, {about['precision']}, after iteration "
+        f"{about['iteration']} ({about['global_step']:,} steps), {actions}, seed {about['seed']}"
+    )
+    print(f"{'episodes':>8}{'return mean':>14}{'std':>11}{'min':>11}{'max':>11}{'length mean':>14}")
+    mean, std, low, high = (about[f"return_{name}"] for name in ("mean", "std", "min", "max"))
+    print(f"{about['episodes']:>8}{mean:>14.2f}{std:>11.2f}{low:>11.2f}{high:>11.2f}{about['length_mean']:>14.1f}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""`python -m ppo_bench.query "select ..." DIR...`: SQL over run folders, by DuckDB.
+
+Views: `runs`, one row a run; `metrics`, one a run and iteration; `episodes`, one a run and episode. The latter two
+begin with the folder, env, backend, framework and seed of their run. `describe metrics` lists the columns.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ppo_bench.commands.report.database import open_database
+from ppo_bench.commands.report.lines import duckdb_error, one_line
+from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import say
+from ppo_bench.runs.results import plain
+
+FORMATS = ("table", "csv", "json")
+VIEWS = "the views are runs, metrics, episodes: try 'describe runs'"
+
+
+def main(arguments: list[str]) -> int:
+    """Print what a query finds."""
+    parser = Parser("python -m ppo_bench.query", description=__doc__)
+    parser.add_argument("sql", help="over runs, metrics and episodes")
+    parser.add_argument("folders", metavar="DIR", nargs="+", help="outputs, or any folders with runs below them")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="json: an object a line (default table)")
+    options = parser.parse_args(arguments)
+    database = open_database(options.folders)
+    for doubt in [*database.warnings, *(f"left out: {e.folder}: {e.reason}" for e in database.left_out)]:
+        say(f"warning: {doubt}")
+    try:
+        found = database.connection.execute(options.sql)
+        if found is None:
+            raise ConfigError(f"{options.sql!r} holds no statement; {VIEWS}")
+        names = [column[0] for column in found.description or []]
+        rows = found.fetchall()
+    except duckdb_error() as error:
+        raise ConfigError(f"{one_line(error)}; {VIEWS}") from error
+    _print(options.format, names, rows)
+    return 0
+
+
+def _print(form: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    if form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(rows)
+    elif form == "json":
+        for row in rows:
+            print(json.dumps(plain(dict(zip(names, row, strict=True))), default=str))
+    else:
+        cells = [list(names), *([_cell(value) for value in row] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        numeric = [all(isinstance(row[k], int | float | None) for row in rows) for k in range(len(names))]
+        for line in cells:
+            padded = [
+                text.rjust(width) if right else text.ljust(width)
+                for text, width, right in zip(line, widths, numeric, strict=True)
+            ]
+            print("  ".join(padded).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "null" if value is None else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

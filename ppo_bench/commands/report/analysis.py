@@ -1,0 +1,283 @@
+"""Every number of the report, from groups of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ppo_bench.commands.report.against import AgainstPublished, against_published
+from ppo_bench.commands.report.groups import Group, Task, algorithms, baseline_of
+from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.published import Scale, scale_of
+from ppo_bench.commands.report.statistics import (
+    Array,
+    Band,
+    Comparison,
+    Estimate,
+    Scores,
+    bootstrap,
+    iqm,
+    mean,
+    mean_interval,
+    median,
+    optimality_gap,
+    performance_profile,
+    probability_of_improvement,
+    ratio_of_means,
+    tost,
+)
+
+ALL = "all"
+"""The env of what is computed over all tasks."""
+THRESHOLDS = 101
+"""Of a performance profile."""
+HIGHEST_THRESHOLD = 8.0
+"""As in Agarwal et al.; single games reach many times that."""
+
+
+class Aggregate(NamedTuple):
+    """A row of tables/aggregate.csv."""
+
+    env: str
+    backend: str
+    framework: str
+    metric: str
+    point: float
+    low: float
+    high: float
+    seeds: int
+
+
+class Pair(NamedTuple):
+    """A group against its baseline."""
+
+    task: Task
+    group: Group
+    baseline: Group
+    speedup: Estimate | None
+    """Steady SPS of the group over the baseline's."""
+    wall_speedup: Estimate | None
+    """Wall time of the baseline over the group's."""
+    returns: Comparison | None
+    """Of final returns."""
+    paired: bool
+    """Whether both have the same seeds, which are then compared one by one."""
+
+
+class Improvement(NamedTuple):
+    """How likely a run of one algorithm is to end above one of another."""
+
+    task: str
+    ours: str
+    theirs: str
+    estimate: Estimate
+
+
+@dataclass
+class Analysis:
+    """What the report says in numbers."""
+
+    tasks: list[Task]
+    algorithms: list[str]
+    scales: dict[str, Scale]
+    """By task; `low_is` says between what its scores are normalised. Of those with a scale: see `_scale`."""
+    aggregates: list[Aggregate]
+    pairs: list[Pair]
+    improvements: list[Improvement]
+    shared: list[Task]
+    """Tasks with a scale that every algorithm finished: those that aggregates over tasks are of."""
+    profiles: dict[str, Band]
+    thresholds: Array
+    references: list[AgainstPublished]
+
+
+def analyse(tasks: list[Task], options: Options) -> Analysis:
+    """Compute everything but the curves."""
+    names = algorithms(tasks)
+    scales = {task.label: scale for task in tasks if (scale := _scale(task))}
+    pairs = [pair for task in tasks for group in task.groups if (pair := _pair(task, group, options))]
+    shared = [task for task in tasks if len([g for g in task.groups if len(_finals(g))]) == len(names)]
+    scored = [task for task in shared if task.label in scales]
+    aggregates = [row for task in tasks for group in task.groups for row in _of_group(group, scales, options)]
+    aggregates += [row for pair in pairs for row in _of_pair(pair)]
+    thresholds, profiles = _profiles(scored, names, scales, options)
+    return Analysis(
+        tasks=tasks,
+        algorithms=names,
+        scales=scales,
+        aggregates=aggregates + _over_tasks(scored, scales, options),
+        pairs=pairs,
+        improvements=_improvements(tasks, shared, names, options),
+        shared=scored,
+        profiles=profiles,
+        thresholds=thresholds,
+        references=[row for task in tasks for group in task.groups for row in against_published(group)],
+    )
+
+
+def normalise(values: Array, scale: Scale) -> Array:
+    """Returns as scores: 0 at the scale's low return, 1 at its high one."""
+    assert scale.high is not None
+    return (values - scale.low) / (scale.high - scale.low)
+
+
+def _finals(group: Group) -> Array:
+    return group.values("final_return_mean")
+
+
+def _scale(task: Task) -> Scale | None:
+    """The published scale of a task, or from the lowest to the highest final return in the report if these differ."""
+    known = scale_of(task.env_id)
+    if known and known.high is not None:
+        return known
+    finals = np.concatenate([_finals(group) for group in task.groups])
+    if not len(finals) or not finals.max() > finals.min():
+        return None  # how good a lone run is cannot be said
+    low, high = float(finals.min()), float(finals.max())
+    return Scale(task.env, low, high, "lowest run", "highest run", "the runs of this report")
+
+
+def _pair(task: Task, group: Group, options: Options) -> Pair | None:
+    baseline = baseline_of(group, task, options.baseline)
+    if baseline is None or baseline is group:
+        return None
+
+    def ratio(name: str, ours: Group, theirs: Group) -> Estimate | None:
+        x, y = ours.values(name), theirs.values(name)
+        if not len(x) or not len(y) or not y.mean() > 0 or not (x > 0).all() or not (y > 0).all():
+            return None
+        return bootstrap(ratio_of_means, [x], [y], seed=options.seed, resamples=options.resamples)
+
+    ours, theirs = group.finals(), baseline.finals()
+    x, y = np.array([*ours.values()]), np.array([*theirs.values()])
+    # The same seed means the same noise, so runs that have it belong together.
+    paired = list(ours) == list(theirs)
+    returns = None
+    if min(len(x), len(y)) > 1:
+        returns = tost(x, y, margin_of(task, y, options), paired=paired)
+    speedup, wall = ratio("steady_sps", group, baseline), ratio("wall_seconds", baseline, group)
+    return Pair(task, group, baseline, speedup, wall, returns, paired)
+
+
+def margin_of(task: Task, baseline: Array, options: Options) -> float:
+    """Largest difference of mean returns that counts as the same, fixed before, whatever is compared.
+
+    A part of the published scale where there is one, else of the baseline's mean, counted from random play if known.
+    """
+    if options.margin_return is not None:
+        return options.margin_return
+    known = scale_of(task.env_id)
+    if known and known.high is not None:
+        return options.margin * abs(known.high - known.low)
+    return options.margin * abs(float(baseline.mean()) - (known.low if known else 0.0))
+
+
+def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[Aggregate]:
+    finals = _finals(group)
+    rows = []
+
+    def add(metric: str, statistic: Callable[[Scores], Array] | None, values: Array) -> None:
+        """A row of a statistic, or of the mean if there is none."""
+        if len(values):
+            estimate = (
+                bootstrap(statistic, [values], seed=options.seed, resamples=options.resamples)
+                if statistic
+                else mean_interval(values)
+            )
+            rows.append(Aggregate(group.task, group.backend, group.framework, metric, *estimate, len(values)))
+
+    scale = scales.get(group.task)
+    add("final_return_median", median, finals)
+    add("final_return_iqm", iqm, finals)
+    add("final_return_mean", None, finals)
+    if scale:
+        score = "human_normalised_score" if scale.high_is == "human" else "normalised_score"
+        add("optimality_gap", optimality_gap, normalise(finals, scale))
+        add(score, None, normalise(finals, scale))
+    for metric in ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds"):
+        add(metric, None, group.values(metric))
+    return rows
+
+
+def _of_pair(pair: Pair) -> list[Aggregate]:
+    rows = []
+    group, seeds = pair.group, min(len(pair.group.finished), len(pair.baseline.finished))
+    for metric, estimate in (("speedup_steady_sps", pair.speedup), ("speedup_wall_time", pair.wall_speedup)):
+        if estimate:
+            rows.append(Aggregate(group.task, group.backend, group.framework, metric, *estimate, seeds))
+    if pair.returns:
+        point, low, high = pair.returns[:3]
+        metric = "final_return_difference_90"
+        rows.append(Aggregate(group.task, group.backend, group.framework, metric, point, low, high, seeds))
+    return rows
+
+
+def _scores(tasks: Sequence[Task], algorithm: str, scales: dict[str, Scale]) -> list[Array]:
+    return [
+        normalise(_finals(group), scales[task.label])
+        for task in tasks
+        for group in task.groups
+        if group.algorithm == algorithm
+    ]
+
+
+def _over_tasks(shared: Sequence[Task], scales: dict[str, Scale], options: Options) -> list[Aggregate]:
+    """Aggregates of normalised scores over the tasks that all algorithms share, if those are several."""
+    rows = []
+    human = [task for task in shared if scales[task.label].high_is == "human"]
+    for tasks, name in ((shared, "normalised_score"), (human, "human_normalised_score")):
+        for group in tasks[0].groups if len(tasks) > 1 else []:
+            scores = _scores(tasks, group.algorithm, scales)
+            found = {g.backend for task in tasks for g in task.groups if g.algorithm == group.algorithm}
+            backend = ", ".join(sorted(found))
+            statistics = {f"{name}_median": median, f"{name}_iqm": iqm, f"{name}_mean": mean}
+            if tasks is shared:
+                statistics["optimality_gap"] = optimality_gap
+            for metric, statistic in statistics.items():
+                estimate = bootstrap(statistic, scores, seed=options.seed, resamples=options.resamples)
+                seeds = min(len(task) for task in scores)
+                rows.append(Aggregate(ALL, backend, group.framework, metric, *estimate, seeds))
+    return rows
+
+
+def _profiles(
+    shared: Sequence[Task], names: Sequence[str], scales: dict[str, Scale], options: Options
+) -> tuple[Array, dict[str, Band]]:
+    scores = {name: _scores(shared, name, scales) for name in names}
+    pooled = [task for tasks in scores.values() for task in tasks]
+    if not pooled:
+        return np.zeros(0), {}
+    top = min(max(1.0, float(np.concatenate(pooled).max())), HIGHEST_THRESHOLD)
+    low = min(0.0, float(np.concatenate(pooled).min()))
+    thresholds = np.linspace(low, 1.05 * top, THRESHOLDS)
+    return thresholds, {
+        name: performance_profile(tasks, thresholds, seed=options.seed, resamples=options.resamples)
+        for name, tasks in scores.items()
+    }
+
+
+def _improvements(
+    tasks: Sequence[Task], shared: Sequence[Task], names: Sequence[str], options: Options
+) -> list[Improvement]:
+    """Of every algorithm over every earlier one: by task, and over the shared tasks where those are several."""
+    found = []
+    for task in tasks:
+        groups = [group for group in task.groups if len(_finals(group))]
+        for later, ours in enumerate(groups):
+            for theirs in groups[:later]:
+                pair = [_finals(ours)], [_finals(theirs)]
+                estimate = _improvement(*pair, options)
+                found.append(Improvement(task.label, ours.algorithm, theirs.algorithm, estimate))
+    if len(shared) > 1:
+        finals = {name: [_finals(g) for task in shared for g in task.groups if g.algorithm == name] for name in names}
+        for later, name in enumerate(names):
+            for other in names[:later]:
+                found.append(Improvement(ALL, name, other, _improvement(finals[name], finals[other], options)))
+    return found
+
+
+def _improvement(ours: Scores, theirs: Scores, options: Options) -> Estimate:
+    return bootstrap(probability_of_improvement, ours, theirs, seed=options.seed, resamples=options.resamples)

@@ -1,0 +1,260 @@
+"""What is drawn: charts as data, from which both the figures and the page are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ppo_bench.commands.report.analysis import ALL, Analysis
+from ppo_bench.commands.report.curves import curves
+from ppo_bench.commands.report.groups import Group, Panel, panels
+from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.statistics import Array, Estimate
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+MAX_SERIES = 8
+"""Curves in a chart, so that each can be told from the others."""
+MAX_ROWS = 60
+"""Bars in a chart."""
+STEPS = ("by environment steps", "environment steps")
+TIME = ("by wall time", "training time (s)")
+Colours = Callable[[Panel, int], int]
+"""The colour of a panel's group with this index."""
+
+
+@dataclass
+class Series:
+    """A curve with its band and the runs behind it."""
+
+    name: str
+    colour: int
+    x: Array
+    mean: Array
+    low: Array
+    high: Array
+    runs: Array
+    """`[N, K]`."""
+
+
+@dataclass
+class Lines:
+    """A chart of curves."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: list[Series]
+    note: str = ""
+
+
+@dataclass
+class Row:
+    """A bar or a point with its interval."""
+
+    task: str
+    """Above the first of its rows; nothing where the title says it."""
+    name: str
+    colour: int
+    value: Estimate
+    dots: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Rows:
+    """A chart of horizontal bars from zero, or of points, below each other."""
+
+    title: str
+    x_label: str
+    rows: list[Row]
+    bars: bool
+    mark: list[float] = field(default_factory=list)
+    """Values that matter, drawn as lines."""
+    note: str = ""
+
+
+@dataclass
+class Figure:
+    """Charts that belong side by side, and the section of the page they are in."""
+
+    key: str
+    section: str
+    title: str
+    charts: list[Lines | Rows]
+
+
+def figures(analysis: Analysis, connection: DuckDBPyConnection, options: Options) -> list[Figure]:
+    """Every figure that there is something to show in."""
+    split, colours = panels(analysis.tasks), _colours(analysis)
+    made = [
+        *_learning(split, connection, options, colours),
+        *_speed(analysis, split, colours),
+        _speedup(analysis, options),
+        _returns(analysis, split, colours),
+        _equivalence(analysis, options),
+        _profile(analysis),
+        _improvement(analysis),
+        _human(analysis),
+    ]
+    return [figure for figure in made if figure]
+
+
+def _learning(
+    panels: Sequence[Panel], connection: DuckDBPyConnection, options: Options, colours: Colours
+) -> list[Figure]:
+    kept = [_best(panel) for panel in panels]
+    groups = [group for panel in kept for group in panel.groups]
+    steps, seconds = (
+        curves(connection, [group.numbers for group in groups], axis, seed=options.seed, resamples=options.resamples)
+        for axis in ("global_step", "wall_seconds")
+    )
+    over = {id(group): each for group, *each in zip(groups, steps, seconds, strict=True)}
+    made = []
+    for number, (panel, all_of_it) in enumerate(zip(kept, panels, strict=True), 1):
+        left = len(all_of_it.groups) - len(panel.groups)
+        note = f"{left} more, which end lower, are in the tables." if left else ""
+        charts: list[Lines | Rows] = []
+        for axis, (title, label) in enumerate((STEPS, TIME)):
+            series = [
+                Series(name, colours(panel, index), found.x, *found.band, found.runs)
+                for index, (name, group) in enumerate(zip(panel.names, panel.groups, strict=True))
+                if (found := over[id(group)][axis])
+            ]
+            charts.append(Lines(title, label, "episodic return", series, note))
+        made.append(Figure(f"learning_{number:02}_{file_stem(panel.title)}", "learning", panel.title, charts))
+    return made
+
+
+def file_stem(name: str) -> str:
+    """`name` as part of a file's name."""
+    return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)[:40]
+
+
+def _best(panel: Panel) -> Panel:
+    """The panel with no more groups than can be told apart, those with the highest returns."""
+    order = sorted(range(len(panel.groups)), key=lambda index: -_final(panel.groups[index]))
+    kept = sorted(order[:MAX_SERIES])
+    return Panel(panel.title, [panel.groups[index] for index in kept], [panel.names[index] for index in kept])
+
+
+def _final(group: Group) -> float:
+    found = [run.recent_return_mean for run in group.runs if run.recent_return_mean is not None]
+    return float(np.mean(found)) if found else -np.inf
+
+
+def _colours(analysis: Analysis) -> Colours:
+    """The same colour for an algorithm everywhere; in a panel of several settings one for each of them."""
+    fixed = {name: index for index, name in enumerate(analysis.algorithms)}
+
+    def colour(panel: Panel, index: int) -> int:
+        group = panel.groups[index]
+        return fixed[group.algorithm] if panel.names[index] == group.algorithm else index
+
+    return colour
+
+
+def _panel_rows(analysis: Analysis, panel: Panel, colours: Colours, metric: str, dots: str) -> list[Row]:
+    by = {(row.env, row.backend, row.framework): row for row in analysis.aggregates if row.metric == metric}
+    rows = []
+    for index, (name, group) in enumerate(zip(panel.names, panel.groups, strict=True)):
+        if found := by.get((group.task, group.backend, group.framework)):
+            value = Estimate(found.point, found.low, found.high)
+            rows.append(Row("", name, colours(panel, index), value, group.values(dots).tolist()))
+    return rows
+
+
+def _task_rows(analysis: Analysis, metric: str) -> list[Row]:
+    """A row a group, below its task's name."""
+    by = {(row.env, row.backend, row.framework): row for row in analysis.aggregates if row.metric == metric}
+    return [
+        Row(task.label, group.algorithm, index, Estimate(found.point, found.low, found.high))
+        for task in analysis.tasks
+        for group in task.groups
+        if (found := by.get((task.label, group.backend, group.framework)))
+        for index in [analysis.algorithms.index(group.algorithm)]
+    ]
+
+
+def _capped(title: str, x_label: str, rows: list[Row], *, bars: bool, mark: Sequence[float] = ()) -> Rows:
+    note = f"The first {MAX_ROWS} of {len(rows)}; all are in the tables." if len(rows) > MAX_ROWS else ""
+    return Rows(title, x_label, rows[:MAX_ROWS], bars, list(mark), note)
+
+
+def _speed(analysis: Analysis, panels: Sequence[Panel], colours: Colours) -> list[Figure]:
+    wanted = (
+        ("steady_sps", "steady speed", "environment steps per second"),
+        ("compile_seconds", "compilation", "seconds"),
+        ("wall_seconds", "training", "seconds of wall time"),
+    )
+    made = []
+    for number, panel in enumerate(panels, 1):
+        charts: list[Lines | Rows] = [
+            _capped(title, label, rows, bars=True)
+            for metric, title, label in wanted
+            if (rows := _panel_rows(analysis, panel, colours, metric, metric))
+        ]
+        if charts:
+            made.append(Figure(f"speed_{number:02}_{file_stem(panel.title)}", "speed", panel.title, charts))
+    return made
+
+
+def _speedup(analysis: Analysis, options: Options) -> Figure | None:
+    rows = _task_rows(analysis, "speedup_steady_sps")
+    label = f"times the steady speed of {options.baseline}"
+    return _alone("speedup", "speedup", "Speed-up", _capped("speed-up", label, rows, bars=False, mark=[1.0]))
+
+
+def _returns(analysis: Analysis, panels: Sequence[Panel], colours: Colours) -> Figure | None:
+    charts: list[Lines | Rows] = [
+        _capped(panel.title, "final return", rows, bars=False)
+        for panel in panels
+        if (rows := _panel_rows(analysis, panel, colours, "final_return_iqm", "final_return_mean"))
+    ]
+    return Figure("returns", "returns", "Final returns", charts) if charts else None
+
+
+def _equivalence(analysis: Analysis, options: Options) -> Figure | None:
+    rows = []
+    for pair in analysis.pairs:
+        if (found := pair.returns) and found.margin > 0:
+            value = Estimate(*(each / found.margin for each in found[:3]))
+            colour = analysis.algorithms.index(pair.group.algorithm)
+            rows.append(Row(pair.task.label, pair.group.algorithm, colour, value))
+    label = f"difference from {options.baseline}, in margins"
+    chart = _capped("equivalent if within -1 and 1", label, rows, bars=False, mark=[-1.0, 1.0])
+    return _alone("equivalence", "equivalence", "Equivalence", chart)
+
+
+def _profile(analysis: Analysis) -> Figure | None:
+    series = [
+        Series(name, analysis.algorithms.index(name), analysis.thresholds, *band, np.zeros((0, len(band.mean))))
+        for name, band in analysis.profiles.items()
+    ]
+    chart = Lines("performance profile", "normalised score τ", "fraction of runs above τ", series)
+    return Figure("profile", "all", "Performance profiles", [chart]) if series else None
+
+
+def _improvement(analysis: Analysis) -> Figure | None:
+    rows = [
+        Row(row.task, f"{row.ours} over {row.theirs}", analysis.algorithms.index(row.ours), row.estimate)
+        for row in sorted(analysis.improvements, key=lambda row: row.task != ALL)
+    ]
+    for row in rows:
+        row.task = "all environments" if row.task == ALL else row.task
+    label = "probability that a run ends higher"
+    chart = _capped("probability of improvement", label, rows, bars=False, mark=[0.5])
+    return _alone("improvement", "all", "Improvement", chart)
+
+
+def _human(analysis: Analysis) -> Figure | None:
+    rows = _task_rows(analysis, "human_normalised_score")
+    chart = _capped("human-normalised score", "0 is random play, 1 a human", rows, bars=False, mark=[1.0])
+    return _alone("human", "human", "Human-normalised scores", chart)
+
+
+def _alone(key: str, section: str, title: str, chart: Rows) -> Figure | None:
+    return Figure(key, section, title, [chart]) if chart.rows else None

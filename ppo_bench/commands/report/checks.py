@@ -1,0 +1,158 @@
+"""What a reader must know before trusting a comparison: too few seeds, unlike machines, unfinished runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from ppo_bench.commands.report.database import LeftOut
+from ppo_bench.commands.report.folders import Run
+from ppo_bench.commands.report.groups import Task, baseline_of, differing
+
+COVERAGE = {2: 0.51, 3: 0.74, 4: 0.79, 5: 0.83, 6: 0.86, 7: 0.88, 8: 0.89, 9: 0.89}
+"""Share of percentile bootstrap intervals "of 95%" that hold the mean of so many normal scores (docs/report.md)."""
+LOST = 0.1
+"""Part of a run's steps that restarts may cut before its returns are doubted."""
+SHARED = 0.05
+"""Of a run's time: less than that with another is no matter."""
+Span = tuple[float, float]
+NAMED = 6
+"""So many are named in a sentence, or in as many sentences; the rest are counted."""
+
+
+def warnings(tasks: Sequence[Task], baseline: str) -> list[str]:
+    """A sentence for each; `baseline` is the framework that others are compared with."""
+    backends = partial(_backends, baseline=baseline)
+    checks = (_few_seeds, _cut, _unfinished, _without_returns, _unlike, backends, _at_once, _apart)
+    return [sentence for check in checks for sentence in check(tasks)]
+
+
+def left_out(folders: Sequence[LeftOut]) -> list[str]:
+    """A sentence for each of a few; the table has all."""
+    more = [f"and {len(folders) - NAMED} more folders, named at the end"] if len(folders) > NAMED else []
+    return [f"left out: {each.folder}: {each.reason}" for each in folders[:NAMED]] + more
+
+
+def _few_seeds(tasks: Sequence[Task]) -> list[str]:
+    groups = [(task, group, len(group.finished)) for task in tasks for group in task.groups]
+    alone = [f"{task.label} {group.algorithm} ({seeds})" for task, group, seeds in groups if seeds < 2]
+    few = [
+        f"{task.label} {group.algorithm} ({COVERAGE[seeds]:.0%} at {seeds})"
+        for task, group, seeds in groups
+        if seeds in COVERAGE
+    ]
+    covered = "of few finished seeds the bootstrap's intervals (medians, IQMs, ratios) cover less than their 95%"
+    return ([f"no two finished seeds, and so no intervals: {_some(alone)}"] if alone else []) + (
+        [f"{covered}: {_some(few)}"] if few else []
+    )
+
+
+def _cut(tasks: Sequence[Task]) -> list[str]:
+    """Runs whose restarts cut many episodes, long ones more often: they are in no return."""
+    runs = [run for task in tasks for group in task.groups for run in group.finished]
+    names = [
+        f"{run.folder} ({run.cut_fraction:.0%} of its steps, {run.cut_episodes} episodes)"
+        for run in runs
+        if run.cut_fraction is not None and run.cut_fraction > LOST
+    ]
+    return [f"returns leave out the episodes that restarts of the environments cut: {_some(names)}"] if names else []
+
+
+def _unfinished(tasks: Sequence[Task]) -> list[str]:
+    runs = [run for task in tasks for group in task.groups for run in group.runs if not run.finished]
+    names = [f"{run.folder} ({_done(run):.0%})" for run in runs]
+    return [f"unfinished runs, which only the curves show: {_some(names)}"] if names else []
+
+
+def _done(run: Run) -> float:
+    return (run.global_step or 0) / run.total_timesteps
+
+
+def _without_returns(tasks: Sequence[Task]) -> list[str]:
+    runs = [run for task in tasks for group in task.groups for run in group.finished]
+    names = [run.folder for run in runs if run.final_return_mean is None]
+    return [f"no episode ended in finished runs, which have no return: {_some(names)}"] if names else []
+
+
+def _unlike(tasks: Sequence[Task]) -> list[str]:
+    """Facts in which runs of one task differ, with how many runs have which value."""
+    said: dict[str, list[str]] = {}
+    for task in tasks:
+        runs = [run for group in task.groups for run in group.runs]
+        for key in differing([run.facts for run in runs]):
+            # What only some frameworks record, such as a flag of their own, is no difference.
+            having = [run for run in runs if key in run.facts]
+            values = Counter(_shown(run.facts[key]) for run in having)
+            if len(values) > 1:
+                counted = ", ".join(f"{value} in {count}" for value, count in values.most_common(NAMED))
+                said.setdefault(f"{key}: {counted} runs", []).append(task.label)
+    return [f"runs that are compared differ in {what} ({_some(labels)})" for what, labels in said.items()]
+
+
+def _backends(tasks: Sequence[Task], baseline: str) -> list[str]:
+    """Comparisons of groups on different backends, so that what differs is not the framework alone."""
+    found = [
+        f"{task.label} ({other.first.framework} on {other.backend}, {group.first.framework} on {group.backend})"
+        for task in tasks
+        for group in task.groups
+        if (other := baseline_of(group, task, baseline)) and other.backend != group.backend
+    ]
+    return [f"frameworks are compared on different backends, whose speeds differ too: {_some(found)}"] if found else []
+
+
+def _at_once(tasks: Sequence[Task]) -> list[str]:
+    """Runs that shared their time with others on hardware of the same kind, which may have been the same machine."""
+    runs = [run for task in tasks for group in task.groups for run in group.runs]
+    # Seeds of one program lie side by side and took equally long to the last digit; they are one.
+    programs = {(run.path.parent, run.wall_seconds) if "num_seeds" in run.execution else run.path: run for run in runs}
+    machines: dict[str, list[Span]] = {}
+    for run in programs.values():
+        if (began := _began(run)) is not None and run.wall_seconds:
+            hardware = str([value for key, value in run.facts.items() if key.startswith("hardware.")])
+            machines.setdefault(hardware, []).append((began, began + run.wall_seconds))
+    shared = sum(
+        min(end, other_end) - max(begin, other_begin) > SHARED * (end - begin)
+        for spans in machines.values()
+        for (begin, end), (other_begin, other_end) in _neighbours(sorted(spans))
+    )
+    if not shared:
+        return []
+    return [f"{shared} runs began while others ran on hardware of the same kind: on one machine they slow each other"]
+
+
+def _neighbours(spans: Sequence[Span]) -> Iterator[tuple[Span, Span]]:
+    """Each span of time with the earlier one that ends last."""
+    latest = spans[0]
+    for span in spans[1:]:
+        yield span, latest
+        latest = max(latest, span, key=lambda each: each[1])
+
+
+def _began(run: Run) -> float | None:
+    try:
+        return datetime.fromisoformat(run.started or "").timestamp()
+    except (TypeError, ValueError):
+        return None
+
+
+def _apart(tasks: Sequence[Task]) -> list[str]:
+    """Envs whose runs have different hyperparameters, and therefore are not compared."""
+    envs = Counter(task.env for task in tasks)
+    sentences = []
+    for env, count in envs.items():
+        if count > 1:
+            keys = differing([task.groups[0].first.setting for task in tasks if task.env == env])
+            sentences.append(f"{env} was trained with {count} settings, which are not compared: {_some(keys)}")
+    return sentences
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

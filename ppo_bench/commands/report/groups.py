@@ -1,0 +1,195 @@
+"""Runs sorted into what is compared: tasks, and in each the ways of executing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.commands.report.folders import Run
+from ppo_bench.commands.report.statistics import Array
+
+FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
+"""In this order; others follow by name."""
+SHOWN_KEYS = 3
+"""So many differing hyperparameters name a setting; where more are needed a digest does."""
+OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
+"""Figures that seeds which were trained by one program (`num_seeds`) have from one measurement."""
+MAX_VALUE = 16
+"""Letters of a value that is short."""
+
+
+@dataclass
+class Group:
+    """The seeds of one task executed in one way: a curve, or a bar."""
+
+    task: str
+    """Env, and what tells its hyperparameters from others' of the same env."""
+    algorithm: str
+    """Framework, and backend and options where a task has several of them."""
+    framework: str
+    """Framework with its options, without the backend."""
+    backend: str
+    runs: list[Run]
+    numbers: list[int] = field(default_factory=list)
+    """Of the runs, as the database counts them."""
+
+    @property
+    def first(self) -> Run:
+        """One of the runs; they agree on everything but their seeds."""
+        return self.runs[0]
+
+    @property
+    def finished(self) -> list[Run]:
+        """The runs that are complete."""
+        return [run for run in self.runs if run.finished]
+
+    def finals(self) -> dict[int, float]:
+        """The final return of every complete run that has one, by seed, in order."""
+        found = {run.seed: run.final_return_mean for run in self.finished if run.final_return_mean is not None}
+        return dict(sorted(found.items()))
+
+    def values(self, name: str) -> Array:
+        """A figure of every complete run that has it; times and speeds of seeds trained by one program count once."""
+        found = [value for run in self.finished if (value := getattr(run, name)) is not None]
+        if name in OF_PROGRAMS and "num_seeds" in self.first.execution:
+            found = list(dict.fromkeys(found))  # two programs do not take equally long to the last digit
+        return np.array(found, dtype=np.float64)
+
+
+@dataclass
+class Task:
+    """An env with its hyperparameters, and the ways in which it was executed."""
+
+    label: str
+    env: str
+    env_id: str
+    groups: list[Group]
+
+
+def sort_runs(runs: Sequence[Run]) -> list[Task]:
+    """The tasks of all runs, in order of env, and their groups, in order of framework."""
+    # Where every task has one backend, there is nothing to tell apart by it.
+    backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
+    settings = _setting_labels(runs)
+    options = _option_labels(runs)
+    numbered = sorted(enumerate(runs), key=lambda pair: _order(pair[1], settings, options))
+    tasks: dict[str, Task] = {}
+    for number, run in numbered:
+        label = run.env + settings[run.setting_key]
+        framework = run.framework + options[number]
+        algorithm = f"{framework} · {run.backend}" if backends else framework
+        task = tasks.setdefault(label, Task(label, run.env, run.env_id, []))
+        group = next((g for g in task.groups if g.algorithm == algorithm), None)
+        if group is None:
+            group = Group(label, algorithm, framework, run.backend, [])
+            task.groups.append(group)
+        group.runs.append(run)
+        group.numbers.append(number)
+    return list(tasks.values())
+
+
+@dataclass
+class Panel:
+    """Groups whose figures share a chart."""
+
+    title: str
+    groups: list[Group]
+    names: list[str]
+    """Of the groups; with their setting where the panel has several."""
+
+
+def panels(tasks: Sequence[Task]) -> list[Panel]:
+    """A panel for each task that was executed in several ways, and one for all others of an env together."""
+    made = []
+    for env in dict.fromkeys(task.env for task in tasks):
+        own = [task for task in tasks if task.env == env]
+        alone = [task for task in own if len(task.groups) == 1]
+        together = alone if len(alone) > 1 else []
+        made += [
+            Panel(task.label, task.groups, [group.algorithm for group in task.groups])
+            for task in own
+            if task not in together
+        ]
+        if together:
+            groups = [task.groups[0] for task in together]
+            names = [f"{group.algorithm} · {group.task.removeprefix(env).strip()}" for group in groups]
+            made.append(Panel(env if len(together) == len(own) else f"{env}, others", groups, names))
+    return made
+
+
+def algorithms(tasks: Iterable[Task]) -> list[str]:
+    """Every way of executing, in the report's order."""
+    groups = [group for task in tasks for group in task.groups]
+    ordered = sorted(groups, key=lambda group: (_rank(group.first.framework), group.backend, group.framework))
+    return list(dict.fromkeys(group.algorithm for group in ordered))
+
+
+def baseline_of(group: Group, task: Task, baseline: str) -> Group | None:
+    """The group that `group` is compared with: the baseline's framework, on the same backend if it was run there."""
+    candidates = [other for other in task.groups if other.first.framework == baseline]
+
+    def distance(other: Group) -> tuple[bool, int]:
+        own, others = group.first.execution, other.first.execution
+        options = sum(others.get(key) != value for key, value in own.items() if not key.startswith("framework."))
+        return other.backend != group.backend, options
+
+    return min(candidates, key=distance, default=None)
+
+
+def _rank(framework: str) -> tuple[int, str]:
+    return (FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS), framework)
+
+
+def _order(run: Run, settings: Mapping[str, str], options: Mapping[int, str]) -> tuple[Any, ...]:
+    return run.env, settings[run.setting_key], _rank(run.framework), run.backend, str(run.execution), run.seed
+
+
+def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
+    """By setting, what tells it from others of the same env: a few values, else its digest; nothing if it is alone."""
+    labels = {}
+    for env in {run.env for run in runs}:
+        settings = {run.setting_key: run.setting for run in runs if run.env == env}
+        keys = _telling(list(settings.values()))
+        for key, setting in settings.items():
+            told = " ".join(f"{name}={setting[name]}" for name in keys if name in setting)
+            told = told if len(keys) <= SHOWN_KEYS else f"({key})"
+            labels[key] = f" {told}" if told else ""
+    return labels
+
+
+def _telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """As few as possible of the keys that differ, so that no two settings look the same; short values first."""
+
+    def length(key: str) -> int:
+        return max(len(str(setting.get(key))) for setting in settings)
+
+    def looks(keys: Sequence[str]) -> int:
+        return len({tuple(str(setting.get(key)) for key in keys) for setting in settings})
+
+    keys: list[str] = []
+    for key in sorted(differing(settings), key=lambda key: (length(key) > MAX_VALUE, key != "total_timesteps")):
+        if looks([*keys, key]) > looks(keys):
+            keys.append(key)
+    return keys
+
+
+def _option_labels(runs: Sequence[Run]) -> dict[int, str]:
+    """By run, the options of framework, backend, precision and device that differ among runs of one framework."""
+    labels = {}
+    for pair in {(run.framework, run.backend) for run in runs}:
+        members = {number: run for number, run in enumerate(runs) if (run.framework, run.backend) == pair}
+        keys = differing([run.execution for run in members.values()])
+        for number, run in members.items():
+            words = [f"{key.rpartition('.')[2]}={run.execution[key]}" for key in keys if key in run.execution]
+            labels[number] = "".join(f" {word}" for word in words)
+    return labels
+
+
+def differing(trees: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The keys of flat trees whose values are not the same in all."""
+    trees = list(trees)
+    keys = dict.fromkeys(key for tree in trees for key in tree)
+    return [key for key in keys if len({str(tree.get(key)) for tree in trees}) > 1]

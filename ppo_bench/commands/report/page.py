@@ -1,0 +1,119 @@
+"""The report as one HTML page that loads nothing from outside."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.commands.report.charts import Figure, Lines, Rows
+from ppo_bench.commands.report.show import cell, interval
+from ppo_bench.commands.report.statistics import Estimate
+from ppo_bench.commands.report.summary import Paragraph
+from ppo_bench.commands.report.tables import Table
+
+PAGE = Path(__file__).parent / "page"
+OPEN_ROWS = 40
+"""A longer table is folded."""
+SECTIONS = {
+    "learning": ("Learning curves", (), "Mean over seeds of the episodic return, its 95% bootstrap band, and each seed "
+                 "faintly. Point at a curve for its numbers; press a name to hide or show it."),
+    "speed": ("Speed", (), "Bars with 95% intervals and a dot for each seed. Steady speed, compilation and "
+              "training time are three figures, never mixed."),
+    "speedup": ("Speed-up", ("speed",), "Of steady speed, with 95% intervals; the baseline is at 1."),
+    "returns": ("Final returns", ("returns",), "The interquartile mean over seeds, its 95% interval, and each seed."),
+    "equivalence": ("Do they learn the same?", ("equivalence",), ""),
+    "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),
+    "human": ("Human-normalised scores", ("human",), ""),
+    "published": ("Ours and published", ("references",), ""),
+    "runs": ("Runs, hardware and versions", ("same", "runs", "left_out"), ""),
+}  # fmt: skip
+"""By key: title, tables, and a note."""
+
+
+def page(
+    figures: Sequence[Figure],
+    tables: Sequence[Table],
+    *,
+    counts: str,
+    summary: Sequence[Paragraph],
+    warnings: Sequence[str],
+    method: str,
+) -> str:
+    """The page's HTML; whatever comes from run folders is escaped."""
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((PAGE / "template.html").read_text(encoding="utf-8"))
+    # JSON within a script ends at the first "</", whatever it is part of.
+    data = json.dumps([[_chart(chart) for chart in figure.charts] for figure in figures], allow_nan=False)
+    escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return template.render(
+        title="ppo_bench report",
+        counts=counts,
+        summary=summary,
+        warnings=warnings,
+        method=method,
+        sections=_sections(figures, tables),
+        css=Markup((PAGE / "style.css").read_text(encoding="utf-8")),
+        js=Markup((PAGE / "charts.js").read_text(encoding="utf-8")),
+        data=Markup(escaped),
+    )
+
+
+def _sections(figures: Sequence[Figure], tables: Sequence[Table]) -> list[dict[str, Any]]:
+    by_key = {table.key: table for table in tables}
+    sections = []
+    for key, (title, names, note) in SECTIONS.items():
+        own = [
+            {"title": figure.title, "charts": figure.charts, "index": index}
+            for index, figure in enumerate(figures)
+            if figure.section == key
+        ]
+        found = [_table(by_key[name]) for name in names if name in by_key]
+        if own or found:
+            sections.append({"key": key, "title": title, "note": note, "figures": own, "tables": found})
+    return sections
+
+
+def _table(table: Table) -> dict[str, Any]:
+    rows = [
+        [
+            {
+                "text": interval(value) if isinstance(value, Estimate) else cell(value),
+                "number": isinstance(value, int | float | Estimate) and not isinstance(value, bool),
+            }
+            for value in row
+        ]
+        for row in table.rows
+    ]
+    short = len(rows) <= OPEN_ROWS
+    return {"title": table.title, "note": table.note, "columns": table.columns, "rows": rows, "open": short}
+
+
+def _chart(chart: Lines | Rows) -> dict[str, Any]:
+    about = {"title": chart.title, "x_label": chart.x_label, "note": chart.note}
+    if isinstance(chart, Lines):
+        series = [
+            {"name": each.name, "colour": each.colour}
+            | {key: _numbers(getattr(each, key)) for key in ("x", "mean", "low", "high")}
+            | {"runs": [_numbers(run) for run in each.runs]}
+            for each in chart.series
+        ]
+        return about | {"kind": "lines", "y_label": chart.y_label, "series": series}
+    rows = [
+        {"task": row.task, "name": row.name, "colour": row.colour}
+        | {"value": _numbers(row.value), "dots": _numbers(row.dots)}
+        for row in chart.rows
+    ]
+    return about | {"kind": "rows", "rows": rows, "bars": chart.bars, "mark": chart.mark}
+
+
+def _numbers(values: Any) -> list[float | None]:
+    """Five significant digits are more than a screen shows."""
+    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in np.asarray(values, float).tolist()]

@@ -1,0 +1,130 @@
+"""The report in words, with their numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ppo_bench.commands.report.analysis import Analysis, Pair
+from ppo_bench.commands.report.groups import Group, Task
+from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.show import TIMES, number, times
+from ppo_bench.commands.report.statistics import Estimate, bootstrap, ratio_of_means
+
+MAX_TASKS = 60
+"""Of which the summary speaks one by one."""
+
+
+class Paragraph(NamedTuple):
+    """What is said of a task, or of all."""
+
+    about: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.text}"
+
+
+def summary(analysis: Analysis, options: Options) -> list[Paragraph]:
+    """For each task what is fastest, by how much, and whether the same is learned; before them, for all together."""
+    paragraphs = []
+    for task in analysis.tasks[:MAX_TASKS]:
+        own = [pair for pair in analysis.pairs if pair.task is task]
+        about = f"{task.label} ({task.env_id}, {task.groups[0].first.total_timesteps:,} steps)"
+        paragraphs.append(Paragraph(about, " ".join(_speed(task, own, options) + _returns(task, own, options))))
+    left = len(analysis.tasks) - MAX_TASKS
+    if left > 0:
+        paragraphs.append(Paragraph(f"{left} more tasks", "they are in the tables."))
+    return [*_overall(analysis, options), *paragraphs]
+
+
+def _overall(analysis: Analysis, options: Options) -> list[Paragraph]:
+    if len(analysis.tasks) < 2:
+        return []
+    sentences = []
+    for name in analysis.algorithms:
+        pairs = [pair for pair in analysis.pairs if pair.group.algorithm == name]
+        speedups = [pair.speedup.point for pair in pairs if pair.speedup]
+        verdicts = [pair.returns.verdict for pair in pairs if pair.returns]
+        if not speedups:
+            continue
+        factor = math.exp(sum(map(math.log, speedups)) / len(speedups))
+        of = f"of {options.baseline} (geometric mean over {len(speedups)})"
+        words = f"{name} has {factor:#.3g}{TIMES} the steady speed {of}"
+        if verdicts:
+            same = sum(verdict.startswith("equivalent") for verdict in verdicts)
+            others = {kind: verdicts.count(kind) for kind in ("different", "undecided")}
+            words += f" and is equivalent to it in {same} of {len(verdicts)} tests"
+            words += "".join(f", {kind} in {count}" for kind, count in others.items() if count)
+        sentences.append(f"{words}.")
+    return [Paragraph(f"{len(analysis.tasks)} tasks", " ".join(sentences))] if sentences else []
+
+
+def _speed(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
+    ranked = sorted(
+        (group for group in task.groups if len(group.values("steady_sps"))),
+        key=lambda group: -group.values("steady_sps").mean(),
+    )
+    if not ranked:
+        return []
+    fastest = ranked[0]
+    at = f"{fastest.values('steady_sps').mean():,.0f} steps/s"
+    if len(means := fastest.values("mean_sps")):
+        at += f" ({means.mean():,.0f} over the whole training)"
+    if len(ranked) == 1:
+        return [f"{fastest.algorithm} runs at {at}."]
+    ratio = _ratio(fastest, ranked[1], options)
+    ahead = f"{times(ratio)} {ranked[1].algorithm}"
+    if math.isnan(ratio.low):
+        ahead = f"{ahead}, with too few seeds for an interval"
+    elif ratio.low <= 1:
+        ahead = f"but not told apart from {ranked[1].algorithm} ({times(ratio)})"
+    sentences = [f"{fastest.algorithm} is fastest at {at}, {ahead}."]
+    gains = [f"{pair.group.algorithm} {times(pair.speedup)}" for pair in pairs if pair.speedup]
+    if gains:
+        sentences.append(f"Speed-up over {options.baseline}: {'; '.join(gains)}.")
+    return sentences
+
+
+def _ratio(ours: Group, theirs: Group, options: Options) -> Estimate:
+    x, y = ours.values("steady_sps"), theirs.values("steady_sps")
+    return bootstrap(ratio_of_means, [x], [y], seed=options.seed, resamples=options.resamples)
+
+
+def _returns(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
+    finals = [(group, group.values("final_return_mean")) for group in task.groups]
+    means = [f"{group.algorithm} {number(values.mean())}" for group, values in finals if len(values)]
+    if not means:
+        return ["No final return is known yet."]
+    sentences = [f"Mean final return: {', '.join(means)}."]
+    compared = [pair for pair in pairs if pair.returns]
+    if not compared:
+        return sentences
+    verdicts = {pair.returns.verdict for pair in compared if pair.returns}
+    margins = {pair.returns.margin for pair in compared if pair.returns}
+    margin = f"±{number(max(margins))}"
+    if verdicts == {"equivalent"}:
+        worst = max(pair.returns.p_equivalent for pair in compared if pair.returns)
+        sentences.append(
+            f"They learn the same: equivalent to {options.baseline} within a margin of {margin}, {_p(worst)}."
+        )
+        return sentences
+    for pair in compared:
+        found = pair.returns
+        assert found is not None
+        told = f"{number(found.difference)} [{number(found.low)}, {number(found.high)}] from {pair.baseline.algorithm}"
+        sentences.append(f"{pair.group.algorithm} is {WORDS[found.verdict]} ({told}, margin {margin}).")
+    return sentences
+
+
+WORDS = {
+    "equivalent": "equivalent",
+    "equivalent, though different": "different, but by less than the margin",
+    "different": "different, by more than can be called the same",
+    "undecided": "neither shown to be the same nor to be different: more seeds are needed",
+}
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 or math.isnan(value) else f"p = {value:.3f}"

@@ -1,0 +1,280 @@
+"""The tables of the report, and how they are written as CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
+from ppo_bench.commands.report.database import LeftOut
+from ppo_bench.commands.report.folders import Run
+from ppo_bench.commands.report.groups import differing
+from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.show import cell, interval
+from ppo_bench.commands.report.statistics import Estimate
+
+
+class Table(NamedTuple):
+    """Rows of text, numbers, `Estimate`s and null."""
+
+    key: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: Sequence[LeftOut]) -> list[Table]:
+    """All of them, those without rows left out; `aggregate` is always there."""
+    made = [
+        Table("aggregate", "All aggregates", Aggregate._fields, analysis.aggregates),
+        _returns(analysis),
+        _speed(analysis, options),
+        _equivalence(analysis, options),
+        _improvement(analysis),
+        _over_tasks(analysis),
+        _human(analysis),
+        _references(analysis),
+        _runs(runs),
+        _same(runs),
+        Table("left_out", "Left out", ("folder", "reason"), [(each.folder, each.reason) for each in left_out]),
+    ]
+    return [table for table in made if table.rows or table.key == "aggregate"]
+
+
+def _returns(analysis: Analysis) -> Table:
+    by = _by_metric(analysis.aggregates)
+    rows = []
+    for task in analysis.tasks:
+        scale = analysis.scales.get(task.label)
+        between = f"{cell(scale.low)} ({scale.low_is}) to {cell(scale.high)} ({scale.high_is})" if scale else ""
+        for group in task.groups:
+            key = (task.label, group.backend, group.framework)
+            if (*key, "final_return_mean") not in by:
+                continue
+            found = [by[*key, name].estimate for name in ("final_return_median", "final_return_iqm")]
+            average = by[*key, "final_return_mean"]
+            gap = by[*key, "optimality_gap"].estimate if scale else None
+            rows.append((task.label, group.algorithm, average.seeds, *found, average.estimate, gap, between))
+    columns = ("env", "algorithm", "seeds", "median", "IQM", "mean", "optimality gap", "scores from 0 to 1 are")
+    note = (
+        "Mean return of the last 100 training episodes of each seed; 95% intervals over seeds, Student's for the mean, "
+        "by the bootstrap for median, IQM and optimality gap. "
+        "The optimality gap is how far normalised scores stay below 1."
+    )
+    return Table("returns", "Aggregates of final returns", columns, rows, note)
+
+
+class _Cell(NamedTuple):
+    estimate: Estimate
+    seeds: int
+
+
+def _by_metric(aggregates: Iterable[Aggregate]) -> dict[tuple[str, str, str, str], _Cell]:
+    return {(*row[:4],): _Cell(Estimate(*row[4:7]), row.seeds) for row in aggregates}
+
+
+def _speed(analysis: Analysis, options: Options) -> Table:
+    by = _by_metric(analysis.aggregates)
+    metrics = ("steady_sps", "mean_sps", "compile_seconds", "setup_seconds", "wall_seconds")
+    gains = ("speedup_steady_sps", "speedup_wall_time")
+    rows = []
+    for task in analysis.tasks:
+        for group in task.groups:
+            key = (task.label, group.backend, group.framework)
+            if (*key, "steady_sps") in by:
+                found = [by.get((*key, name)) for name in metrics + gains]
+                cells = [each.estimate if each else None for each in found]
+                rows.append((task.label, group.algorithm, by[*key, "steady_sps"].seeds, *cells))
+    columns = (
+        *(
+            "env",
+            "algorithm",
+            "seeds",
+            "steady speed (steps/s)",
+            "mean speed (steps/s)",
+            "compilation (s)",
+            "set-up (s)",
+            "training (s)",
+        ),
+        *("speed-up", "speed-up of training time"),
+    )
+    note = (
+        "Means over seeds with Student's 95% intervals. Steady speed is that of a run's median iteration, mean speed "
+        "its steps over its training time less compilation: on a shared machine the first is higher. Compilation is "
+        "what the first iterations took beyond median ones, and part of the training time. "
+        f"Speed-ups are over {options.baseline}."
+    )
+    return Table("speed", "Speeds and times", columns, rows, note)
+
+
+def _equivalence(analysis: Analysis, options: Options) -> Table:
+    rows = [
+        (
+            *(pair.task.label, pair.group.algorithm, pair.baseline.algorithm),
+            Estimate(found.difference, found.low, found.high),
+            *(found.margin, "paired" if pair.paired else "Welch", found.p_equivalent, found.p_different),
+            found.verdict,
+        )
+        for pair in analysis.pairs
+        if (found := pair.returns)
+    ]
+    columns = (
+        *("env", "algorithm", "compared with", "difference [90%]", "margin", "test"),
+        *("p of equivalence", "p of difference", "verdict"),
+    )
+    note = (
+        "Two one-sided t-tests (TOST) of mean final returns at 5%, of pairs with the same seed and noise, or Welch's "
+        "where the seeds differ: equivalent if the difference is shown to lie "
+        f"within the margin, {options.margin_in_words}. Undecided means that there are too few seeds to tell."
+    )
+    return Table("equivalence", "Tests of equivalence", columns, rows, note)
+
+
+def _improvement(analysis: Analysis) -> Table:
+    rows = [(row.task, row.ours, row.theirs, row.estimate) for row in analysis.improvements]
+    note = "The chance that a run of the first ends with a higher return than one of the second; a tie counts half."
+    return Table("improvement", "Probability of improvement", ("env", "algorithm", "over", "probability"), rows, note)
+
+
+def _over_tasks(analysis: Analysis) -> Table:
+    by = _by_metric(row for row in analysis.aggregates if row.env == ALL)
+    algorithms = dict.fromkeys(key[1:3] for key in by)
+    rows = []
+    for scores in ("normalised_score", "human_normalised_score"):
+        for backend, framework in algorithms:
+            names = [f"{scores}_median", f"{scores}_iqm", f"{scores}_mean"]
+            names += ["optimality_gap"] if scores == "normalised_score" else []
+            found = [by[ALL, backend, framework, name] for name in names if (ALL, backend, framework, name) in by]
+            if found:
+                cells = [each.estimate for each in found] + [None] * (4 - len(found))
+                rows.append((scores.replace("_", " "), framework, backend, found[0].seeds, *cells))
+    shared = ", ".join(task.label for task in analysis.shared)
+    note = (
+        f"Over what all have finished and has a scale: {shared}. Bootstrap stratified by env; the human scores are "
+        "Atari's alone."
+    )
+    columns = ("scores", "framework", "backend", "seeds", "median", "IQM", "mean", "optimality gap")
+    return Table("over_envs", "Over all environments", columns, rows, note)
+
+
+def _human(analysis: Analysis) -> Table:
+    by = _by_metric(analysis.aggregates)
+    rows = []
+    for task in analysis.tasks:
+        for group in task.groups:
+            found = by.get((task.label, group.backend, group.framework, "human_normalised_score"))
+            if found:
+                scale = analysis.scales[task.label]
+                row = (task.label, group.algorithm, found.seeds, found.estimate, scale.low, scale.high, scale.source)
+                rows.append(row)
+    columns = ("env", "algorithm", "seeds", "human-normalised score", "random play", "human", "source")
+    return Table("human", "Scores and their scale", columns, rows, "(return - random) / (human - random), mean.")
+
+
+def _references(analysis: Analysis) -> Table:
+    rows = []
+    for group, ours, sps, reference, low, high in analysis.references:
+        own = f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})" if ours else ""
+        theirs = f"{cell(reference.mean)} ± {cell(reference.std)} ({reference.seeds})" if reference.seeds else ""
+        difference = None
+        if ours and reference.mean is not None:
+            difference = Estimate(ours.mean - reference.mean, low, high)
+        rows.append(
+            (
+                group.task, group.algorithm, group.first.env_id, group.first.total_timesteps,
+                own if reference.mean is not None else "", theirs, difference, sps if reference.sps else None,
+                reference.sps, f"{reference.system} {reference.variant}", reference.env, reference.steps,
+                reference.hardware, reference.source,
+            )
+        )  # fmt: skip
+    columns = (
+        *("env", "algorithm", "id", "steps", "return", "published return", "difference", "steps/s"),
+        *("published steps/s", "published by", "their id", "their steps", "their hardware", "source"),
+    )
+    note = (
+        "Mean ± standard deviation (seeds); differences with Welch's 95% interval; steps/s are means over the "
+        "training, as the published ones are. Ids, steps and hardware often differ: read them first."
+    )
+    return Table("references", "Side by side", columns, rows, note)
+
+
+def _runs(runs: Sequence[Run]) -> Table:
+    """A row a run, with the facts in which runs differ."""
+    keys = differing([run.facts for run in runs])
+    rows = [
+        (
+            run.folder, run.env, run.backend, run.framework, run.seed, "finished" if run.finished else "unfinished",
+            run.global_step, run.recent_return_mean, run.steady_sps, run.mean_sps, run.compile_seconds,
+            run.wall_seconds, run.cut_episodes, run.cut_fraction,
+            *(_fact(run, key) for key in keys),
+        )
+        for run in runs
+    ]  # fmt: skip
+    columns = (
+        *("folder", "env", "backend", "framework", "seed", "state", "steps", "return"),
+        *(
+            "steady steps/s",
+            "mean steps/s",
+            "compilation (s)",
+            "training (s)",
+            "cut episodes",
+            "cut steps (fraction)",
+            *keys,
+        ),
+    )
+    return Table("runs", "Every run", columns, rows, "With what is not the same for all.")
+
+
+def _same(runs: Sequence[Run]) -> Table:
+    apart = set(differing([run.facts for run in runs]))
+    facts = {key: value for run in runs for key, value in run.facts.items() if key not in apart}
+    rows = [(key, "none" if value is None else str(value)) for key, value in facts.items()]
+    return Table("same", "The same for all runs", ("what", "value"), rows)
+
+
+def _fact(run: Run, key: str) -> str:
+    value = run.facts.get(key, "")
+    return "none" if value is None else str(value)
+
+
+def to_csv(table: Table) -> str:
+    """Numbers in full; an estimate takes three columns."""
+    spread = [any(isinstance(row[k], Estimate) for row in table.rows) for k in range(len(table.columns))]
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    header: list[str] = []
+    for name, wide in zip(table.columns, spread, strict=True):
+        header += [name, f"{name} low", f"{name} high"] if wide else [name]
+    writer.writerow(header)
+    for row in table.rows:
+        cells: list[Any] = []
+        for value, wide in zip(row, spread, strict=True):
+            cells += (list(value) if value else [None] * 3) if wide else [value]
+        writer.writerow([_plain(value) for value in cells])
+    return file.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
+def to_markdown(table: Table) -> str:
+    """As GitHub shows it; nothing in it is taken for markup."""
+
+    def text(value: Any) -> str:
+        shown = interval(value) if isinstance(value, Estimate) else cell(value)
+        return html.escape(shown, quote=False).replace("|", "\\|").replace("\n", " ")
+
+    def line(cells: Iterable[Any]) -> str:
+        return f"| {' | '.join(text(value) for value in cells)} |"
+
+    rule = "|" + "---|" * len(table.columns)
+    note = f"\n{table.note}\n" if table.note else ""
+    return "\n".join([f"# {table.title}\n{note}", line(table.columns), rule, *map(line, table.rows)]) + "\n"

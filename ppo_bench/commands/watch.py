@@ -1,0 +1,199 @@
+"""`python -m ppo_bench.watch DIR [--once]`: where the runs under a folder stand, from their files alone.
+
+A run is running while a process holds its folder's lock, done once it has a result, and else stopped: the same command
+goes on with it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import duration
+from ppo_bench.runs.results import in_use, read_json
+
+REFRESH_SECONDS = 1.0
+WIDE = 10_000  # columns of a pipe; tables take what they need
+TAIL_BYTES = 16_384
+RECENT_EPISODES = 100
+STATES = {"running": "green", "starting": "green", "stopped": "yellow", "broken": "red", "done": "dim"}
+"""In the order in which they are shown, with their colours."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run as it is shown."""
+
+    folder: Path
+    state: str
+    env: str = ""
+    backend: str = ""
+    framework: str = ""
+    seed: int | None = None
+    step: int = 0
+    total: int = 0
+    mean_return: float | None = None
+    """Of the last 100 episodes."""
+    sps: float | None = None
+    """Of the last iteration; of a finished run, of the median one."""
+    remark: str = ""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the present speed; None unless it is running."""
+        return (self.total - self.step) / self.sps if self.state == "running" and self.sps else None
+
+
+def main(arguments: list[str]) -> int:
+    """Show the table, and on a terminal keep it up to date."""
+    parser = Parser("python -m ppo_bench.watch", description=__doc__)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="an outputs folder, or any folder of runs")
+    parser.add_argument("--once", action="store_true", help="print the table once and exit")
+    options = parser.parse_args(arguments)
+    if not options.folder.is_dir():
+        raise ConfigError(f"{options.folder} is not a folder: name one under which there are runs")
+    watched = Watched(options.folder)
+    rows = watched.rows()
+    if not rows:
+        raise ConfigError(f"there are no runs under {options.folder}")
+    console = Console()
+    if options.once or not console.is_terminal:
+        # Into a pipe every row is a line.
+        (console if console.is_terminal else Console(width=WIDE)).print(shown(rows, options.folder))
+        return 0
+    try:
+        with Live(console=console, auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(shown(watched.rows(), options.folder, console.height - 2), refresh=True)
+                time.sleep(REFRESH_SECONDS)
+    except KeyboardInterrupt:
+        console.print(shown(watched.rows(), options.folder, console.height - 2))
+        return 0
+
+
+class Watched:
+    """The runs under a folder. One is looked at again when its files have changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: dict[Path, tuple[object, Row]] = {}
+
+    def rows(self) -> list[Row]:
+        """Every run as it stands, those that go on first."""
+        seen, self._seen = self._seen, {}
+        for folder in run_folders(self._folder):
+            held = in_use(folder)
+            now = held, *(_changed(folder / name) for name in ("run.json", "metrics.jsonl", "result.json"))
+            before, row = seen.get(folder, (None, None))
+            self._seen[folder] = (now, row if row and now == before else look(folder, held))
+        states = list(STATES)
+        return sorted((row for _, row in self._seen.values()), key=lambda row: (states.index(row.state), row.folder))
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def run_folders(folder: Path) -> Iterator[Path]:
+    """The folders of runs in `folder`, which may be one itself; hidden folders have none."""
+    for path, folders, files in os.walk(folder):
+        if "run.json" in files or "metrics.jsonl" in files or "checkpoints" in folders:
+            folders.clear()
+            yield Path(path)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+
+
+def look(folder: Path, held: bool) -> Row:
+    """How the run in `folder` stands; `held` says whether a process is at it."""
+    if not (folder / "run.json").exists():
+        return Row(folder, "starting" if held else "stopped", remark="" if held else "there is no run.json")
+    try:
+        config = read_json(folder / "run.json")["config"]
+        about: dict[str, Any] = {
+            "env": config["env"]["id"] or config["env"]["name"],
+            "backend": config["backend"]["name"],
+            "framework": config["framework"]["name"],
+            "seed": int(config["seed"]),
+        }
+        ppo = config["ppo"]
+        batch = ppo["num_envs"] * ppo["num_steps"]
+        about["total"] = config["total_timesteps"] // batch * batch
+        if (folder / "result.json").exists():
+            result = read_json(folder / "result.json")
+            steps = int(result["global_step"])
+            about |= {"step": steps, "total": steps, "sps": _number(result.get("mean_sps", result["steady_sps"]))}
+            return Row(folder, "done", mean_return=_number(result["final_return_mean"]), **about)
+        last: dict[str, Any] = next(reversed(tail(folder / "metrics.jsonl")), {})
+        about |= {"step": int(last.get("global_step", 0)), "sps": _number(last.get("sps"))}
+        returns = [row["return"] for row in tail(folder / "episodes.jsonl")][-RECENT_EPISODES:]
+        mean_return = math.fsum(returns) / len(returns) if returns else None
+        return Row(folder, "running" if held else "stopped", mean_return=mean_return, **about)
+    except ConfigError as error:
+        return Row(folder, "broken", remark=str(error).split("; ")[0].replace(f"{folder}/", ""))
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        return Row(folder, "broken", remark=f"no record of a run: {type(error).__name__} {error}")
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def tail(path: Path) -> list[dict[str, Any]]:
+    """The last whole rows of a JSON-lines file. Raises `ConfigError` if they are damaged."""
+    if not path.exists():
+        return []
+    with open(path, "rb") as file:
+        start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
+        file.seek(start)
+        lines = file.read().split(b"\n")[1 if start else 0 : -1]  # the first may be cut, the last is not whole
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged ({error})") from error
+
+
+def shown(rows: list[Row], folder: Path, limit: int | None = None) -> Group:
+    """The table, of at most `limit` lines, under a line that counts the states."""
+    count = {state: sum(row.state == state for row in rows) for state in STATES}
+    line = ", ".join(f"{number} {state}" for state, number in count.items() if number)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("state", "env", "backend", "framework"):
+        table.add_column(column, no_wrap=True)
+    for column in ("seed", "step", "of", "return", "SPS", "left"):
+        table.add_column(column, no_wrap=True, justify="right")
+    table.add_column("folder", overflow="fold", style="dim")
+    for row in rows[:limit]:
+        where = row.folder.relative_to(folder).as_posix()
+        table.add_row(
+            Text(row.state, STATES[row.state]),
+            *(Text(text) for text in (row.env, row.backend, row.framework)),
+            "" if row.seed is None else str(row.seed),
+            f"{row.step:,}" if row.total else "",
+            f"{row.total:,}" if row.total else "",
+            "" if row.mean_return is None else f"{row.mean_return:,.2f}",
+            "" if row.sps is None else f"{row.sps:,.0f}",
+            "" if row.seconds_left is None else duration(row.seconds_left),
+            Text(f"{where}: {row.remark}" if row.remark else where),
+        )
+    return Group(Text(f"{len(rows)} run{'s' * (len(rows) > 1)}: {line}"), table)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

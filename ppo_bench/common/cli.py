@@ -1,0 +1,75 @@
+"""What every command shares: exit codes, and one line for what a user can mend.
+
+0 done, 1 failed while running, 2 wrong configuration, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from ppo_bench.common.errors import ConfigError, Failed, Interrupted
+
+EXIT_CODES: dict[type[Exception], int] = {ConfigError: 2, Failed: 1, Interrupted: 130}
+
+
+class Parser(argparse.ArgumentParser):
+    """An `ArgumentParser` whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `ConfigError` with argparse's message."""
+        raise ConfigError(f"{message}; {self.prog} --help lists what there is")
+
+
+def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """Run a command; its exit code. Errors that are not the user's to mend keep their traceback."""
+    try:
+        code = main(arguments)
+        if sys.stdout:  # None where it was closed beforehand
+            sys.stdout.flush()
+        return code
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            return 1
+        for kind, code in EXIT_CODES.items():
+            if isinstance(error, kind):
+                return _fail(code, error)
+        if isinstance(error, OSError):
+            # A full or vanished disk: which file and why is all that helps.
+            return _fail(1, f"{error.strerror or error}: {error.filename}" if error.filename else error)
+        if _out_of_memory(error):
+            what = (str(error).strip() or type(error).__name__).splitlines()[0]
+            less = "fewer ppo.num_envs or ppo.num_steps or a smaller network need less"
+            return _fail(1, f"out of memory ({what}): {less}; what was saved is kept")
+        raise
+    except KeyboardInterrupt:
+        return _fail(130, "stopped at once")
+
+
+def _nobody_reads() -> bool:
+    """Whether whoever read what is printed has seen enough, such as head; what is left then goes nowhere."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    closed = any(event & select.POLLERR for _, event in poll.poll(0))
+    if closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return closed
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether `error` is what Python, PyTorch (on a GPU and not) or JAX raise when there is no memory left."""
+    said = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "RESOURCE_EXHAUSTED")
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or any(words in str(error) for words in said)
+    )
+
+
+def _fail(code: int, reason: object) -> int:
+    print(f"ppo_bench: {reason}", file=sys.stderr, flush=True)
+    return code

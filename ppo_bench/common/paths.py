@@ -1,0 +1,10 @@
+"""Where the YAML files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent.parent
+
+CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
+"""Inside the package in a wheel, beside it in a clone."""

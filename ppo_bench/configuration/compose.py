@@ -1,0 +1,172 @@
+"""From a root YAML file and command-line overrides to typed values, or to one line that says what to change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ppo_bench.common.errors import ConfigError, nearest
+from ppo_bench.common.paths import CONF
+
+MANY_KEYS = 20  # more than one line is to list
+PLAINLY = {
+    r"Ambiguous value for argument '([^']*)'.*": r"\1: several values make a sweep, by -m; a list is written [a,b]",
+    r"([^:]*): .*is not a ListConfig.*": r"\1: expected a list, such as [a,b]",
+    r"([^:]*): Cannot assign \w+ to Dict.*": r"\1: expected keys with values, such as {a:1}",
+    r"([^:]*): .*has missing mandatory value.*": r"\1: has no value; give it one, or leave out what is set beside it",
+    r"([^:]*): .*is not a subclass of \w+Schema\..*": r"\1: set one of the keys below it, as in \1.key=value",
+}
+"""What OmegaConf and Hydra say in words of their own, and what it means."""
+
+
+def snake_case(name: object) -> str:
+    """`MsPacman` as `ms_pacman`, `UpNDown` as `up_n_down`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", str(name)).lower()
+
+
+OmegaConf.register_new_resolver("snake_case", snake_case, replace=True)
+
+
+def compose_root(root: str, overrides: Sequence[str]) -> DictConfig:
+    """`conf/<root>.yaml` composed with `overrides`. Raises `ConfigError`."""
+    try:
+        return _compose(root, overrides)
+    except Exception as error:  # Hydra raises whatever its parser and its YAML files meet
+        if "Config group override must be a string" in str(error):
+            raise ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices") from error
+        raise ConfigError(explain(error, root=root)) from error
+
+
+def _compose(root: str, overrides: Sequence[str]) -> DictConfig:
+    running = GlobalHydra.get_state()  # of a sweep whose job this is
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            return compose(root, overrides=list(overrides))
+    finally:
+        GlobalHydra.set_state(running)
+
+
+def typed(path: str, cls: Any, node: Any, root: str = "config") -> Any:
+    """An instance of the dataclass `cls` from the keys of `node`, each checked against its type.
+
+    `path` is where the node stands in the configuration of `root`. Raises `ConfigError`.
+    """
+    if not isinstance(node, dict | DictConfig):
+        raise ConfigError(f"{path}={node}: expected the keys of the group {path}, not one value")
+    try:
+        schema = OmegaConf.structured(cls)
+        OmegaConf.set_readonly(schema, False)  # frozen classes start read-only
+        values = {key: value for key, value in node.items() if key != "_target_"}
+        return OmegaConf.to_object(OmegaConf.merge(schema, values))
+    except OmegaConfBaseException as error:
+        raise ConfigError(explain(error, path, root)) from error
+
+
+def explain(error: Exception, path: str = "", root: str = "config") -> str:
+    """A composition error of Hydra or OmegaConf as one line; `path` completes the keys that it names."""
+    if isinstance(error, OverrideParseException) and error.override:
+        return f"{error.override!r} cannot be read: expected key=value; a value with spaces or brackets is quoted"
+    text = str(error).split("Config search path")[0]
+    if override := re.search(r"Could not (?:override|delete)[^']*'([^']*)'", text):
+        return _no_key(override[1], root)
+    full_key = re.search(r"full_key: (\S+)", text)
+    text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
+    text = re.sub(r"\s*See https?://\S+.*", "", text)
+    if missing := re.search(r"Could not (?:find|load) '(hydra/\w+|\w+)/([^']*)'", text):
+        return _no_choice(missing[1], missing[2], error)
+    if full_key is None:
+        return _plainly(one_line(text))
+    key = f"{path}.{full_key[1]}".strip(".")
+    return _no_key(key, root) if "not in" in text else _plainly(f"{key}: {one_line(text)}")
+
+
+def _no_choice(group: str, choice: str, error: Exception) -> str:
+    folder = CONF / group
+    choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+    if group.startswith("hydra/"):  # most of which are plugins'
+        choices = sorted(getattr(error, "options", None) or choices)
+    close = nearest(choice, choices)
+    if len(choices) > MANY_KEYS and close:
+        return f"{group}={choice}: there is no such choice; did you mean {', '.join(close)}?"
+    if len(choices) > MANY_KEYS:
+        return f"{group}={choice}: there is no such choice; python -m ppo_bench --help lists them"
+    return f"{group}={choice}: there is no such choice; choose one of {', '.join(choices)}"
+
+
+def _plainly(said: str) -> str:
+    for jargon, meaning in PLAINLY.items():
+        if match := re.fullmatch(jargon, said):
+            return match.expand(meaning)
+    return said
+
+
+def offered() -> list[tuple[str, str, str]]:
+    """Every env, and the backends on which its file says that it exists, with its id there."""
+    files = {path.stem: _env_file(path.stem) for path in sorted((CONF / "env").glob("*.yaml"))}
+    return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
+
+
+def _env_file(name: str) -> Any:
+    """A file under conf/env on top of the one that it builds on, if there is one."""
+    file: Any = OmegaConf.load(CONF / "env" / f"{name}.yaml")
+    bases = [_env_file(base) for base in file.get("defaults", []) if isinstance(base, str) and base != "_self_"]
+    return OmegaConf.merge(*bases, file)
+
+
+def one_line(error: object) -> str:
+    """What `error` says, without its line breaks."""
+    return " ".join(str(error).split())
+
+
+def _group_without_name(overrides: Sequence[str]) -> str:
+    """The first override of a whole group by something other than a name, such as `ppo=3`."""
+    for override in overrides:
+        group, _, choice = override.partition("=")
+        if (CONF / group).is_dir() and (choice == "null" or not re.fullmatch(r"[A-Za-z_][\w/-]*", choice)):
+            return override
+    return "one of the groups"
+
+
+def _no_key(key: str, root: str) -> str:
+    known = _known_keys(root)
+    if key in known:  # of a dictionary that was given as a whole
+        return f"{key} has no such key; it has {', '.join(name for name in known if name.startswith(f'{key}.'))}"
+    if choices := _choices_with(key):
+        return f"there is no key {key}; that is a key of {', '.join(choices)}"
+    ends = [name for name in known if not any(other.startswith(f"{name}.") for other in known)]
+    if close := nearest(key, ends if "." in key else known):
+        return f"there is no key {key}; did you mean {close[0]}?"
+    if len(known) < MANY_KEYS:
+        return f"there is no key {key}; there are {', '.join(known)}"
+    return f"there is no key {key}; python -m ppo_bench --cfg job prints them all"
+
+
+def _choices_with(key: str) -> list[str]:
+    """The choices of a group that have a key, such as `backend=envpool` for `backend.num_threads`."""
+    group, _, rest = key.partition(".")
+    if group not in ("framework", "backend", "network", "tracker"):
+        return []
+    found = []
+    for path in sorted((CONF / group).glob("*.yaml")):
+        prefix = f"{path.stem}." if group == "tracker" else ""
+        if rest.startswith(prefix) and rest.removeprefix(prefix) in OmegaConf.load(path):
+            found.append(f"{group}={path.stem}")
+    return found
+
+
+def _known_keys(root: str) -> list[str]:
+    def flatten(prefix: str, node: Any) -> list[str]:
+        return [key for name, child in node.items() for key in [prefix + name, *_nested(prefix + name, child)]]
+
+    def _nested(key: str, child: Any) -> list[str]:
+        return flatten(f"{key}.", child) if isinstance(child, dict) else []
+
+    return flatten("", OmegaConf.to_container(_compose(root, [])))

@@ -1,0 +1,63 @@
+"""Types of the keys of conf/config.yaml; what they mean stands there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ppo_bench.configuration.identity import younger
+from ppo_bench.envs.base import Atari
+
+
+@dataclass
+class EnvSchema:
+    """`env`; see conf/env/cartpole.yaml."""
+
+    name: str
+    ids: dict[str, str]
+    id: str | None
+    atari: Atari | None
+    game: str | None = None
+    mode: str | None = None
+    kwargs: dict[str, Any] | None = None
+    wrappers: list[Any] = field(default_factory=list)
+    rescale_actions: bool = younger(False)
+
+
+@dataclass
+class CheckpointSchema:
+    """`checkpoint`; see conf/config.yaml."""
+
+    every_iterations: int
+    keep: int
+    load: str | None
+
+
+@dataclass
+class VideoSchema:
+    """`video`; see conf/config.yaml."""
+
+    every_episodes: int
+
+
+@dataclass
+class RootSchema:
+    """The keys of conf/config.yaml; the free nodes are typed by classes of their own."""
+
+    name: str
+    seed: int
+    num_seeds: int
+    total_timesteps: int
+    precision: str
+    device: str
+    rerun: bool
+    outputs: str
+    checkpoint: CheckpointSchema
+    video: VideoSchema
+    env: EnvSchema
+    ppo: Any
+    framework: Any
+    backend: Any
+    network: Any
+    algorithm: Any
+    tracker: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)

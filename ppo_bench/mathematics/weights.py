@@ -1,0 +1,58 @@
+"""Initial weights from the seed, in one neutral layout that every framework loads.
+
+Parameters are named `<part>.<index>.<weight|bias>`. The neutral layout is float32 and channels last:
+
+    linear weight   [outputs, inputs]
+    conv weight     [outputs, height, width, inputs]
+
+and a convolution's output is flattened as (height, width, channel). Checkpoints hold
+the same layout, in the precision of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ppo_bench.mathematics import noise
+
+WORDS_AT_ONCE = 16_384
+"""Drawn together, so that intermediate results stay in the cache and the system is not asked for memory each time."""
+
+
+class Parameter(NamedTuple):
+    """One array of a network: its neutral shape and how it starts (orthogonal with `gain`, or zeros if it is None)."""
+
+    name: str
+    shape: tuple[int, ...]
+    gain: float | None
+
+
+def orthogonal(normals: np.ndarray, gain: float) -> np.ndarray:
+    """A `[rows, columns]` matrix with orthonormal rows or columns times `gain` (Saxe et al. 2014), from normals."""
+    rows, columns = normals.shape
+    q, r = np.linalg.qr(normals if rows >= columns else normals.T)
+    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the decomposition, and so the distribution, unique
+    return gain * (q if rows >= columns else q.T)
+
+
+def initial_weights(parameters: tuple[Parameter, ...], seed: int) -> dict[str, np.ndarray]:
+    """Float32 arrays by name; the k-th parameter draws from its own key, so adding one at the end changes no other."""
+    return {parameter.name: _initial(parameter, index, seed) for index, parameter in enumerate(parameters)}
+
+
+def _initial(parameter: Parameter, index: int, seed: int) -> np.ndarray:
+    if parameter.gain is None:
+        return np.zeros(parameter.shape, np.float32)
+    rows, columns = parameter.shape[0], math.prod(parameter.shape[1:])
+    one = np.ones(1, np.int32)
+    key = noise.stream_key(np, one * seed, noise.Stream.WEIGHTS, one * index, one * 0)
+    normals = np.empty((rows, columns))
+    at_once = max(1, WORDS_AT_ONCE // columns)
+    for first in range(0, rows, at_once):
+        block = np.arange(first, min(first + at_once, rows), dtype=np.int32)[:, None]
+        words = noise.threefry2x32(key, (block, np.arange(columns, dtype=np.int32)[None, :]))
+        normals[first : first + at_once] = noise.normal(np, words, np.float64)
+    return orthogonal(normals, parameter.gain).reshape(parameter.shape).astype(np.float32)

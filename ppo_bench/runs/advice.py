@@ -1,0 +1,58 @@
+"""Warnings about set-ups that train and say nothing, but train badly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.networks.network import NetworkSpec
+
+EPISODES_BETWEEN_RESTARTS = 10
+"""Environments that restart more often than after so many episodes of full length cut many of them."""
+LEAST_SCALE, LARGEST_SCALE = 0.25, 4.0
+"""Half the distance between the bounds of actions, where a new policy of standard deviation 1 explores well."""
+
+
+def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
+    """Warnings about the training of `config` on `env`, a line each."""
+    if config.note:
+        yield config.note
+    yield from _restarts(config, getattr(env, "time_limit", None))
+    if not config.root.env.rescale_actions:
+        yield from _scale_of_actions(config, env)
+    if getattr(env, "flattens_images", False):
+        yield from _flattened_images(config, config.network_for(env))
+
+
+def _restarts(config: Config, time_limit: int | None) -> Iterator[str]:
+    every, num_steps = config.root.checkpoint.every_iterations, config.ppo.num_steps
+    window = every * num_steps
+    if time_limit and config.num_iterations > every and window < EPISODES_BETWEEN_RESTARTS * time_limit:
+        yield (
+            f"warning: checkpoint.every_iterations={every} restarts the environments every {window:,} steps, "
+            f"{window / time_limit:.1f} times the limit of an episode ({time_limit:,}): episodes in progress there, "
+            "long ones more often, are cut and not counted; result.json says how many (cut_episodes)"
+        )
+
+
+def _scale_of_actions(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
+    space = env.action_space
+    if not hasattr(space, "low") or not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        return
+    halves, middles = (space.high - space.low) / 2, np.abs(space.high + space.low) / 2
+    if halves.min() < LEAST_SCALE or halves.max() > LARGEST_SCALE or (middles > halves).any():
+        yield (
+            f"warning: actions of {config.task.id} lie between {space.low.min():g} and {space.high.max():g}, and a new "
+            "policy tries about -1 to 1: env.rescale_actions=true stretches these to the bounds"
+        )
+
+
+def _flattened_images(config: Config, network: NetworkSpec) -> Iterator[str]:
+    yield (
+        f"warning: observations of {config.task.id} have images, which are laid out as one vector of "
+        f"{network.input_shape[0]:,} numbers for an MLP: a wrapper that leaves the image alone learns better, as in "
+        "env.wrappers=[{_target_:gymnasium.wrappers.FilterObservation,filter_keys:[image]}]"
+    )

@@ -1,0 +1,112 @@
+"""Whole episodes by a policy that does not learn, the same in every framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import Seen, VectorEnv
+from ppo_bench.mathematics import noise, normalize
+from ppo_bench.mathematics.arrays import Arrays, Tree, restored
+from ppo_bench.mathematics.normalize import action_bounds
+from ppo_bench.mathematics.precision import PRECISIONS
+from ppo_bench.networks.network import NetworkSpec, masked
+from ppo_bench.runners.base import Episode, Policy
+from ppo_bench.runners.declared import normalization_arrays
+from ppo_bench.runners.episodes import fold_episodes, no_totals
+from ppo_bench.runs.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A policy and what stands between it and the environments. It changes nothing of itself."""
+
+    network: NetworkSpec
+    policy: Policy
+    obs_stats: normalize.RunningStats | None
+    """By which observations are normalised; None leaves them as they are."""
+    obs_clip: float
+    precision: str
+    greedy: bool
+    """Take the likeliest action; false samples, as in training."""
+    seed: int
+    """Of the samples."""
+    rescale_actions: bool = False
+    """See `Problem.rescale_actions`."""
+
+    def carry(self, num_envs: int) -> Arrays:
+        """The network's memory of fresh environments."""
+        dtype = PRECISIONS[self.precision].parameters
+        return {array.name: np.zeros((num_envs, *array.shape), dtype) for array in self.network.carry}
+
+    def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
+        """Actions `[N]` or `[N, A]` after `t` steps, for what the environments show, and the carry after this step;
+        `start [N]` bool where it is forgotten before."""
+        obs = seen.obs
+        if self.obs_stats:
+            obs = normalize.normalize_observations(np, self.obs_stats, obs.astype(np.float64), self.obs_clip)
+        head, _, carry = self.policy(self.network.arrange(obs), start, carry)
+        head, distribution = masked(np, head, seen.legal), self.network.distribution
+        if self.greedy:
+            return np.asarray(distribution.mode(np, head)), carry
+        noise_of_step = self._noise(t, len(obs)).astype(head[0].dtype)
+        return np.asarray(distribution.sample(np, head, noise_of_step)), carry
+
+    def _noise(self, t: int, num_envs: int) -> np.ndarray:
+        one = np.ones(1, np.int32)
+        envs, lanes = (np.arange(n, dtype=np.int32) for n in (num_envs, self.network.num_actions))
+        stream = noise.Stream.EVALUATION_ACTIONS
+        words = noise.action_words(np, one * self.seed, one * 0, one * t, envs, lanes, stream)
+        variates: np.ndarray = (noise.gumbel if self.network.discrete else noise.normal)(np, words, np.float64)[0]
+        return variates
+
+
+def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, seed: int) -> Agent:
+    """The policy of a checkpoint of a run, for `env`. Raises `ConfigError` if it is of another network."""
+    network = config.network_for(env)
+    policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
+    statistics = restored(normalization_arrays(env.observation_space.shape), saved.arrays)
+    obs_stats = normalize.stats_in(statistics, "obs") if config.ppo.norm_obs else None
+    return Agent(
+        network,
+        policy,
+        obs_stats,
+        config.ppo.obs_clip,
+        config.root.precision,
+        greedy,
+        seed,
+        config.root.env.rescale_actions,
+    )
+
+
+def quotas(episodes: int, num_envs: int) -> np.ndarray:
+    """How many episodes of each environment count, `[N]`: as many of each, and one more of the first ones."""
+    return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
+
+
+def play(env: VectorEnv, agent: Agent, episodes: int, seed: int) -> Iterator[Episode]:
+    """Fresh environments, and `episodes` whole episodes of them as they end; `step` counts steps of all environments.
+
+    The first episodes of each environment count, as many as `quotas` says. So it is settled beforehand which ones do;
+    to take the first that end anywhere would favour short ones. Time limits are the environment's, and a lost life
+    ends no episode: one is a whole game. Returns are of unclipped rewards.
+    """
+    num_envs = env.num_envs
+    wanted = quotas(episodes, num_envs)
+    counted = np.zeros(num_envs, np.int64)
+    seen = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
+    bounds = action_bounds(env.action_space, agent.rescale_actions)
+    done, start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), no_totals(num_envs), 0
+    carry: Tree = agent.carry(num_envs)
+    while (counted < wanted).any():
+        actions, carry = agent.act(t, seen, start, carry)
+        step = env.step(bounds.within(np, actions) if bounds else actions)
+        totals, ended = fold_episodes(totals, step.raw_reward[None], step.episode_over[None], ~done[None])
+        for episode in ended:
+            if counted[episode.env] < wanted[episode.env]:
+                counted[episode.env] += 1
+                yield episode._replace(step=t * num_envs + episode.step)
+        seen, start, done, t = step.seen, done, step.terminated | step.truncated, t + 1

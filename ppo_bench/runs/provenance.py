@@ -1,0 +1,98 @@
+"""Where a result comes from: versions, source revision and hardware, as `run.json` records them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "ppo-bench",
+    "torch",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "numpy",
+    "gymnasium",
+    "envpool",
+    "ale-py",
+    "mujoco",
+    "mujoco-mjx",
+    "brax",
+    "pgx",
+    "shimmy",
+    "dm-control",
+    "hydra-core",
+)
+
+JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
+"""The environment variable by which a sweep tells a job how many run on this machine at the same time."""
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, git commit and hardware of this process; null where something is not there."""
+    return {
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "git_commit": _git_commit(),
+        "hardware": {
+            "cpu": _proc_value("/proc/cpuinfo", "model name"),
+            "cores": os.cpu_count(),
+            # Fewer for a job of a sweep whose jobs run side by side: speeds are then not those of a run alone.
+            "cores_available": len(os.sched_getaffinity(0)),
+            "jobs_at_once": int(os.environ.get(JOBS_AT_ONCE, "1")),
+            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+            "gpu": _gpu(),
+            "platform": platform.platform(),
+        },
+    }
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What differs between two provenances, each as `name: then -> now`. What was not recorded then is left out."""
+    return [
+        f"{name}: {then.get(part, {}).get(name)} -> {value}"
+        for part in ("versions", "hardware", "execution")
+        for name, value in now.get(part, {}).items()
+        if then.get(part, {}).get(name, value) != value
+    ] + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"] * (then.get("git_commit") != now["git_commit"])
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git_commit() -> str | None:
+    """The commit of the source, with `+` if tracked files differ from it; None outside a clone."""
+    source = Path(__file__).parent.parent
+    if not (source.parent / ".git").exists():
+        return None
+    try:
+        return _git(source, "rev-parse", "HEAD") + ("+" if _git(source, "status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+
+def _proc_value(path: str, key: str) -> str | None:
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), None)
+
+
+def _gpu() -> str | None:
+    """The first NVIDIA GPU's name, as its driver tells without any framework."""
+    files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    return _proc_value(str(files[0]), "Model") if files else None

@@ -1,0 +1,229 @@
+"""A run's folder while it is trained: what it started with, its rows, its checkpoints and its result."""
+
+from __future__ import annotations
+
+import math
+import resource
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.config import Config
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.runners.base import Episode, Metrics
+from ppo_bench.runs import checkpoint
+from ppo_bench.runs.provenance import differences, provenance
+from ppo_bench.runs.results import (
+    EPISODE_ROWS_PER_ITERATION,
+    NO_ROWS,
+    SCHEMA_VERSION,
+    Mark,
+    Rows,
+    check_rows,
+    read_json,
+    speeds,
+    write_json,
+)
+
+RECENT_EPISODES = 100
+
+
+@dataclass
+class LoopState:
+    """The counters of the outer loop; part of every checkpoint."""
+
+    iteration: int = 0
+    global_step: int = 0
+    wall_seconds: float = 0.0
+    episodes: int = 0
+    masked_steps: float = 0.0
+    recent_returns: list[float] = field(default_factory=list)
+    """Of the last 100 episodes."""
+    best_iteration: int | None = None
+    """Of the checkpoint at which their mean was highest."""
+    best_return: float | None = None
+    cut_episodes: int = 0
+    """Episodes that were in progress when their environments began anew: in no statistics of returns."""
+    cut_steps: int = 0
+    loaded_steps: int = 0
+    """Part of `global_step` that was another run's (`checkpoint.load`); the other sums are of this run alone."""
+    together: int = 1
+    """The most seeds that one program trained at a time with this one: its speeds are a share of theirs."""
+    metrics_mark: Mark = NO_ROWS
+    episodes_mark: Mark = NO_ROWS
+
+    def count(self, metrics: Metrics, episodes: list[Episode], batch_size: int) -> None:
+        """Take in one iteration."""
+        self.iteration += 1
+        self.global_step += batch_size
+        self.episodes += len(episodes)
+        self.masked_steps += metrics["masked_fraction"] * batch_size
+        self.recent_returns = [*self.recent_returns, *(e.episode_return for e in episodes)][-RECENT_EPISODES:]
+
+    def cut(self, in_progress: np.ndarray) -> None:
+        """Take in a restart of environments whose episodes had come to `in_progress` steps, `[N]`."""
+        self.cut_episodes += int(np.count_nonzero(in_progress))
+        self.cut_steps += int(in_progress.sum())
+
+    @property
+    def recent_mean(self) -> float | None:
+        """Mean return of the last 100 episodes; None before there is one."""
+        return _mean(self.recent_returns)
+
+    def note_best(self) -> None:
+        """Take this iteration for the best so far if the mean of the last 100 episodes is not below any earlier one."""
+        mean = self.recent_mean
+        if mean is not None and (self.best_return is None or mean >= self.best_return):
+            self.best_iteration, self.best_return = self.iteration, mean
+
+
+class Record:
+    """What one run leaves in its folder as it is trained."""
+
+    def __init__(
+        self, config: Config, folder: Path, loop: LoopState, execution: Mapping[str, object], new: bool, together: int
+    ) -> None:
+        """Open the rows where `loop` stands, and if the run is `new` write what it starts with.
+
+        `together` is how many seeds are trained by the same program.
+        Raises `ConfigError` if the rows are not those that `loop` counts.
+        """
+        self.config = config
+        self.folder = folder
+        self.loop = loop
+        loop.together = max(loop.together, together)
+        if new:
+            self._begin(execution)
+        else:
+            say(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
+            warn_of_differences(folder, execution)
+        marks = {"metrics.jsonl": Mark(*loop.metrics_mark), "episodes.jsonl": Mark(*loop.episodes_mark)}
+        for name, mark in marks.items():  # both, before either is touched
+            check_rows(folder / name, mark)
+        self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in marks.items())
+        self._earlier_seconds = loop.wall_seconds
+
+    def _begin(self, execution: Mapping[str, object]) -> None:
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        about = {"schema_version": SCHEMA_VERSION, "started": started, "config": self.config.resolved}
+        about["identity"] = self.config.identity
+        about["metrics"] = {metric.name: metric.tag for metric in metrics_of(self.config.algorithm)}
+        if source := self.config.source:
+            say(f"starting after iteration {self.loop.iteration} of {self.config.root.checkpoint.load}")
+            about["loaded"] = {
+                "iteration": self.loop.iteration,
+                "arrays_sha256": checkpoint.digest(source.arrays),
+            }
+        write_json(self.folder / "run.json", about | provenance() | {"execution": dict(execution)})
+
+    def add(self, metrics: Metrics, episodes: list[Episode], seconds: float, sps: float) -> None:
+        """Take in one iteration, `seconds` after the rows were opened, made at `sps` environment steps a second."""
+        loop, first_step = self.loop, self.loop.global_step
+        loop.count(metrics, episodes, self.config.ppo.batch_size)
+        loop.wall_seconds = self._earlier_seconds + seconds
+        self._metrics.append([_metrics_row(loop, metrics, episodes, sps)])
+        self._episodes.append([_episode_row(first_step, e) for e in episodes[:EPISODE_ROWS_PER_ITERATION]])
+
+    def save(self, arrays: Arrays) -> Path:
+        """Write a checkpoint; those that it replaces stay until `prune`."""
+        loop = self.loop
+        loop.metrics_mark, loop.episodes_mark = self._metrics.mark(), self._episodes.mark()
+        loop.note_best()
+        saved = checkpoint.Checkpoint(arrays, asdict(loop))
+        return checkpoint.save(self.folder / "checkpoints", loop.iteration, saved, loop.best_iteration)
+
+    def snapshot(self, arrays: Arrays) -> None:
+        """Leave something to evaluate where the run is interrupted."""
+        saved = checkpoint.Checkpoint(arrays, asdict(self.loop))
+        checkpoint.save_snapshot(self.folder / "checkpoints", self.loop.iteration, saved)
+
+    def prune(self) -> None:
+        """Remove the checkpoints that are no longer kept."""
+        checkpoint.prune(self.folder / "checkpoints", self.config.root.checkpoint.keep, self.loop.best_iteration)
+
+    def finish(self, setup_seconds: float) -> None:
+        """Write the result: the run is complete."""
+        self.prune()
+        self._metrics.close()
+        self._episodes.close()
+        result = _result(self.config, self.loop, self.folder, setup_seconds)
+        write_json(self.folder / "result.json", result | {"num_seeds": self.loop.together})
+
+
+def _metrics_row(loop: LoopState, metrics: Metrics, episodes: list[Episode], sps: float) -> dict[str, Any]:
+    return (
+        {"iteration": loop.iteration, "global_step": loop.global_step, "wall_seconds": loop.wall_seconds, "sps": sps}
+        | metrics
+        | {
+            "episodes": len(episodes),
+            "episodic_return": _mean([e.episode_return for e in episodes]),
+            "episodic_length": _mean([e.length for e in episodes]),
+        }
+    )
+
+
+def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
+    return {
+        "global_step": first_step + episode.step,
+        "env": episode.env,
+        "return": episode.episode_return,
+        "length": episode.length,
+    }
+
+
+def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:
+    """The summary of a finished run."""
+    steady_sps, compile_seconds = speeds(folder / "metrics.jsonl", config.framework.iterations_per_call)
+    own_steps, compiles = loop.global_step - loop.loaded_steps, config.framework.compiles
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "status": "complete",
+        "env": config.task.name,
+        "env_id": config.task.id,
+        "backend": config.backend.name,
+        "framework": config.framework.name,
+        "seed": config.root.seed,
+        "total_timesteps": config.root.total_timesteps,
+        "global_step": loop.global_step,
+        "iterations": loop.iteration,
+        "episodes": loop.episodes,
+        "final_return_mean": loop.recent_mean,
+        "final_return_std": statistics.pstdev(loop.recent_returns) if loop.recent_returns else None,
+        "masked_fraction": loop.masked_steps / own_steps,
+        "cut_episodes": loop.cut_episodes,
+        "cut_steps": loop.cut_steps,
+        "loaded_steps": loop.loaded_steps,
+        "wall_seconds": loop.wall_seconds,
+        "setup_seconds": setup_seconds,
+        "compile_seconds": compile_seconds if compiles else None,
+        "steady_sps": steady_sps,
+        "mean_sps": own_steps / (loop.wall_seconds - (compile_seconds if compiles else 0.0)),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _mean(values: list[float] | list[int]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def report_finished(folder: Path) -> None:
+    """Say what came of a run that is complete."""
+    result = read_json(folder / "result.json")
+    mean = result.get("final_return_mean")
+    shown = "none" if mean is None else f"{mean:.2f}"
+    say(f"{folder} is done: final_return_mean {shown}; rerun=true trains afresh beside it")
+    warn_of_differences(folder)
+
+
+def warn_of_differences(folder: Path, execution: Mapping[str, object] | None = None) -> None:
+    """Warn if versions, hardware or the way of executing are not those that the run started with."""
+    now = provenance() | ({"execution": dict(execution)} if execution else {})
+    if changed := differences(read_json(folder / "run.json"), now):
+        say(f"warning: not what the run started with: {'; '.join(changed)}")

@@ -1,0 +1,56 @@
+"""The process of one tracker: it follows the files of a run until its standard input ends.
+
+python -m ppo_bench.runs.trackers RUN_DIR MODULE.CLASS OPTIONS, the options as JSON. `mirrors.py` starts it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import sys
+import traceback
+from pathlib import Path
+
+from ppo_bench.common.cli import exit_code
+from ppo_bench.runs.results import read_json
+from ppo_bench.runs.trackers.mirror import Mirror, Tail, Tracker, videos
+
+POLL_SECONDS = 1.0
+STDIN = 0
+
+
+def main(arguments: list[str]) -> int:
+    """Mirror the run until it is over."""
+    os.nice(10)  # training comes first
+    folder, (module, _, name) = Path(arguments[0]), arguments[1].rpartition(".")
+    tracker: Tracker = getattr(importlib.import_module(module), name)(**json.loads(arguments[2]))
+    trainer = os.getppid()
+    mirror = tracker.open(folder, read_json(folder / "run.json"))
+    os.write(STDIN, b"r")  # a socket: the tracker is ready
+    rows, shown, over = Tail(folder / "metrics.jsonl"), set[tuple[Path, int]](), False
+    while not over:
+        over = bool(select.select([STDIN], [], [], POLL_SECONDS)[0]) or os.getppid() != trainer
+        mirror.write(rows.new())
+        if not over:
+            _show(mirror, folder, shown, most=1)  # since encoding takes seconds
+    result = folder / "result.json"
+    mirror.conclude(read_json(result) if result.exists() else None)
+    _show(mirror, folder, shown)
+    mirror.close()
+    return 0
+
+
+def _show(mirror: Mirror, folder: Path, shown: set[tuple[Path, int]], most: int | None = None) -> None:
+    """Hand over at most so many videos that have not been shown; one that cannot be costs no other."""
+    for video in [video for video in videos(folder) if video not in shown][:most]:
+        shown.add(video)
+        try:
+            mirror.show(*video)
+        except Exception:
+            traceback.print_exc()
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

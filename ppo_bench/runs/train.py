@@ -1,0 +1,276 @@
+"""The only outer loop: it drives any runner, and alone knows of progress, results, checkpoints, films and trackers."""
+
+from __future__ import annotations
+
+import gc
+import math
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.common.errors import ConfigError, Failed, Interrupted
+from ppo_bench.common.progress import ProgressDisplay, say
+from ppo_bench.configuration.config import Config
+from ppo_bench.runners.base import Metrics, Runner
+from ppo_bench.runners.seeds import OneSeed, SeedsRunner
+from ppo_bench.runs import checkpoint
+from ppo_bench.runs.advice import advice
+from ppo_bench.runs.record import LoopState, Record, report_finished
+from ppo_bench.runs.results import choose_folder, own_folder
+from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
+from ppo_bench.runs.video.filmer import Filmer
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""Terminals and systems send the first two; clusters warn of a time limit or a preemption by the others."""
+
+
+def build_runner(config: Config) -> Runner[Any]:
+    """The runner of a configuration. Raises `ConfigError` if the environment or the device cannot be had."""
+    return _build(config, config.framework.runner)[0]
+
+
+def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
+    """The runner, and what there is to be said to those who begin with it."""
+    config.framework.begin(config.root.num_seeds)
+    env = config.backend.make(config.task)
+    try:
+        return runner(config.problem(env)), list(advice(config, env))
+    except BaseException:
+        env.close()
+        raise
+
+
+class Run(NamedTuple):
+    """One seed of what is trained together."""
+
+    config: Config
+    folder: Path
+
+
+def train(config: Config, started_at: float) -> list[Path]:
+    """Train every seed to the end, from its newest checkpoint if there is one; the runs' folders.
+
+    `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on `STOP_SIGNALS`.
+    """
+    runs = [Run(own, choose_folder(own.run_folder, own.root.rerun)) for own in config.of_each_seed()]
+    finished = [run.folder for run in runs if (run.folder / "result.json").exists()]
+    todo = [run for run in runs if run.folder not in finished]
+    for folder in finished:
+        report_finished(folder)
+    if finished:
+        with Mirrors(finished, config.trackers, 1 if todo else PATIENCE) as mirrors:
+            mirrors.start()
+    if todo:
+        with _first_iteration_uncollected():
+            _train_runs(config, todo, started_at)
+    return [run.folder for run in runs]
+
+
+@contextmanager
+def _first_iteration_uncollected() -> Iterator[None]:
+    """Without Python's search for cycles until `_loop` has it back.
+
+    What importing, tracing and compiling make stays, and to look through it again and again took up to a second.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _train_runs(config: Config, runs: Sequence[Run], started_at: float) -> None:
+    filmers = [Filmer(run.config) for run in runs]
+    started_at += filmers[0].require()
+    one = config.root.num_seeds == 1
+    built, warnings = _build(config, config.framework.runner if one else config.framework.seeds_runner)
+    runner: SeedsRunner[Any] = OneSeed(built) if one else built
+    try:
+        # Before anything is on disk, since a checkpoint of another network ends here.
+        fresh = not any(any((run.folder / "checkpoints").glob("iteration_*")) for run in runs)
+        start = _start(runs, runner) if fresh else None
+        with ExitStack() as stack:
+            for run in runs:
+                stack.enter_context(own_folder(run.folder))
+            mirrors = stack.enter_context(Mirrors([run.folder for run in runs], config.trackers))
+            resumed = _resume(runs, runner)
+            for line in warnings if resumed is None else ():
+                say(line)
+            loops, state = resumed or start or _start(runs, runner)
+            records = [
+                Record(run.config, run.folder, loop, runner.execution, new=resumed is None, together=len(runs))
+                for run, loop in zip(runs, loops, strict=True)
+            ]
+            mirrors.start()
+            _loop(config, runner, state, records, filmers, setup_seconds=time.perf_counter() - started_at)
+    finally:
+        runner.close()
+
+
+def _start(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any]:
+    """Counters and state with which new runs begin: initial weights, or what `checkpoint.load` names."""
+    seeds, source = [run.config.root.seed for run in runs], runs[0].config.source
+    if source is None:
+        return [LoopState() for _ in runs], runner.init(seeds)
+    iteration, global_step = source.loop["iteration"], source.loop["global_step"]
+    loops = [LoopState(iteration, global_step, loaded_steps=global_step) for _ in runs]
+    try:  # what is random is each run's own
+        return loops, runner.restore([source.arrays | {"seed": np.array(seed)} for seed in seeds])
+    except ConfigError as error:
+        load, task = runs[0].config.root.checkpoint.load, runs[0].config.task.name
+        raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
+
+
+def _resume(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:
+    """Counters and state of the newest checkpoints; None if the runs are to start at the beginning.
+
+    Of several seeds some may have written a checkpoint that others had not yet when they were interrupted: all go back
+    to the last that they have in common. Raises `ConfigError` if they stand further apart.
+    """
+    folders = [run.folder / "checkpoints" for run in runs]
+    newest = [checkpoint.load_newest(folder, say) for folder in folders]
+    first = runs[0].config.source.loop["iteration"] if runs[0].config.source else 0
+    iterations = [saved.loop["iteration"] if saved else first for saved in newest]
+    common, every = min(iterations), runs[0].config.root.checkpoint.every_iterations
+    if max(iterations) > common + every:
+        stand = ", ".join(f"{run.config.root.seed}: {k}" for run, k in zip(runs, iterations, strict=True))
+        raise ConfigError(
+            f"num_seeds={len(runs)}: these seeds have been trained up to different iterations ({stand}) and cannot go "
+            "on together: finish those that are ahead by seed=... num_seeds=1, or start all afresh by rerun=true"
+        )
+    if common == first:
+        return None
+    whole = [
+        saved if saved and k == common else _of_iteration(folder, common)
+        for saved, k, folder in zip(newest, iterations, folders, strict=True)
+    ]
+    return [LoopState(**saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
+
+
+def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
+    try:
+        return checkpoint.load_iteration(folder, iteration)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{folder} has no whole checkpoint of iteration {iteration}, to which another seed has to go back: train "
+            "the seeds alone by num_seeds=1, or start all afresh by rerun=true"
+        ) from error
+
+
+def _loop(
+    config: Config,
+    runner: SeedsRunner[Any],
+    state: Any,
+    records: Sequence[Record],
+    filmers: Sequence[Filmer],
+    setup_seconds: float,
+) -> None:
+    """Iterate to the end, all records alike."""
+    first, at_once, every = records[0], config.framework.iterations_per_call, config.root.checkpoint.every_iterations
+    loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
+    loop_started = time.perf_counter()
+    progress = ProgressDisplay(_title(records), last * batch_size)
+    with _stop_requests() as stop, _told_to_stop(stop, first), progress as display:
+        while loop.iteration < last:
+            if loop.iteration % at_once == 0:  # else it has been running since the one before ended
+                started = time.perf_counter()
+            state, measured = runner.step(state)
+            now = time.perf_counter()
+            gc.enable()  # after the first
+            sps, started = batch_size / (now - started), now
+            for record, (metrics, episodes) in zip(records, measured, strict=True):
+                _require_finite(metrics, record, len(records))
+                record.add(metrics, episodes, now - loop_started, sps)
+            display.update(loop.global_step, loop.recent_mean, sps * len(records))
+            if loop.iteration % every == 0 or loop.iteration == last:
+                if loop.iteration < last:
+                    for record, in_progress in zip(records, runner.in_progress(state), strict=True):
+                        record.loop.cut(in_progress)
+                pairs = zip(records, runner.export(state), strict=True)
+                saved = [record.save(arrays) for record, arrays in pairs]
+                for record, newest, filmer in zip(records, saved, filmers, strict=True):
+                    record.prune()  # once all have what they may have to go back to together
+                    # Seconds that are not training's, and in none of its times.
+                    loop_started += filmer.film(record.folder, newest, record.loop.episodes, stop)
+                if loop.iteration < last:
+                    state = runner.restart(state, loop.iteration)
+            if stop and loop.iteration < last and loop.iteration % at_once == 0:
+                if loop.iteration % every:
+                    for record, arrays in zip(records, runner.export(state), strict=True):
+                        record.snapshot(arrays)
+                raise Interrupted(_what_is_kept(first.folder, loop.iteration))
+    for record in reversed(records):  # the first last, by whose result the command is known to be complete
+        record.finish(setup_seconds)
+
+
+def _title(records: Sequence[Record]) -> str:
+    config, seeds = records[0].config, [record.config.root.seed for record in records]
+    shown = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
+    return f"{config.task.name} {config.backend.name} {config.framework.name} {shown}"
+
+
+def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
+    """Raise `Failed` if learning has left the numbers in the iteration after those that the record has.
+
+    `together` is how many seeds are trained by the same program.
+    """
+    done = record.loop.iteration
+    defined = {metric.name for metric in metrics_of(record.config.algorithm) if metric.always_finite}
+    for name, value in metrics.items():
+        if name in defined and not math.isfinite(value):
+            kept = checkpoint.newest_iteration(record.folder / "checkpoints")
+            beside = f"; the seeds beside {record.config.root.seed} can go on without it by seed=... num_seeds=..."
+            raise Failed(
+                f"{name} is {value} in iteration {done + 1}: learning diverged; try a smaller ppo.learning_rate. "
+                + (f"{record.folder} is kept up to iteration {kept}" if kept else "It was before the first checkpoint")
+                + (beside if together > 1 else "")
+            )
+
+
+def _what_is_kept(folder: Path, iteration: int) -> str:
+    kept = checkpoint.newest_iteration(folder / "checkpoints")
+    resumes = (
+        f"{folder} is kept up to iteration {kept}; the same command resumes there"
+        if kept
+        else "nothing is to be resumed before the first checkpoint; the same command starts again"
+    )
+    evaluable = any((folder / "checkpoints").glob(f"snapshot_{iteration:08d}"))
+    shown = f"; python -m ppo_bench.evaluate {folder} plays it as it is" if evaluable else ""
+    return f"stopped after iteration {iteration}; {resumes}{shown}"
+
+
+@contextmanager
+def _told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
+    """Take a failure for an interruption where one was asked for: the signal may have ended environments, too."""
+    try:
+        yield
+    except Failed as error:
+        if not stop:
+            raise
+        raise Interrupted(_what_is_kept(record.folder, record.loop.iteration)) from error
+
+
+@contextmanager
+def _stop_requests() -> Iterator[list[int]]:
+    """A list that is empty until one of `STOP_SIGNALS` arrives; a second SIGINT stops at once."""
+    received: list[int] = []
+
+    def request(number: int, frame: object) -> None:
+        if received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, request) for number in STOP_SIGNALS}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            # A script's background programs start with SIGINT ignored; one that has heeded a first heeds a second.
+            heeded = handler == signal.SIG_IGN and number in received
+            signal.signal(number, signal.default_int_handler if heeded else handler)

@@ -1,0 +1,153 @@
+"""One environment of a run and what it looks like, on machines with and without a display.
+
+gymnasium draws what it offers. EnvPool draws what only EnvPool offers, such as Procgen. Of an environment in JAX that
+neither offers, such as MinAtar's games, the observations themselves are shown if they are pictures.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.atari import FRAME_SKIP
+from ppo_bench.envs.base import Seen, Step, Task, VectorEnv
+from ppo_bench.envs.envpool import EnvPoolEnv
+from ppo_bench.envs.gymnasium import GymnasiumEnv
+from ppo_bench.envs.host import on_host
+from ppo_bench.runs.video.mp4 import Mp4
+
+MUJOCO_NEEDS = "MuJoCo needs apt install libegl1 libgl1-mesa-dri"
+ATARI_FPS = 60
+FPS = 15
+"""Of what names none of its own: that of Procgen, and of Atari with its skipped frames."""
+
+_HEX = "000000 1f77b4 ff7f0e 2ca02c d62728 9467bd 8c564b e377c2 bcbd22 17becf ffffff"
+COLOURS = np.frombuffer(bytes.fromhex(_HEX), np.uint8).reshape(-1, 3)
+"""Of a field with nothing on it, and of the kinds of objects in MinAtar's games, which have ten at most."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One environment that can be drawn."""
+
+    env: VectorEnv
+    draw: Callable[[np.ndarray], np.ndarray]
+    """The picture `[H, W, 3]` uint8 of where the environment stands, whose observation is `[1, ...]`."""
+    fps: int
+
+
+class FilmedEnv:
+    """One environment, a `VectorEnv`, that adds a frame to `mp4` after its reset and after every step."""
+
+    def __init__(self, scene: Scene, path: Path) -> None:
+        self.num_envs = 1
+        self.observation_space: Any = scene.env.observation_space
+        self.action_space: Any = scene.env.action_space
+        self.masks_actions = scene.env.masks_actions
+        self.mp4 = Mp4(path, scene.fps)
+        self._scene = scene
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        """See `VectorEnv.reset`."""
+        seen = self._scene.env.reset(seeds)
+        self.mp4.add(self._scene.draw(seen.obs))
+        return seen
+
+    def step(self, actions: np.ndarray) -> Step:
+        """See `VectorEnv.step`."""
+        step = self._scene.env.step(actions)
+        self.mp4.add(self._scene.draw(step.obs))
+        return step
+
+    def close(self) -> None:
+        """Close the environment; a video that was not finished is dropped."""
+        self._scene.env.close()
+        self.mp4.close()
+
+
+def draw_off_screen() -> None:
+    """Have MuJoCo and SDL draw in memory, whether or not there is a display; to be called before any environment."""
+    if os.environ.get("MUJOCO_GL", "disable") == "disable":  # as a training sets it that draws nothing
+        os.environ["MUJOCO_GL"] = "egl"
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+
+def film(config: Config, path: Path, asked: str) -> FilmedEnv:
+    """One environment of a run, filmed into `path`. Comes after `draw_off_screen`.
+
+    Raises `ConfigError`, which begins with the words that `asked` for it, if it cannot be drawn here.
+    """
+    require("av", "video", asked)
+    try:
+        make = _maker(config)
+    except ConfigError as error:
+        # MuJoCo loads what draws with itself, and can then not even be made without.
+        hint = f"; {MUJOCO_NEEDS}" if re.search(r"GL|gl[A-Z]", str(error)) else ""
+        raise ConfigError(f"{asked}: {error}{hint}") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scene = make()
+            picture = scene.draw(scene.env.reset([0]).obs)
+        if np.shape(picture)[2:] != (3,) or picture.dtype != np.uint8:
+            raise TypeError("its renderer gives no picture of [H, W, 3] bytes")
+    except Exception as error:  # whatever the environment's renderer and the libraries below it raise
+        said = " ".join(str(error).split())
+        needs = f"; classic control needs pip install 'ppo-bench[video]', {MUJOCO_NEEDS}"
+        hint = "" if "not implemented" in said.lower() else needs
+        raise ConfigError(f"{asked}: {config.task.id} cannot be drawn ({said}){hint}") from error
+    return FilmedEnv(scene, path)
+
+
+def _maker(config: Config) -> Callable[[], Scene]:
+    """What makes the scene of a run. Raises `ConfigError` if nothing can."""
+    env, backend, task = config.root.env, config.backend, replace(config.task, num_envs=1)
+    if gymnasium_id := env.id or env.ids.get("gymnasium"):
+        named = replace(task, id=gymnasium_id)
+        try:
+            GymnasiumEnv(named, "sync").close()  # what cannot be made has nothing to do with drawing
+            return functools.partial(_by_gymnasium, named)
+        except ConfigError:
+            if env.id is None or backend.name == "gymnasium":
+                raise  # else the id is one of the run's backend, and gymnasium need not know it
+    if envpool_id := env.ids.get("envpool") if env.id is None else env.id if "envpool" in backend.name else None:
+        return functools.partial(_by_envpool, replace(task, id=envpool_id))
+    env_shown = on_host(backend.make(task))
+    if _has_planes(env_shown):
+        return lambda: Scene(env_shown, _planes, FPS)
+    env_shown.close()
+    raise ConfigError(
+        f"{task.id} cannot be drawn: neither gymnasium nor EnvPool offers it, and its observations are no pictures"
+    )
+
+
+def _by_gymnasium(task: Task) -> Scene:
+    env = GymnasiumEnv(task, "sync", render_mode="rgb_array")
+    return Scene(env, lambda obs: env.render(), ATARI_FPS // FRAME_SKIP if task.atari else env.render_fps)
+
+
+def _by_envpool(task: Task) -> Scene:
+    env = EnvPoolEnv(task, num_threads=1, render_mode="rgb_array")
+    return Scene(env, lambda obs: env.render(), FPS)
+
+
+def _has_planes(env: VectorEnv) -> bool:
+    space = env.observation_space
+    return space.dtype == np.bool_ and len(space.shape) == 3 and space.shape[-1] < len(COLOURS)
+
+
+def _planes(obs: np.ndarray) -> np.ndarray:
+    """The objects of one observation `[1, H, W, C]` of bool, the last of those on a field in its colour."""
+    kinds = np.arange(1, obs.shape[-1] + 1)
+    picture: np.ndarray = COLOURS[(obs[0] * kinds).max(-1)]
+    return picture

@@ -1,0 +1,100 @@
+"""What became of the jobs of a sweep, wherever they ran: written by each, reported at once, shown in the end."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ppo_bench.runs.results import read_json
+
+POLL_SECONDS = 0.3
+STATES = {"done": "green", "failed": "red", "skipped": "dim"}
+
+
+class Outcome(NamedTuple):
+    """What became of a job."""
+
+    state: str
+    """done, failed, or skipped because it was done before."""
+    words: list[str]
+    """Its overrides."""
+    folder: str
+    detail: str
+    """The error of a failed job, else its `final_return_mean`, that of all its seeds."""
+
+
+class Journal:
+    """A file to which any process adds outcomes, and which the sweep reads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, outcome: Outcome) -> None:
+        """Append an outcome in one piece."""
+        with open(self.path, "a") as file:
+            file.write(json.dumps(outcome) + "\n")
+
+    def outcomes(self) -> list[Outcome]:
+        """All outcomes so far."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text().splitlines(keepends=True)
+        return [Outcome(*json.loads(line)) for line in lines if line.endswith("\n")]
+
+
+def finished(state: str, words: list[str], folders: Sequence[Path]) -> tuple[Outcome, float | None]:
+    """The outcome of a job whose seeds' `folders` are complete, and the mean of their `final_return_mean`."""
+    found = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
+    values = [value for value in found if value is not None]
+    value = statistics.fmean(values) if len(values) == len(found) else None
+    return Outcome(state, words, str(folders[0]), "no episode ended" if value is None else f"{value:.2f}"), value
+
+
+@contextmanager
+def failures_reported(journal: Journal) -> Iterator[None]:
+    """Say at once which jobs fail and why, wherever they run."""
+    over, stderr = threading.Event(), sys.stderr
+
+    def report() -> None:
+        reported = 0
+        while True:
+            last = over.wait(POLL_SECONDS)
+            outcomes = journal.outcomes()
+            for outcome in outcomes[reported:]:
+                if outcome.state == "failed":
+                    line = f"ppo_bench: failed: {' '.join(outcome.words)}: {outcome.detail}"
+                    print(line, file=stderr, flush=True)
+            reported = len(outcomes)
+            if last:
+                return
+
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        over.set()
+        reporter.join()
+
+
+def print_table(outcomes: Sequence[Outcome]) -> None:
+    """A row for each job: its state, what sets it apart from the others, its return or its error."""
+    shared = set.intersection(*(set(outcome.words) for outcome in outcomes)) if len(outcomes) > 1 else set()
+    table = Table(box=None)
+    for column in ("state", "job", "final return or error"):
+        table.add_column(column, overflow="fold")
+    for outcome in outcomes:
+        words = " ".join(word for word in outcome.words if word not in shared)
+        table.add_row(Text(outcome.state, STATES[outcome.state]), Text(words), Text(outcome.detail))
+    console = Console(stderr=True)
+    (console if console.is_terminal else Console(stderr=True, width=200)).print(table)

@@ -1,0 +1,116 @@
+"""Hydra's launchers and sweepers: which jobs are run where, and on which CPUs if several run at the same time."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hydra import initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
+from hydra.types import HydraContext, RunMode
+from omegaconf import DictConfig
+
+from ppo_bench.common.errors import require
+from ppo_bench.common.paths import CONF
+from ppo_bench.common.progress import say
+from ppo_bench.sweeps.sweep_job import Job, divide
+
+PLUGINS = {
+    # As many runs at a time as there are CPUs; a worker takes one after the other, not several at once.
+    "hydra/launcher=joblib": (
+        "hydra_plugins.hydra_joblib_launcher",
+        ["hydra.launcher.n_jobs=-1", "hydra.launcher.batch_size=1"],
+    ),
+    # Runs wait for their CPUs within the time limit.
+    "hydra/launcher=submitit_local": (
+        "hydra_plugins.hydra_submitit_launcher",
+        ["hydra.launcher.cpus_per_task=1", "hydra.launcher.timeout_min=525600"],
+    ),
+    # Returns are to be high; with a seed the same command asks for the same trials again; a failed run ends nothing.
+    "hydra/sweeper=optuna": (
+        "hydra_plugins.hydra_optuna_sweeper",
+        [
+            "hydra.sweeper.direction=maximize",
+            "hydra.sweeper.n_jobs=1",
+            "hydra.sweeper.max_failure_rate=1.0",
+            "hydra.sweeper.sampler.seed=1",
+        ],
+    ),
+}
+"""Where Hydra's choices come from, and the values that they have here unless the command line gives others."""
+
+SUBMITTED_AT_A_TIME = 8
+"""Jobs that submitit starts for each that can run: each waits in a process, and a thousand would fill the memory."""
+
+
+def with_defaults(own: Sequence[str]) -> list[str]:
+    """Hydra's own overrides, after the defaults of what they choose. Raises `ConfigError` if that is not installed."""
+    words = list(own)
+    for choice in PLUGINS.keys() & set(own):
+        module, defaults = PLUGINS[choice]
+        require(module, "sweeps", choice)
+        words = [*defaults, *words]
+    return words
+
+
+def launch(own: Sequence[str], jobs: Sequence[list[str]], job: Job) -> None:
+    """Have Hydra's launcher run `jobs`, each the words of one. Raises what the launcher raises."""
+    with _composed([*own, *jobs[0]]) as (config, context):
+        at_once = _share_cpus(config.hydra.launcher, job, len(jobs))
+        launcher = Plugins.instance().instantiate_launcher(context, job, config)
+        local = config.hydra.launcher._target_.endswith("LocalLauncher")
+        size = SUBMITTED_AT_A_TIME * at_once if local else len(jobs)
+        for start in range(0, len(jobs), size):
+            launcher.launch(jobs[start : start + size], start)
+
+
+def search(own: Sequence[str], words: Sequence[str], job: Job) -> None:
+    """Have Hydra's sweeper choose jobs from `words` and launch them. Raises what the sweeper raises."""
+    with _composed([*own, *words]) as (config, context):
+        _share_cpus(config.hydra.launcher, job, config.hydra.sweeper.get("n_jobs", 1))
+        if config.hydra.sweeper._target_.endswith("OptunaSweeper"):
+            import optuna
+
+            optuna.logging.set_verbosity(logging.WARNING)
+        if not any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in own):
+            config.hydra.sweep.dir = str(job.journal.with_suffix(""))  # of this search alone, for the best values
+        Path(config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
+        sweeper = Plugins.instance().instantiate_sweeper(hydra_context=context, task_function=job, config=config)
+        sweeper.sweep(list(config.hydra.overrides.task))
+        for file in Path(config.hydra.sweep.dir).glob("optimization_results.*"):
+            say(f"the best values are in {file}")
+
+
+@contextmanager
+def _composed(words: Sequence[str]) -> Iterator[tuple[DictConfig, HydraContext]]:
+    """What Hydra's plugins are made from."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        config = loader.load_configuration("config", list(words), RunMode.MULTIRUN)
+        yield config, HydraContext(config_loader=loader, callbacks=Callbacks())
+
+
+def _share_cpus(launcher: DictConfig, job: Job, jobs: int) -> int:
+    """Divide this machine's CPUs among the jobs that are to run at the same time; how many those are."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if launcher._target_.endswith("JoblibLauncher"):
+        asked = launcher.n_jobs if launcher.n_jobs > 0 else len(cpus)
+    elif launcher._target_.endswith("LocalLauncher"):
+        asked = len(cpus) // (launcher.cpus_per_task or 1)
+    else:
+        return 1
+    at_once = max(1, min(asked, len(cpus), jobs))
+    if "n_jobs" in launcher:
+        launcher.n_jobs = at_once
+    job.shares = divide(cpus, at_once)
+    if at_once > 1:
+        each = "1 CPU" if len(job.shares[0]) == 1 else f"{len(job.shares[0])} CPUs"
+        say(
+            f"warning: {at_once} runs at a time, {each} each: their speeds cannot be compared with those of a run alone"
+        )
+    return at_once

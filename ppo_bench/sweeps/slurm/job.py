@@ -1,0 +1,107 @@
+"""What runs in a job of SLURM: trainings, one after the other, each in a process of its own.
+
+submitit starts it, and again after a requeue; a training then goes on from its last checkpoint. There are three ways to
+lose a node: by submitit's signal (SIGUSR2: the time limit is near, or a preemption that warns), upon which submitit
+requeues the job; by SIGTERM and a period of grace, upon which nobody does, so that it is done here; and at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ppo_bench.runs.results import write_json
+from ppo_bench.sweeps.slurm.ledger import Place, failure_file, log_file
+
+if TYPE_CHECKING:
+    from submitit.helpers import DelayedSubmission
+
+REQUEUE_IF_EARLY = "trap '[ $? -ne 140 ] || scontrol requeue $SLURM_JOB_ID' EXIT"
+"""For a job's script: a SIGUSR2 that comes before submitit can heed it ends the step, and srun with 128 + 12."""
+
+
+class Run(NamedTuple):
+    """A run to train: its folder, and the words after `python -m ppo_bench`."""
+
+    folder: str
+    overrides: list[str]
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to do."""
+        return (Path(self.folder) / "result.json").exists()
+
+
+class TrainInTurn:
+    """Train the runs of a job. Raises `RuntimeError` at the end if any of them failed."""
+
+    def __call__(self, runs: Sequence[Run]) -> None:
+        """Go through the runs that are neither complete nor failed in an earlier try of this job."""
+        import submitit
+
+        jobs, job = Path(os.environ["SUBMITIT_FOLDER"]), submitit.JobEnvironment().job_id
+        stop_requests: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _: stop_requests.append(number))
+        failures = [failure_file(jobs, Place(job, position)) for position in range(len(runs))]
+        for position, (run, failure) in enumerate(zip(runs, failures, strict=True)):
+            if run.complete or failure.exists():
+                continue
+            try:
+                reason = None if stop_requests else _train(run, log_file(jobs, Place(job, position)))
+            except Exception as error:  # submitit's: over the time limit too many times
+                write_json(failure, {"reason": str(error)})
+                raise
+            # A run that is told to end when it has just done so may well be killed.
+            if stop_requests and not run.complete:
+                requeue()
+            if reason and not run.complete:
+                write_json(failure, {"reason": reason})
+        failed = sum(failure.exists() for failure in failures)
+        if failed:
+            raise RuntimeError(f"{failed} of {len(runs)} runs failed")
+
+    def checkpoint(self, runs: Sequence[Run]) -> DelayedSubmission:
+        """The same again: what a try has reached is in the run folders. By its being there submitit requeues."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self, runs)
+
+
+def requeue() -> None:
+    """End this process, and queue its job again unless SLURM has already decided otherwise (cancelled, requeued)."""
+    job = os.environ["SLURM_JOB_ID"]
+    shown = subprocess.run(["scontrol", "show", "job", "-o", job], capture_output=True, text=True, check=True).stdout
+    if re.search(r"\bJobState=RUNNING\b", shown):
+        subprocess.run(["scontrol", "requeue", job], check=True)
+    raise SystemExit(1)
+
+
+def _train(run: Run, log: Path) -> str | None:
+    """Why a training failed, or None."""
+    with open(log, "a") as file:
+        process = subprocess.Popen([sys.executable, "-m", "ppo_bench", *run.overrides], stdout=file, stderr=file)
+        try:
+            code = process.wait()
+        except BaseException:  # submitit ends this process from its handler of signals
+            process.terminate()
+            process.wait()
+            raise
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}: {last_line(log)}" if code else None
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log that is not empty; an empty string if there is none."""
+    if not path.exists():
+        return ""
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,74 @@
+"""What was submitted under an outputs folder: `<outputs>/.slurm/`, apart from the folders of runs.
+
+submissions/<job>.json   the runs of each job of a submission, written when SLURM has taken it
+jobs/                    submitit's own files and logs, all named <job>_...
+jobs/<job>.run<k>.log    what the k-th run of a job printed
+jobs/<job>.run<k>.json   why that run failed; there only if it did
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.runs.results import read_json, write_json
+
+
+class Place(NamedTuple):
+    """Where a run was submitted to: the job's id (`<array>_<task>`, or `<job>` alone), and which of its runs it is."""
+
+    job: str
+    position: int
+
+
+def jobs_folder(outputs: Path) -> Path:
+    """Where jobs keep their logs."""
+    return outputs / ".slurm" / "jobs"
+
+
+def log_file(jobs: Path, place: Place) -> Path:
+    """What a run printed, in all tries of its job."""
+    return jobs / f"{place.job}.run{place.position}.log"
+
+
+def failure_file(jobs: Path, place: Place) -> Path:
+    """`{"reason": ...}`, if the run failed."""
+    return jobs / f"{place.job}.run{place.position}.json"
+
+
+def submitted(outputs: Path) -> dict[str, list[str]]:
+    """The run folders, relative to `outputs`, of every job ever submitted, oldest first."""
+    damaged = "move it away: its jobs are then unknown, and their runs are submitted again"
+    submissions = [read_json(path, damaged) for path in (outputs / ".slurm" / "submissions").glob("*.json")]
+    submissions.sort(key=lambda submission: submission["submitted"])
+    return {job: runs for submission in submissions for job, runs in submission["jobs"].items()}
+
+
+def record(outputs: Path, jobs: Mapping[str, Sequence[str]]) -> None:
+    """Remember which runs the jobs of a submission have, in their order."""
+    folder = outputs / ".slurm" / "submissions"
+    folder.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    write_json(folder / f"{next(iter(jobs)).partition('_')[0]}.json", {"submitted": now, "jobs": jobs})
+
+
+@contextmanager
+def one_at_a_time(outputs: Path) -> Iterator[None]:
+    """Wait for other submissions under `outputs` to end, so that no run is submitted twice.
+
+    Raises `ConfigError` if the folder cannot be written.
+    """
+    folder = outputs / ".slurm"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / "lock", "w")  # noqa: SIM115 (closed below; errors of what is done meanwhile are not ours)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,68 @@
+"""What a job of SLURM is given: the keys of `launch`, explained in conf/launch/cpu.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.compose import compose_root, typed
+
+
+@dataclass
+class Launch:
+    """`launch`; see conf/launch/cpu.yaml."""
+
+    partition: str | None
+    gpus: int
+    cpus: int
+    memory_gb: float
+    time_minutes: int
+    max_timeouts: int
+    signal_seconds: int
+    runs_per_job: int
+    array_parallelism: int
+    setup: list[str]
+    sbatch: dict[str, Any]
+
+
+def split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The overrides of `launch`, and those of the runs."""
+    ours = [override for override in overrides if _key(override).split(".")[0] == "launch"]
+    return ours, [override for override in overrides if override not in ours]
+
+
+def load_launch(overrides: Sequence[str]) -> Launch:
+    """The checked settings by `launch=<name>` and `launch.<key>=<value>`. Raises `ConfigError` with one line."""
+    # The options of sbatch are the user's to name.
+    free = [f"++{o.lstrip('+')}" if o.startswith("launch.sbatch") else o for o in overrides]
+    launch: Launch = typed("launch", Launch, compose_root("slurm", free).launch, "slurm")
+    for key, least in LEAST.items():
+        if not getattr(launch, key) >= least:
+            raise ConfigError(f"launch.{key}={getattr(launch, key)}: must be at least {least}")
+    if 60 * launch.time_minutes <= launch.signal_seconds + EARLY_SECONDS:
+        raise ConfigError(
+            f"launch.time_minutes={launch.time_minutes}: must be over launch.signal_seconds={launch.signal_seconds} "
+            "and a minute more, by which SLURM may be early; else every try would be told to end as it begins"
+        )
+    if not launch.memory_gb > 0:
+        raise ConfigError(f"launch.memory_gb={launch.memory_gb}: must be above 0")
+    return launch
+
+
+EARLY_SECONDS = 60
+"""By how much SLURM may send the signal before its time."""
+LEAST = {
+    "gpus": 0,
+    "cpus": 1,
+    "time_minutes": 1,
+    "max_timeouts": 0,
+    "signal_seconds": 1,
+    "runs_per_job": 1,
+    "array_parallelism": 1,
+}
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").partition("=")[0]

@@ -1,0 +1,145 @@
+"""`python launch/status.py DIR`: where every run stands that launch/slurm.py submitted under an outputs folder."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ppo_bench.common.cli import Parser
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.runs.results import read_json
+from ppo_bench.sweeps.slurm import ledger
+from ppo_bench.sweeps.slurm.job import last_line
+from ppo_bench.sweeps.slurm.ledger import Place
+from ppo_bench.sweeps.slurm.queue import QUEUED, RUNNING, Job, jobs
+
+ENDINGS = {
+    "TIMEOUT": "over its time limit, and not queued again",
+    "CANCELLED": "cancelled",
+    "OUT_OF_MEMORY": "out of memory: raise launch.memory_gb",
+    "NODE_FAIL": "its node failed",
+    "COMPLETED": "its job ended without a result",
+    "FAILED": "its job failed",
+}
+
+UNKNOWN = Job("UNKNOWN", "", 0)
+
+
+class RunStatus(NamedTuple):
+    """Where a run stands."""
+
+    state: str
+    """`done`, `running`, `queued` or `failed`; `unknown` where there is no SLURM to ask."""
+    folder: str
+    """Relative to the outputs folder."""
+    job: str
+    detail: str
+    """Why it is queued or failed."""
+
+
+def main(arguments: list[str]) -> int:
+    """Print a table of all runs and how many there are in each state."""
+    parser = Parser("python launch/status.py", description=__doc__)
+    parser.add_argument("outputs", metavar="DIR", help="the folder that outputs= named, or outputs")
+    outputs = Path(parser.parse_args(arguments).outputs)
+    if not (outputs / ".slurm").is_dir():
+        raise ConfigError(
+            f"nothing was submitted under {outputs}: name the folder that outputs= named to launch/slurm.py"
+        )
+    found = statuses(outputs)
+    rows = [(run.state, run.folder, run.job, *_progress(outputs / run.folder), run.detail) for run in found]
+    print(table([("state", "run", "job", "steps", "SPS", "remarks"), *rows]))
+    print(summary(found))
+    return 0
+
+
+def summary(found: Sequence[RunStatus]) -> str:
+    """How many runs there are in each state."""
+    counts = Counter(run.state for run in found)
+    states = ("done", "running", "queued", "failed", *(["unknown"] if counts["unknown"] else []))
+    parts = [f"{counts[state]} {state}" for state in states]
+    return f"{len(found)} runs: {', '.join(parts)}"
+
+
+def statuses(outputs: Path) -> list[RunStatus]:
+    """The status of every run, by its latest submission. Raises `ConfigError` if SLURM does not answer."""
+    submitted = ledger.submitted(outputs)
+    latest = {run: Place(job, index) for job, runs in submitted.items() for index, run in enumerate(runs)}
+    unfinished = {place.job for run, place in latest.items() if not _complete(outputs / run)}
+    # SLURM is asked before files are read: a run that ends in between is then done, and not lost.
+    known = jobs(unfinished)
+    if known is None:
+        known = dict.fromkeys(unfinished, UNKNOWN)
+    return [_status(outputs, run, place, submitted[place.job], known.get(place.job)) for run, place in latest.items()]
+
+
+def _status(outputs: Path, run: str, place: Place, runs_of_job: Sequence[str], job: Job | None) -> RunStatus:
+    folder = ledger.jobs_folder(outputs)
+    failure = ledger.failure_file(folder, place)
+    if _complete(outputs / run):
+        state, detail = "done", ""
+    elif failure.exists():
+        state, detail = "failed", f"{read_json(failure)['reason']}; see {ledger.log_file(folder, place)}"
+    elif job is None or job.state not in QUEUED | RUNNING:
+        state, detail = _ended(job, folder / f"{place.job}_0_log.err")
+    else:
+        before = sum(
+            not _complete(outputs / earlier) and not ledger.failure_file(folder, Place(place.job, position)).exists()
+            for position, earlier in enumerate(runs_of_job[: place.position])
+        )
+        waits = job.state in QUEUED or before > 0
+        why = [job.reason] if job.state in QUEUED else [f"{before} before it in its job"] if before else []
+        again = [f"requeues: {job.restarts}"] if job.restarts else []
+        state, detail = "queued" if waits else "running", ", ".join(why + again)
+    return RunStatus(state, run, place.job, detail)
+
+
+def _ended(job: Job | None, log: Path) -> tuple[str, str]:
+    """The state of a run, and why, whose job is over without having said why itself."""
+    if job == UNKNOWN:
+        return "unknown", "there is no squeue on this machine to ask"
+    reason = ENDINGS.get(job.state, job.state.lower()) if job else "its job left the queue without a result"
+    said = last_line(log)
+    return "failed", f"{reason}: {said}; see {log}" if said else reason
+
+
+def _complete(folder: Path) -> bool:
+    return (folder / "result.json").exists()
+
+
+def _progress(folder: Path) -> tuple[str, str]:
+    """Steps done of all, and their speed: the mean of a finished run, else that of the last iteration.
+
+    Of a run whose files are damaged, dashes.
+    """
+    try:
+        return _steps_and_speed(folder)
+    except (ConfigError, KeyError, TypeError):
+        return "-", "-"
+
+
+def _steps_and_speed(folder: Path) -> tuple[str, str]:
+    if _complete(folder):
+        result = read_json(folder / "result.json")
+        sps = result.get("mean_sps", result["steady_sps"])  # older runs have the latter alone
+        return f"{result['global_step']:,} of {result['global_step']:,}", f"{sps:,.0f}"
+    if not (folder / "run.json").exists():
+        return "-", "-"
+    config = read_json(folder / "run.json")["config"]
+    batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
+    total = config["total_timesteps"] // batch * batch
+    try:
+        row = json.loads(last_line(folder / "metrics.jsonl"))
+        return f"{row['global_step']:,} of {total:,}", f"{row['sps']:,.0f}"
+    except ValueError:  # none yet, or being written
+        return f"0 of {total:,}", "-"
+
+
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Rows as columns of text; the first row names them."""
+    rows = list(rows)
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -1,0 +1,124 @@
+"""`python launch/slurm.py [--dry-run] [overrides]`: submit a sweep to SLURM and return.
+
+Runs that are complete, queued or running are left out, so that the same command again submits what failed or is
+missing. `launch=<name>` chooses the resources from conf/launch/, `launch.<key>=<value>` changes one.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from pathlib import Path
+
+from ppo_bench.common.cli import Parser
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.config import load_config
+from ppo_bench.sweeps.preflight import check_environments
+from ppo_bench.sweeps.slurm import ledger
+from ppo_bench.sweeps.slurm.job import REQUEUE_IF_EARLY, Run, TrainInTurn
+from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
+from ppo_bench.sweeps.slurm.settings import Launch, load_launch, split
+from ppo_bench.sweeps.slurm.status import statuses, table
+from ppo_bench.sweeps.sweep import expand
+
+
+def main(arguments: list[str]) -> int:
+    """Check every run, submit those that are needed, print what became of each."""
+    parser = Parser("python launch/slurm.py", description=__doc__)
+    parser.add_argument("overrides", nargs="*", help="as for a sweep by python -m ppo_bench -m, and launch.<key>=")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be submitted, and submit nothing")
+    options = parser.parse_intermixed_args(arguments)
+    of_launch, of_runs = split(options.overrides)
+    launch = load_launch(of_launch)
+    outputs, runs = _runs(of_runs)
+    if options.dry_run:
+        needed, rows = _choose(outputs, runs, launch)
+        print(table(rows))
+        say(f"{len(needed)} of {len(runs)} runs would be submitted, {_resources(launch, len(needed))}")
+        return 0
+    require_slurm()
+    with ledger.one_at_a_time(outputs):
+        needed, rows = _choose(outputs, runs, launch)
+        jobs = _submit(outputs, needed, launch) if needed else {}
+    print(table(rows))
+    how = f" as {next(iter(jobs)).partition('_')[0]}, {_resources(launch, len(needed))}" if jobs else ""
+    say(f"{len(needed)} of {len(runs)} runs submitted{how}; python launch/status.py {outputs} shows where they stand")
+    return 0
+
+
+def _runs(overrides: Sequence[str]) -> tuple[Path, list[Run]]:
+    """The outputs folder, and every run of the sweep once, with its folder relative to that."""
+    configs = [(load_config(job), job) for job in expand(overrides)]
+    runs: dict[str, Run] = {}
+    for config, job in configs:
+        config.require()
+        folder = str(config.job_folder)
+        runs.setdefault(folder, Run(folder, job))
+    folders = {config.root.outputs for config, _ in configs}
+    if len(folders) > 1:
+        raise ConfigError(f"outputs={','.join(sorted(folders))}: one submission has one folder of outputs")
+    check_environments(config for config, _ in configs if not (config.job_folder / "result.json").exists())
+    return Path(folders.pop()), list(runs.values())
+
+
+def _choose(outputs: Path, runs: Sequence[Run], launch: Launch) -> tuple[list[Run], list[tuple[str, str, str]]]:
+    """The runs to submit, and a row of text for each run."""
+    standing = {status.folder: status for status in statuses(outputs)}
+    needed, rows = [], [("", "run", "")]
+    for run in runs:
+        relative = str(Path(run.folder).relative_to(outputs))
+        status = standing.get(relative)
+        if run.complete:
+            rows.append(("done", relative, ""))
+        elif status and status.state in ("queued", "running"):
+            rows.append((status.state, relative, f"job {status.job}"))
+        else:
+            needed.append(run)
+            rows.append(("submit", relative, f"again; {status.detail}" if status else ""))
+    return needed, rows
+
+
+def _submit(outputs: Path, runs: Sequence[Run], launch: Launch) -> dict[str, list[str]]:
+    """Hand the runs to SLURM as one array; the folders of each job's runs, relative to `outputs`."""
+    from submitit import SlurmExecutor
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+    packs = [list(runs[start : start + launch.runs_per_job]) for start in range(0, len(runs), launch.runs_per_job)]
+    executor = SlurmExecutor(folder=ledger.jobs_folder(outputs), max_num_timeout=launch.max_timeouts)
+    executor.update_parameters(
+        job_name="ppo_bench",
+        partition=launch.partition,
+        gpus_per_node=launch.gpus or None,
+        cpus_per_task=launch.cpus,
+        mem=f"{round(launch.memory_gb * 1024)}M",
+        time=launch.time_minutes,
+        signal_delay_s=launch.signal_seconds,
+        array_parallelism=launch.array_parallelism,
+        setup=[REQUEUE_IF_EARLY, *launch.setup],
+        # srun does not take over the job's CPUs by itself since SLURM 22.05.
+        srun_args=[f"--cpus-per-task={launch.cpus}"],
+        additional_parameters={"requeue": True} | launch.sbatch,
+    )
+    before = set(ledger.jobs_folder(outputs).glob("*"))
+    try:
+        with redirect_stderr(io.StringIO()):  # to which submitit prints what it raises
+            jobs = executor.map_array(TrainInTurn(), packs)
+    except (FailedJobError, FailedSubmissionError) as error:
+        for leftover in set(ledger.jobs_folder(outputs).glob("*")) - before:
+            leftover.unlink(missing_ok=True)
+        raise refusal(error) from error
+    submitted = {
+        job.job_id: [str(Path(run.folder).relative_to(outputs)) for run in pack]
+        for job, pack in zip(jobs, packs, strict=True)
+    }
+    ledger.record(outputs, submitted)
+    return submitted
+
+
+def _resources(launch: Launch, runs: int) -> str:
+    jobs = -(-runs // launch.runs_per_job)
+    partition = f"partition {launch.partition}" if launch.partition else "the default partition"
+    size = f"{launch.cpus} CPU, {launch.gpus} GPU, {launch.memory_gb:g} GB, {launch.time_minutes} minutes"
+    return f"{jobs} {'job' if jobs == 1 else 'jobs'} of {size} on {partition}"

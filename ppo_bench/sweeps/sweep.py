@@ -1,0 +1,179 @@
+"""Several runs by one command: expanded here or chosen by a sweeper, and launched by Hydra's launchers.
+
+Each runs in a process of its own, so that thread counts, compile caches and GPU memory do not leak from one run into
+the next. What is done already is not launched again.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+
+from ppo_bench.common.errors import ConfigError, Interrupted
+from ppo_bench.common.paths import CONF
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.compose import explain, one_line
+from ppo_bench.configuration.config import load_config
+from ppo_bench.runs.results import are_complete
+from ppo_bench.sweeps.journal import STATES, Journal, Outcome, failures_reported, finished, print_table
+from ppo_bench.sweeps.launchers import launch, search, with_defaults
+from ppo_bench.sweeps.preflight import check_environments
+from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
+from ppo_bench.sweeps.sweep_job import Job
+
+
+def sweep(overrides: Sequence[str]) -> int:
+    """Run every job of a sweep; 1 if any failed. Raises `ConfigError` for the first that is misconfigured."""
+    own = [word for word in overrides if word.lstrip("+~").startswith(("hydra/", "hydra."))]
+    words = [word for word in overrides if word not in own]
+    own = with_defaults(own)
+    on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", word) for word in own)
+    searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
+    configs = [(load_config([*own, *job]), job) for job in ([_corner(words)] if searching else expand(words))]
+    planned: dict[tuple[Path, ...], list[str]] = {}
+    for config, job in configs:
+        config.require()
+        planned.setdefault(tuple(config.folders), job)
+    if len(planned) < len(configs):
+        say(f"warning: {len(configs)} jobs are only {len(planned)} runs; what tells the others apart changes no run")
+    outputs = Path(configs[0][0].root.outputs)
+    done = [folders for folders in planned if are_complete(folders)]
+    todo = {folders: job for folders, job in planned.items() if folders not in done}
+    check_environments(config for config, _ in configs if tuple(config.folders) in todo)
+    if on_slurm:
+        require_slurm()
+        say(f"{len(todo)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")
+    trouble = None  # of a search, where nobody knows which jobs it has cost
+    if searching:
+        outcomes, trouble = _run(outputs, on_slurm, partial(search, own, words))
+    else:
+        outcomes = [finished("skipped", planned[folders], folders)[0] for folders in done]
+        for folders in done:
+            print(folders[0], flush=True)
+        if todo:
+            ended, why = _run(outputs, on_slurm, partial(launch, own, list(todo.values())))
+            outcomes += ended + _lost(todo, ended, why)
+    print_table(outcomes)
+    states = [outcome.state for outcome in outcomes]
+    say(", ".join(f"{states.count(state)} {state}" for state in STATES))
+    return 1 if "failed" in states or not states or trouble else 0
+
+
+def _run(outputs: Path, on_slurm: bool, start: Callable[[Job], None]) -> tuple[list[Outcome], str | None]:
+    """What became of the jobs that `start` launches, and what went wrong with the launcher. Raises `Interrupted`."""
+    journal = _journal(outputs)
+    job = Job(journal.path, sweep_process=None if on_slurm else os.getpid())
+    trouble = None
+    # What submitit prints while it waits, it also raises if it matters.
+    silence = redirect_stderr(io.StringIO()) if on_slurm else nullcontext()
+    try:
+        with failures_reported(journal), silence:
+            start(job)
+    except KeyboardInterrupt:
+        job.stop_requests.append(signal.SIGINT)
+    except HydraException as error:
+        raise ConfigError(explain(error)) from error
+    except Exception as error:  # of a launcher, whatever it meets
+        if "sbatch: error" in str(error):
+            raise refusal(error) from error
+        trouble = f"{type(error).__name__}: {one_line(error)}"
+        say(f"the launcher failed: {trouble}")
+    if job.stop_requests:
+        submitted = "; jobs that are queued or running go on: scancel them first" if on_slurm else ""
+        raise Interrupted(f"the sweep stopped; the same command goes on with what is missing{submitted}")
+    return journal.outcomes(), trouble
+
+
+def _lost(todo: dict[tuple[Path, ...], list[str]], ended: Sequence[Outcome], trouble: str | None) -> list[Outcome]:
+    """Jobs that a launcher lost have left no outcome; what counts is what is there."""
+    known = [outcome.words for outcome in ended]
+    return [
+        finished("done", job, folders)[0]
+        if are_complete(folders)
+        else Outcome("failed", job, str(folders[0]), trouble or "the launcher lost it")
+        for folders, job in todo.items()
+        if job not in known
+    ]
+
+
+def _journal(outputs: Path) -> Journal:
+    """A new file for the outcomes of a sweep. Raises `ConfigError` if it cannot be written."""
+    folder = outputs / ".sweeps"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{os.getpid()}.jsonl"
+        path.touch()
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
+    return Journal(path)
+
+
+def expand(overrides: Sequence[str]) -> list[list[str]]:
+    """The overrides of each job: the product of all that are lists (`a,b`), ranges or globs."""
+    try:
+        with _parsed(overrides) as parsed:
+            alternatives = [
+                [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+                if override.is_sweep_override()
+                else [override.input_line or ""]
+                for override in parsed
+            ]
+    except HydraException as error:
+        raise ConfigError(explain(error)) from error
+    return [list(job) for job in itertools.product(*alternatives)]
+
+
+def _corner(overrides: Sequence[str]) -> list[str]:
+    """One job of those that a sweeper may choose: of each list its first value, of each interval its start."""
+    try:
+        with _parsed(overrides) as parsed:
+            return [
+                f"{override.get_key_element()}={_first(override)}"
+                if override.is_sweep_override()
+                else override.input_line or ""
+                for override in parsed
+            ]
+    except HydraException as error:
+        raise ConfigError(explain(error)) from error
+
+
+def _first(override: Override) -> Any:
+    if override.is_interval_sweep():
+        interval: Any = override.value()
+        return interval.start
+    return next(override.sweep_string_iterator())
+
+
+@contextmanager
+def _parsed(overrides: Sequence[str]) -> Iterator[list[Override]]:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()  # which globs are expanded by
+        yield OverridesParser.create(loader).parse_overrides(list(overrides))
+
+
+def show_config(arguments: Sequence[str]) -> int:
+    """Hydra's own views of a configuration: `--cfg`, `--resolve`, `--package`, `--info`."""
+    before = sys.argv
+    sys.argv = ["ppo_bench", *arguments]
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(lambda _: None)()
+    finally:
+        sys.argv = before
+    return 0

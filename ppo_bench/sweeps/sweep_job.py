@@ -1,0 +1,203 @@
+"""One job of a sweep: a training in a process of its own, on CPUs of its own if jobs run side by side.
+
+Hydra's launchers call it, in the sweep's process or in others, perhaps on other machines; what became of it is
+therefore written to a file, the sweep's journal.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from ppo_bench.common.errors import ConfigError, reason
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.config import load_config
+from ppo_bench.runs.provenance import JOBS_AT_ONCE
+from ppo_bench.runs.results import are_complete, in_use
+from ppo_bench.sweeps.journal import POLL_SECONDS, Journal, Outcome, finished
+from ppo_bench.sweeps.slurm.job import requeue
+
+
+@dataclass
+class Job:
+    """What a launcher calls with the configuration of each job."""
+
+    journal: Path
+    shares: list[list[int]] = field(default_factory=list)
+    """The CPUs of each of the jobs that run at the same time; empty if they run in turn."""
+    sweep_process: int | None = None
+    """A job does not start after this process of its machine has ended."""
+    stop_requests: list[int] = field(default_factory=list)
+    """Signals by which this process was asked to stop."""
+
+    def __call__(self, _: DictConfig) -> float | None:
+        """Train the job of Hydra's current configuration; its `final_return_mean`, or None if there is none."""
+        with _share(self.journal.parent, self.shares, self._is_over) as share:
+            if self._is_over():
+                return None
+            outcome, value = self._outcome(list(HydraConfig.get().overrides.task), bool(share))
+        if outcome:
+            Journal(self.journal).add(outcome)
+        return value
+
+    def _is_over(self) -> bool:
+        return bool(self.stop_requests) or (self.sweep_process is not None and not _is_alive(self.sweep_process))
+
+    def _outcome(self, words: list[str], shared: bool) -> tuple[Outcome | None, float | None]:
+        try:
+            config = load_config([*_search_path(), *words])
+            config.require()
+        except ConfigError as error:  # of values that a sweeper has chosen
+            return Outcome("failed", words, "", str(error)), None
+        folder, folders = config.job_folder, config.folders
+        if are_complete(folders):
+            return finished("skipped", words, folders)
+        while True:
+            self._wait_for(folder)
+            if self._is_over():
+                return None, None
+            failure = None if are_complete(folders) else self._train(words, shared)
+            if self.stop_requests and failure:
+                return None, None
+            if failure is None:
+                return finished("done", words, folders)
+            if not in_use(folder):  # else another process has taken it since it was looked at
+                return Outcome("failed", words, str(folder), failure), None
+
+    def _wait_for(self, folder: Path) -> None:
+        """Wait until no other process trains in `folder`, such as one whose sweep was killed."""
+        if in_use(folder):
+            say(f"waiting for {folder}, which is being trained by another process")
+        while in_use(folder) and not self._is_over():
+            time.sleep(POLL_SECONDS)
+
+    def _train(self, words: Sequence[str], shared: bool) -> str | None:
+        """Why a training failed, or None. On SLURM a job that was told to end is queued again."""
+        environment = dict(os.environ)
+        if shared:
+            environment[JOBS_AT_ONCE] = str(len(self.shares))
+        command = [sys.executable, "-m", "ppo_bench", *_search_path(), *words]
+        try:
+            code, lines = _run(command, environment, self.stop_requests)
+        except Exception as error:  # submitit's, from its handler of signals: over the time limit too many times
+            return str(error)
+        if code != 0 and self.stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
+            requeue()
+        return reason(code, lines) if code else None
+
+
+def _search_path() -> list[str]:
+    """Words by which files outside of the package are found."""
+    return [word for word in HydraConfig.get().overrides.hydra if word.startswith("hydra.searchpath=")]
+
+
+def divide(cpus: Sequence[int], jobs: int) -> list[list[int]]:
+    """As many equal parts of `cpus` as there are jobs at the same time; what does not divide is left out."""
+    size = len(cpus) // jobs
+    return [list(cpus[k * size : (k + 1) * size]) for k in range(jobs)]
+
+
+@contextmanager
+def _share(folder: Path, shares: list[list[int]], is_over: Any) -> Iterator[list[int]]:
+    """Wait for a share of the CPUs that no other job of this machine has, and keep this process and its children to it.
+
+    By affinity, which PyTorch's, XLA's and EnvPool's threads all respect.
+    """
+    held = _hold_share(folder, shares, is_over) if shares else None
+    if held is None:
+        yield []
+        return
+    share, locks = held
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, share)
+    try:
+        yield share
+    finally:
+        os.sched_setaffinity(0, before)
+        locks.close()
+
+
+def _hold_share(folder: Path, shares: list[list[int]], is_over: Any) -> tuple[list[int], ExitStack] | None:
+    """A share and the locks of its CPUs, held; None if the sweep is over before one is free."""
+    waiting = False
+    while not is_over():
+        for share in shares:
+            if locks := _locks(folder, share):
+                return share, locks
+        if not waiting:
+            say(f"waiting for CPUs, which other runs in {folder.parent} have")
+        waiting = True
+        time.sleep(POLL_SECONDS)
+    return None
+
+
+def _locks(folder: Path, share: Sequence[int]) -> ExitStack | None:
+    """Locks of all CPUs of a share, until they are closed; None if one of them is another job's."""
+    with ExitStack() as locks:
+        for cpu in share:  # of this machine: the folder may be several machines'
+            file = locks.enter_context(open(folder / f"cpu.{socket.gethostname()}.{cpu}", "w"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
+        return locks.pop_all()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return re.search(r"\) [ZX]", state) is None
+
+
+def _run(command: list[str], environment: dict[str, str], stop_requests: list[int]) -> tuple[int, list[str]]:
+    """The exit code of a child and the end of its stderr, all of which is passed on.
+
+    The child is left to end in its own way when this process is asked to stop; so is noted.
+    """
+    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    assert child.stderr
+    lines: deque[str] = deque(maxlen=200)
+    reader = threading.Thread(target=_pass_on, args=(child.stderr, lines), daemon=True)
+    reader.start()
+
+    def note(number: int, _: object) -> None:
+        stop_requests.append(number)
+        if number == signal.SIGTERM:  # a terminal sends SIGINT to the child too
+            child.terminate()
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        code = child.wait()
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+    reader.join(1.0)  # what the child has left behind may keep the pipe open
+    return code, list(lines)
+
+
+def _pass_on(stderr: IO[bytes], lines: deque[str]) -> None:
+    for line in stderr:
+        os.write(2, line)
+        lines.append(line.decode(errors="replace"))
