@@ -15,7 +15,8 @@ from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import Failed
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import offered
-from ppo_bench.configuration.config import Config, load_config
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
 
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 

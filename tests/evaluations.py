@@ -9,7 +9,7 @@ from typing import Any
 from ppo_bench.commands.__main__ import main as train
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 
 CARTPOLE = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=2048", "checkpoint.every_iterations=2"]
 SMALL = ["ppo.num_steps=16", "ppo.num_envs=2", "ppo.num_minibatches=1", "ppo.update_epochs=1", "total_timesteps=32"]

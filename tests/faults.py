@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.configuration.config import Config, load_config
-from ppo_bench.runs.checkpoint import find, load
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
+from ppo_bench.runners.checkpoint import find, load
 from tests.exploit import Exploit
 
 ROOT = Path(__file__).parents[1]

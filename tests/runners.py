@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.ppo import Head

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.runs import checkpoint
+from ppo_bench.runners import checkpoint
 from ppo_bench.runs.train import build_runner
 from tests.faults import (
     configured,

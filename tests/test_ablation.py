@@ -20,7 +20,7 @@ from ppo_bench.commands.bench.handicaps import HANDICAPS, _Changed
 from ppo_bench.commands.bench.programs import load
 from ppo_bench.commands.bench.scaling import points
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto
@@ -239,7 +239,10 @@ def test_a_point_that_is_too_much_for_the_machine_costs_no_other(
     words = [*words, "~scales.num_steps", "~scales.hidden_size", "~scales.num_seeds", deadly, f"outputs={tmp_path}"]
     assert exit_code(main, words) == 0
     printed = capfd.readouterr()
-    assert "num_envs=2 torch_eager on gymnasium: a program's process was killed by SIGKILL" in printed.err
+    assert (
+        "num_envs=2 torch_eager on gymnasium: the process of torch_eager on gymnasium was killed by SIGKILL"
+        in printed.err
+    )
     path = Path(printed.out.splitlines()[-1])
     one, two = json.loads(path.read_text())["points"]
     assert one["sps"] > 0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ppo_bench
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 
 PACKAGE = Path(ppo_bench.__file__).parent
 SCREEN = 50

@@ -22,7 +22,7 @@ from ppo_bench.commands.report.published import scale_of
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.compose import offered, snake_case
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 
 ROOT = Path(__file__).parent.parent
 IDS = {(env, backend): env_id for env, backend, env_id in offered()}

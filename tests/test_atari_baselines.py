@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs import atari_baselines
 from ppo_bench.envs.atari import FIRE, NOOP, NOOP_MAX
 from ppo_bench.envs.atari_baselines import make_atari_baselines

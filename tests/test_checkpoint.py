@@ -14,7 +14,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.runs.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
+from ppo_bench.runners.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
 from tests.exploit import Exploit
 
 ARRAYS = {

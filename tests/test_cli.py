@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -128,7 +128,7 @@ WRONG = {
     "ppo.gamma=${nothing.here}": "ppo.gamma: Interpolation key 'nothing.here' not found",
     "ppo.gamma=${oc.env:NOT_SET_ANYWHERE}": "ppo.gamma: ",
     "framework._target_=os.nothing": "framework._target_ names no class that can be imported",
-    "framework._target_=ppo_bench.runs.results.Rows": "is not a choice of the group framework",
+    "framework._target_=ppo_bench.common.rows.Rows": "is not a choice of the group framework",
     # trackers
     "tracker=mlflow": "tracker=mlflow: there is no such choice; choose one of none, tensorboard, wandb",
     "tracker=[tensorboard,mlflow]": "tracker=mlflow: there is no such choice; choose one of none, tensorboard, wandb",

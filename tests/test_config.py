@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.paths import CONF
+from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import offered
-from ppo_bench.configuration.config import load_config
-from ppo_bench.configuration.identity import file_name
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Atari
 from ppo_bench.networks.spec import Auto
 

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.runners import torch as torch_learner
 from ppo_bench.runners.cuda_graphs import WARM_UP_CALLS, Replayed
 from ppo_bench.runners.host import HostRunner

@@ -217,7 +217,7 @@ def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: Outcome) -> Non
 
 def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: Outcome) -> None:
     follower = Follower(load([*SMALL, "framework=torch_eager"]))
-    with pytest.raises(Failed, match="process ended; if it had an error, it stands above"):
+    with pytest.raises(Failed, match="the process of torch_eager ended; its own error stands above"):
         follower.follow({}, None)
 
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Seen, Step
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Tree
@@ -22,7 +22,7 @@ from ppo_bench.mathematics.noise import Stream, env_seeds
 from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.runners.base import Policy
-from ppo_bench.runs.checkpoint import Checkpoint, load, save
+from ppo_bench.runners.checkpoint import Checkpoint, load, save
 from ppo_bench.runs.play import Agent, play, quotas
 from tests.evaluations import CARTPOLE, INSIDE, ON_CPU, RUNS, config_with, evaluated, played, snapshot, trained
 from tests.runners import FRAMEWORKS

@@ -11,7 +11,7 @@ import pytest
 
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from tests.evaluations import config_with, snapshot
 
 WRONG = {

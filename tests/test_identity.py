@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.common.values import younger
 from ppo_bench.configuration import config as config_module
-from ppo_bench.configuration.config import load_config
-from ppo_bench.configuration.identity import roundest, younger
+from ppo_bench.configuration.identity import roundest
+from ppo_bench.configuration.load import load_config
 from tests.test_config import experiment_folder
 
 FIRST_FOLDERS = {

@@ -10,7 +10,7 @@ import pytest
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole

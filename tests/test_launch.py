@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.files import write_json
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.config import load_config
-from ppo_bench.runs.results import write_json
+from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.slurm import ledger, status
 from ppo_bench.sweeps.slurm.settings import load_launch, split
 from ppo_bench.sweeps.slurm.submit import main

@@ -12,9 +12,9 @@ import pytest
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runs.checkpoint import Checkpoint, digest, load, save
+from ppo_bench.runners.checkpoint import Checkpoint, digest, load, save
 from tests.runners import FRAMEWORKS
 
 BATCH, LOADED = 512, 10

@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.distribution import random_episodes

@@ -12,7 +12,7 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.networks.spec import ImpalaCnn, Mlp, NatureCnn
 
 PRESETS = sorted(

@@ -21,7 +21,7 @@ from torch import nn
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.compose import offered
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.jax import JaxOps, max_pool
 from ppo_bench.networks.network import NetworkSpec

@@ -13,17 +13,10 @@ import numpy as np
 import pytest
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.runs.results import (
-    Mark,
-    Rows,
-    check_rows,
-    choose_folder,
-    in_use,
-    own_folder,
-    read_json,
-    speeds,
-    write_json,
-)
+from ppo_bench.common.files import read_json, write_json
+from ppo_bench.common.rows import Mark, Rows, check_rows
+from ppo_bench.configuration.folders import choose_folder
+from ppo_bench.runs.results import in_use, own_folder, speeds
 
 
 def test_a_json_file_reads_back_as_it_was_written(tmp_path: Path) -> None:

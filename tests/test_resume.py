@@ -17,7 +17,7 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
-from ppo_bench.runs.checkpoint import load
+from ppo_bench.runners.checkpoint import load
 from tests.training import BATCH, EVERY, ITERATIONS, ROOT, RUN, learnt, rows, run_folder
 
 

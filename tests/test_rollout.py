@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics import noise, normalize
 from ppo_bench.mathematics.arrays import Arrays, filled

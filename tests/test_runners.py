@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Step
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Problem
@@ -192,7 +192,7 @@ def test_torch_compile_does_not_compile_again_after_the_first_iteration() -> Non
 
 WITHOUT_A_COMPILER = """
 import sys
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.train import build_runner
 
 runner = build_runner(load_config(["framework=torch_eager", "backend=gymnasium"]))

@@ -20,9 +20,9 @@ from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.commands.query import main as query
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runs import checkpoint
+from ppo_bench.runners import checkpoint
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering

@@ -17,7 +17,8 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.report.folders import read
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import Config, load_config
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
@@ -100,7 +101,7 @@ def test_seeds_are_divided_among_devices_in_equal_parts(num_seeds: int, devices:
 
 DEVICES = """
 import sys
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.train import _build
 
 config = load_config(sys.argv[1:])

@@ -17,9 +17,9 @@ from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import reason
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
+from ppo_bench.sweeps.expand import expand
 from ppo_bench.sweeps.journal import finished
-from ppo_bench.sweeps.sweep import expand
 from ppo_bench.sweeps.sweep_job import divide
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL, assert_one_line
 

@@ -20,7 +20,7 @@ from wandb.proto import wandb_internal_pb2 as messages
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.trackers import mirrors
 from ppo_bench.runs.trackers.mirror import tagged, tags_of
 from ppo_bench.runs.trackers.tensorboard import Tensorboard

@@ -16,9 +16,9 @@ import pytest
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
+from ppo_bench.runners.checkpoint import load
 from ppo_bench.runners.seeds import OneSeed
-from ppo_bench.runs.checkpoint import load
 from tests.training import BATCH, EVERY, ITERATIONS, NUM_ENVS, RUN, SMALL, learnt, rows, run_folder, snapshot
 
 METRICS = {

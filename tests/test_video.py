@@ -19,10 +19,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.runs.checkpoint import load
+from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.trackers.mirror import videos
 from ppo_bench.runs.video import filmer
 from ppo_bench.runs.video.filmed import COLOURS, FilmedEnv, draw_off_screen, film

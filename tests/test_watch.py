@@ -17,7 +17,7 @@ import pytest
 from ppo_bench.commands.__main__ import main as train
 from ppo_bench.commands.watch import Row, Watched, look, main, tail
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import in_use, own_folder
 from tests.test_cli import ENVIRONMENT, GYM, SMALL, assert_one_line
 

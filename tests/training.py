@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.configuration.config import load_config
-from ppo_bench.runs.checkpoint import load
+from ppo_bench.configuration.load import load_config
+from ppo_bench.runners.checkpoint import load
 
 ROOT = Path(__file__).parent.parent
 BATCH, ITERATIONS, EVERY, NUM_ENVS = 512, 60, 5, 4

@@ -68,7 +68,7 @@ TURNS = """
 import statistics, sys, time
 from ppo_bench.commands.bench.laps import Laps
 from ppo_bench.commands.bench.programs import Schema
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 
 laps = Laps(load_config(sys.argv[2:], "bench", Schema))
 print("ready", flush=True)

@@ -31,10 +31,11 @@ def main(arguments: list[str]) -> int:
 
         print(help_text())
         return 0
-    from ppo_bench.configuration.config import load_config
+    from ppo_bench.configuration.load import load_config
 
     if options.cfg or options.info:
-        from ppo_bench.sweeps.sweep import expand, show_config
+        from ppo_bench.sweeps.expand import expand
+        from ppo_bench.sweeps.sweep import show_config
 
         for job in expand(options.overrides):
             load_config(job)

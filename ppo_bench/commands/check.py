@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.compose import offered
-from ppo_bench.configuration.config import Config, load_config
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
 from ppo_bench.envs.distribution import compare_distributions

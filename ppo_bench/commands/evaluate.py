@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import SCHEMA_VERSION, read_json, write_json
 from ppo_bench.common.progress import PLAIN_INTERVAL_SECONDS, say
+from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import compose_root, typed
-from ppo_bench.configuration.config import Config, recorded_config
-from ppo_bench.configuration.identity import file_name
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import recorded_config
 from ppo_bench.envs.host import on_host
+from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode
-from ppo_bench.runs import checkpoint
 from ppo_bench.runs.play import load_agent, play
 from ppo_bench.runs.provenance import provenance
-from ppo_bench.runs.results import SCHEMA_VERSION, read_json, write_json
 
 if TYPE_CHECKING:
     from ppo_bench.runs.video.filmed import FilmedEnv

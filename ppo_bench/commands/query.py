@@ -16,8 +16,8 @@ from ppo_bench.commands.report.database import open_database
 from ppo_bench.commands.report.lines import duckdb_error, one_line
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import jsonable
 from ppo_bench.common.progress import say
-from ppo_bench.runs.results import plain
 
 FORMATS = ("table", "csv", "json")
 VIEWS = "the views are runs, metrics, episodes: try 'describe runs'"
@@ -52,7 +52,7 @@ def _print(form: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
         writer.writerows(rows)
     elif form == "json":
         for row in rows:
-            print(json.dumps(plain(dict(zip(names, row, strict=True))), default=str))
+            print(json.dumps(jsonable(dict(zip(names, row, strict=True))), default=str))
     else:
         cells = [list(names), *([_cell(value) for value in row] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

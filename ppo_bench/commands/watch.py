@@ -23,8 +23,9 @@ from rich.text import Text
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import read_json
 from ppo_bench.common.progress import duration
-from ppo_bench.runs.results import in_use, read_json
+from ppo_bench.runs.results import in_use
 
 REFRESH_SECONDS = 1.0
 WIDE = 10_000  # columns of a pipe; tables take what they need

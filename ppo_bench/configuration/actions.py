@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ppo_bench.configuration.config import Backend
-    from ppo_bench.envs.base import Task
+from ppo_bench.configuration.choices import Backend
+from ppo_bench.envs.base import Task
 
 
 def acts_by_floats(backend: Backend, task: Task) -> bool:

@@ -1,60 +1,23 @@
-"""From command-line overrides to a checked configuration, or to one line that says what to change.
-
-YAML files under conf/ hold every value and its meaning; the classes here hold the types. The choices of the groups
-`framework`, `backend` and `network` name their class by `_target_`, and that class's fields are their typed keys.
-"""
+"""A checked configuration, and what follows from it: its task, network, problem, identity and folders."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
-
-from omegaconf import DictConfig, OmegaConf
+from typing import Any
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.configuration.actions import acts_by_floats
-from ppo_bench.configuration.compose import compose_root, one_line, typed
-from ppo_bench.configuration.identity import digest, env_of, file_name, former_identity, identity, plain
-from ppo_bench.configuration.ranges import check_values
+from ppo_bench.common.values import digest, file_name
+from ppo_bench.configuration.choices import Backend, Network, Tracker
+from ppo_bench.configuration.folders import choose_folder
+from ppo_bench.configuration.identity import env_of, former_identity, identity
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem, has_nvidia_gpu
-from ppo_bench.runs import checkpoint
-from ppo_bench.runs.results import choose_folder
-from ppo_bench.runs.source import check_source
-from ppo_bench.runs.trackers.mirror import Tracker
-
-_BUILDS = {"framework": "runner", "backend": "make", "network": "build", "algorithm": "loss", "tracker": "open"}
-"""The method by which a group's choice is put to use."""
-
-
-class Backend(Protocol):
-    """A choice of the group `backend`: where environments come from. Made from its YAML file."""
-
-    in_graph: ClassVar[bool]
-    """Its environments are `GraphEnv`s, part of a JAX program; false where they live on the host."""
-    vmappable: ClassVar[bool]
-    """Several sets of its environments can be stepped by `jax.vmap`, which several seeds at once take."""
-    name: str
-
-    def require(self) -> None:
-        """Raise `ConfigError` if its packages are not installed or an option is out of range."""
-
-    def make(self, task: Task) -> VectorEnv | GraphEnv:
-        """The environments of `task`."""
-
-
-class Network(Protocol):
-    """A choice of the group `network`. Made from its YAML file."""
-
-    def build(self, observation_space: Any, action_space: Any) -> NetworkSpec:
-        """The network for these spaces."""
 
 
 @dataclass
@@ -108,7 +71,29 @@ class Config:
                 f"framework.iterations_per_call={at_once} does not divide checkpoint.every_iterations={every}: "
                 "choose a divisor"
             )
-        check_source(self)
+        self._require_source()
+
+    def _require_source(self) -> None:
+        """Raise `ConfigError` if the run cannot go on from the iteration of the checkpoint that it is to start from."""
+        if self.source is None:
+            return
+        iterations, steps = self.source.loop["iteration"], self.source.loop["global_step"]
+        load = f"checkpoint.load={self.root.checkpoint.load}"
+        if steps != iterations * self.ppo.batch_size:
+            raise ConfigError(
+                f"{load} has iterations of {steps // iterations} steps, and ppo.num_envs x ppo.num_steps = "
+                f"{self.ppo.batch_size}: choose them so that it is the same"
+            )
+        if iterations % self.framework.iterations_per_call:
+            raise ConfigError(
+                f"{load} has done {iterations} iterations, which framework.iterations_per_call="
+                f"{self.framework.iterations_per_call} does not divide: choose a divisor"
+            )
+        if iterations >= self.num_iterations:
+            raise ConfigError(
+                f"{load} has done {steps} steps, and total_timesteps={self.root.total_timesteps} leaves no iteration "
+                f"of {self.ppo.batch_size} after them: ask for more"
+            )
 
     @property
     def num_iterations(self) -> int:
@@ -197,67 +182,3 @@ class Config:
         above, seed = Path(self.root.outputs) / self.root.name, f"seed{self.root.seed}"
         folders = [above / experiment / seed for experiment in experiments]
         return next((folder for folder in folders if folder.exists()), folders[0])
-
-
-def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
-    """Compose `conf/<name>.yaml`, of type `schema`, with `overrides` and check it. Raises `ConfigError` with one line.
-
-    Whether its framework and backend can run it is left to those who do: `config.require()`. An environment that is
-    named by `env.id` alone has no file that knows its actions: for those of floats `ppo=continuous` is chosen.
-    """
-    config = checked(compose_root(name, overrides), name, schema)
-    group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)
-    if config.root.env.id is None or group_named or not acts_by_floats(config.backend, config.task):
-        return config
-    note = f"{config.task.id} has actions of floats: ppo=continuous; name another group to choose otherwise"
-    return replace(checked(compose_root(name, [*overrides, "ppo=continuous"]), name, schema), note=note)
-
-
-def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
-    """The configuration that a run.json holds as plain values, with `changes` in place of its root keys or groups.
-
-    Keys that are younger than the run have their defaults. Raises `ConfigError`.
-    """
-    defaults: Any = OmegaConf.to_container(compose_root("config", []))
-    own: Any = {**recorded, **changes, "tracker": {}}
-    kept = {key: value for key, value in defaults.items() if key != "env" and not (key in _BUILDS and key in own)}
-    merged: Any = OmegaConf.merge(kept, own)
-    return checked(merged)
-
-
-def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
-    """The configuration that `conf/<name>.yaml` was composed to. Raises `ConfigError` with one line."""
-    config = _typed_config(composed, name, schema)
-    check_values(config)
-    config.task  # noqa: B018 (raises if the backend has no such environment)
-    return config
-
-
-def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> Config:
-    root = typed("", schema, composed, name)
-    groups = {group: getattr(root, group) for group in ("framework", "backend", "network", "algorithm")}
-    ppo = typed("ppo", Hyperparameters, root.ppo)
-    choices = {group: typed(group, _target(group, node), node) for group, node in groups.items()}
-    trackers = {key: typed(f"tracker.{key}", _target("tracker", node), node) for key, node in root.tracker.items()}
-    # From the typed objects, so that 1 and 1.0 are the same configuration.
-    resolved, hashed = (
-        of(root)
-        | {"ppo": of(ppo)}
-        | {group: {"_target_": groups[group]["_target_"]} | of(choice) for group, choice in choices.items()}
-        for of in (asdict, plain)
-    )
-    for key, tracker in trackers.items():
-        resolved["tracker"][key] |= asdict(tracker)
-    return Config(root=root, ppo=ppo, resolved=resolved, hashed=hashed, trackers=trackers, **choices)
-
-
-def _target(group: str, node: Any) -> Any:
-    """The class that the `_target_` of a group's choice names."""
-    try:
-        module, _, name = node["_target_"].rpartition(".")
-        cls = getattr(importlib.import_module(module), name)
-    except Exception as error:  # importing whatever the user named
-        raise ConfigError(f"{group}._target_ names no class that can be imported: {one_line(error)}") from error
-    if not (is_dataclass(cls) and hasattr(cls, _BUILDS[group])):
-        raise ConfigError(f"{group}._target_={node['_target_']} is not a choice of the group {group}")
-    return cls

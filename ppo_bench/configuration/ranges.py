@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.precision import PRECISIONS
-
-if TYPE_CHECKING:
-    from ppo_bench.configuration.config import Config
 
 
 def check_values(config: Config) -> None:

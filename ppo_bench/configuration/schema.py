@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ppo_bench.configuration.identity import younger
+from ppo_bench.common.values import younger
 from ppo_bench.envs.base import Atari
 
 

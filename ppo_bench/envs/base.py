@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.identity import younger
+from ppo_bench.common.values import younger
 
 if TYPE_CHECKING:
     import gymnasium

@@ -15,9 +15,9 @@ from ppo_bench.mathematics.normalize import action_bounds
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, masked
 from ppo_bench.runners.base import Episode, Policy
+from ppo_bench.runners.checkpoint import Checkpoint
 from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.episodes import fold_episodes, no_totals
-from ppo_bench.runs.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

@@ -14,23 +14,15 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.common.files import SCHEMA_VERSION, read_json, write_json
 from ppo_bench.common.progress import say
+from ppo_bench.common.rows import NO_ROWS, Mark, Rows, check_rows
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
-from ppo_bench.runs import checkpoint
 from ppo_bench.runs.provenance import differences, provenance
-from ppo_bench.runs.results import (
-    EPISODE_ROWS_PER_ITERATION,
-    NO_ROWS,
-    SCHEMA_VERSION,
-    Mark,
-    Rows,
-    check_rows,
-    read_json,
-    speeds,
-    write_json,
-)
+from ppo_bench.runs.results import EPISODE_ROWS_PER_ITERATION, speeds
 
 RECENT_EPISODES = 100
 

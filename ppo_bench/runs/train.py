@@ -17,12 +17,13 @@ from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import ConfigError, Failed, Interrupted
 from ppo_bench.common.progress import ProgressDisplay, say
 from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.folders import choose_folder
+from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
-from ppo_bench.runs import checkpoint
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.record import LoopState, Record, report_finished
-from ppo_bench.runs.results import choose_folder, own_folder
+from ppo_bench.runs.results import own_folder
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 from ppo_bench.runs.video.filmer import Filmer
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ppo_bench.runs.results import read_json
+from ppo_bench.common.files import read_json
 
 POLL_SECONDS = 0.3
 STATES = {"done": "green", "failed": "red", "skipped": "dim"}

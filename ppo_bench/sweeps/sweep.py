@@ -7,31 +7,26 @@ the next. What is done already is not launched again.
 from __future__ import annotations
 
 import io
-import itertools
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stderr
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import hydra
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError, Interrupted
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import explain, one_line
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import are_complete
+from ppo_bench.sweeps.expand import corner, expand
 from ppo_bench.sweeps.journal import STATES, Journal, Outcome, failures_reported, finished, print_table
 from ppo_bench.sweeps.launchers import launch, search, with_defaults
 from ppo_bench.sweeps.preflight import check_environments
@@ -46,7 +41,7 @@ def sweep(overrides: Sequence[str]) -> int:
     own = with_defaults(own)
     on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", word) for word in own)
     searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
-    configs = [(load_config([*own, *job]), job) for job in ([_corner(words)] if searching else expand(words))]
+    configs = [(load_config([*own, *job]), job) for job in ([corner(words)] if searching else expand(words))]
     planned: dict[tuple[Path, ...], list[str]] = {}
     for config, job in configs:
         config.require()
@@ -123,49 +118,6 @@ def _journal(outputs: Path) -> Journal:
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
     return Journal(path)
-
-
-def expand(overrides: Sequence[str]) -> list[list[str]]:
-    """The overrides of each job: the product of all that are lists (`a,b`), ranges or globs."""
-    try:
-        with _parsed(overrides) as parsed:
-            alternatives = [
-                [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
-                if override.is_sweep_override()
-                else [override.input_line or ""]
-                for override in parsed
-            ]
-    except HydraException as error:
-        raise ConfigError(explain(error)) from error
-    return [list(job) for job in itertools.product(*alternatives)]
-
-
-def _corner(overrides: Sequence[str]) -> list[str]:
-    """One job of those that a sweeper may choose: of each list its first value, of each interval its start."""
-    try:
-        with _parsed(overrides) as parsed:
-            return [
-                f"{override.get_key_element()}={_first(override)}"
-                if override.is_sweep_override()
-                else override.input_line or ""
-                for override in parsed
-            ]
-    except HydraException as error:
-        raise ConfigError(explain(error)) from error
-
-
-def _first(override: Override) -> Any:
-    if override.is_interval_sweep():
-        interval: Any = override.value()
-        return interval.start
-    return next(override.sweep_string_iterator())
-
-
-@contextmanager
-def _parsed(overrides: Sequence[str]) -> Iterator[list[Override]]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()  # which globs are expanded by
-        yield OverridesParser.create(loader).parse_overrides(list(overrides))
 
 
 def show_config(arguments: Sequence[str]) -> int:

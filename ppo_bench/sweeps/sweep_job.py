@@ -6,30 +6,26 @@ therefore written to a file, the sweep's journal.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from ppo_bench.common.errors import ConfigError, reason
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.locks import lock
 from ppo_bench.common.progress import say
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
 from ppo_bench.runs.results import are_complete, in_use
+from ppo_bench.sweeps.child import train_in_process
 from ppo_bench.sweeps.journal import POLL_SECONDS, Journal, Outcome, finished
 from ppo_bench.sweeps.slurm.job import requeue
 
@@ -89,17 +85,14 @@ class Job:
 
     def _train(self, words: Sequence[str], shared: bool) -> str | None:
         """Why a training failed, or None. On SLURM a job that was told to end is queued again."""
-        environment = dict(os.environ)
-        if shared:
-            environment[JOBS_AT_ONCE] = str(len(self.shares))
-        command = [sys.executable, "-m", "ppo_bench", *_search_path(), *words]
+        environment = os.environ | ({JOBS_AT_ONCE: str(len(self.shares))} if shared else {})
         try:
-            code, lines = _run(command, environment, self.stop_requests)
+            failure = train_in_process([*_search_path(), *words], self.stop_requests, environment=environment)
         except Exception as error:  # submitit's, from its handler of signals: over the time limit too many times
             return str(error)
-        if code != 0 and self.stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
+        if failure and self.stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             requeue()
-        return reason(code, lines) if code else None
+        return failure
 
 
 def _search_path() -> list[str]:
@@ -152,9 +145,7 @@ def _locks(folder: Path, share: Sequence[int]) -> ExitStack | None:
     with ExitStack() as locks:
         for cpu in share:  # of this machine: the folder may be several machines'
             file = locks.enter_context(open(folder / f"cpu.{socket.gethostname()}.{cpu}", "w"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not lock(file.fileno()):
                 return None
         return locks.pop_all()
 
@@ -165,39 +156,3 @@ def _is_alive(process: int) -> bool:
     except OSError:
         return False
     return re.search(r"\) [ZX]", state) is None
-
-
-def _run(command: list[str], environment: dict[str, str], stop_requests: list[int]) -> tuple[int, list[str]]:
-    """The exit code of a child and the end of its stderr, all of which is passed on.
-
-    The child is left to end in its own way when this process is asked to stop; so is noted.
-    """
-    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
-    assert child.stderr
-    lines: deque[str] = deque(maxlen=200)
-    reader = threading.Thread(target=_pass_on, args=(child.stderr, lines), daemon=True)
-    reader.start()
-
-    def note(number: int, _: object) -> None:
-        stop_requests.append(number)
-        if number == signal.SIGTERM:  # a terminal sends SIGINT to the child too
-            child.terminate()
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        code = child.wait()
-    except BaseException:
-        child.terminate()
-        child.wait()
-        raise
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous)
-    reader.join(1.0)  # what the child has left behind may keep the pipe open
-    return code, list(lines)
-
-
-def _pass_on(stderr: IO[bytes], lines: deque[str]) -> None:
-    for line in stderr:
-        os.write(2, line)
-        lines.append(line.decode(errors="replace"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.slurm.submit import main
 from tests.slurm.cluster import slurm, wait_for
 from tests.slurm.conftest import Runs, python

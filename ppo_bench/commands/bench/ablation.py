@@ -17,12 +17,12 @@ from ppo_bench.commands.bench.programs import load, network_of, schema
 from ppo_bench.commands.bench.report import about, bench_file
 from ppo_bench.commands.bench.worker import in_turn
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import write_json
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.runs.results import write_json
-from ppo_bench.sweeps.sweep import expand
+from ppo_bench.sweeps.expand import expand
 from ppo_bench.tuning.idle_threads import FEW_THREADS
 
 BOOTSTRAP_DRAWS = 2_000

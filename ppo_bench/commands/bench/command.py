@@ -22,7 +22,7 @@ from ppo_bench.commands.bench.worker import Program, in_turn
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import require
 from ppo_bench.configuration.config import Config
-from ppo_bench.sweeps.sweep import expand
+from ppo_bench.sweeps.expand import expand
 
 
 def main(arguments: list[str]) -> int:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
-from ppo_bench.configuration.config import Config, load_config
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.sweeps.sweep import expand
+from ppo_bench.sweeps.expand import expand
 
 WORKLOADS = ("canonical", "throughput")
 CHOICES = {"framework", "backend"}

@@ -11,10 +11,10 @@ from ppo_bench.commands.bench.phases import Turn
 from ppo_bench.commands.bench.programs import schema
 from ppo_bench.commands.bench.worker import Measured
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import SCHEMA_VERSION, write_json
+from ppo_bench.common.values import file_name
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.identity import file_name
 from ppo_bench.runs.provenance import provenance
-from ppo_bench.runs.results import SCHEMA_VERSION, write_json
 
 PHASES = ("environment", "inference", "acting", "learning", "rest")
 COLOURS = ("#009E73", "#56B4E9", "#0072B2", "#D55E00", "#999999")  # Okabe and Ito: safe for the colour-blind

@@ -13,9 +13,9 @@ from ppo_bench.commands.bench.programs import load, network_of, schema
 from ppo_bench.commands.bench.report import COLOURS, about, bench_file
 from ppo_bench.commands.bench.worker import Measured, Program
 from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.files import write_json
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
-from ppo_bench.runs.results import write_json
 
 AXES = {
     "num_envs": "ppo.num_envs={}",

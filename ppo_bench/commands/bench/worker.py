@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ppo_bench.commands.bench.laps import Start
-from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.progress import say
+from ppo_bench.common.workers import Worker
 from ppo_bench.configuration.config import Config
-
-SECONDS_TO_END = 5.0
 
 Turn_co = TypeVar("Turn_co", covariant=True)
 
@@ -29,42 +23,29 @@ class Measures(Protocol[Turn_co]):
 
 
 class Program(Generic[Turn_co]):
-    """The parent's end of a program's process."""
+    """A process that measures one program whenever it has its turn."""
 
     def __init__(self, make: Callable[[Config], Measures[Turn_co]], config: Config) -> None:
         """`make(config)` is called in the process. Raises `ConfigError` or `Failed` if that cannot be done."""
-        spawn = multiprocessing.get_context("spawn")
-        self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_work, args=(theirs, make, config))
-        self._process.start()
-        theirs.close()
-        self.start: Start = self._answer()
+        self._worker = Worker(f"{config.framework.name} on {config.backend.name}", _measure, make, config)
+        self.start: Start = self._worker.answer()
 
     def turn(self) -> Turn_co:
-        """Have it measure; raises `Failed` if it has ended."""
-        with suppress(OSError):  # that it has ended is what its answer says
-            self._connection.send(None)
-        answer: Turn_co = self._answer()
-        return answer
-
-    def _answer(self) -> Any:
-        try:
-            answer = self._connection.recv()
-        except (EOFError, OSError) as error:
-            self._process.join(SECONDS_TO_END)
-            code = self._process.exitcode or 0
-            why = f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended; its own error stands above"
-            raise Failed(f"a program's process {why}") from error
-        if isinstance(answer, ConfigError):
-            raise answer
+        """Have it measure. Raises `Failed` if it has ended."""
+        self._worker.ask(None)
+        answer: Turn_co = self._worker.answer()
         return answer
 
     def stop(self) -> None:
         """End the process."""
-        self._connection.close()
-        self._process.join(SECONDS_TO_END)
-        self._process.kill()
-        self._process.join()
+        self._worker.stop()
+
+
+def _measure(make: Callable[[Config], Measures[Any]], config: Config) -> Generator[Any, None, None]:
+    measured = make(config)
+    yield measured.start
+    while True:
+        yield measured.turn()
 
 
 class Measured(NamedTuple):
@@ -93,18 +74,3 @@ def in_turn(
     finally:
         for program in running:
             program.stop()
-
-
-def _work(connection: Connection, make: Callable[[Config], Measures[Any]], config: Config) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interruption is for the parent, which ends this
-    try:
-        measured = make(config)
-    except ConfigError as error:
-        connection.send(error)
-        return
-    answer: Any = measured.start
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
-        while True:
-            connection.send(answer)
-            connection.recv()
-            answer = measured.turn()

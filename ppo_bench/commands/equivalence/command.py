@@ -23,7 +23,8 @@ from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
-from ppo_bench.configuration.config import Config, load_config
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import GraphEnv
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from ppo_bench.commands.equivalence.differences import Outcome
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.workers import Worker
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.envs.host import on_host
@@ -22,36 +19,21 @@ from ppo_bench.runners.base import Problem, Runner
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
 from ppo_bench.runners.host_envs import HostEnvs
 
-SECONDS_TO_END = 10.0
-ENDED = "a framework's process ended; if it had an error, it stands above"
-
 
 class Follower:
     """A process that plays iterations after a leader: from its state, on its environment steps."""
 
     def __init__(self, config: Config, follows: bool = True) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._connection, theirs = spawn.Pipe()
-        self._process: SpawnProcess = spawn.Process(target=_work, args=(theirs, config, follows))
-        self._process.start()
-        theirs.close()
+        self._worker = Worker(config.framework.name, _serve, config, follows)
 
     def start(self, message: tuple[Arrays, Any] | None) -> None:
         """Begin an iteration: `(state, environment steps)` to follow, None to go on alone."""
-        try:
-            self._connection.send(message)
-        except OSError as error:
-            raise Failed(ENDED) from error
+        self._worker.ask(message)
 
     def outcome(self) -> Outcome:
         """Of the iteration that was begun; waits for it."""
-        try:
-            answer: Outcome | ConfigError | Failed = self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise Failed(ENDED) from error
-        if isinstance(answer, ConfigError | Failed):
-            raise answer
-        return answer
+        outcome: Outcome = self._worker.answer()
+        return outcome
 
     def follow(self, before: Arrays, steps: Any) -> Outcome:
         """One whole iteration from `before` on `steps`."""
@@ -59,11 +41,8 @@ class Follower:
         return self.outcome()
 
     def stop(self) -> None:
-        """End the process: of itself when there is no one left to ask it, or else by force."""
-        self._connection.close()
-        self._process.join(SECONDS_TO_END)
-        self._process.terminate()
-        self._process.join()
+        """End the process."""
+        self._worker.stop()
 
 
 class Workers:
@@ -109,17 +88,7 @@ def _host(config: Config) -> VectorEnv:
     return on_host(config.backend.make(config.task))
 
 
-def _work(connection: Connection, config: Config, follows: bool) -> None:
-    """The loop of one framework's process; what needs no traceback is handed to the one who asks."""
-    try:
-        _serve(connection, config, follows)
-    except (ConfigError, Failed) as error:
-        connection.send(error)
-    except (EOFError, BrokenPipeError):  # the one who asks is gone
-        pass
-
-
-def _serve(connection: Connection, config: Config, follows: bool) -> None:
+def _serve(config: Config, follows: bool) -> Generator[Outcome | None, Any, None]:
     """An iteration for each message, alone or after the leader."""
     config.framework.begin()
     made = _host(config)
@@ -132,19 +101,19 @@ def _serve(connection: Connection, config: Config, follows: bool) -> None:
     root = config.root
     runner: Runner[Any] = config.framework.runner(config.problem(env))
     state = runner.init(root.seed)
-    iteration = 0
+    iteration, outcome = 0, None
     while True:
-        message = connection.recv()
+        message = yield outcome
         if follows:
             before, steps = message
             replay.load(steps)
             state, metrics, _ = runner.step(runner.restore(before, carried=True))
-            connection.send(Outcome(replay.actions(), {}, runner.export(state), metrics, None))
+            outcome = Outcome(replay.actions(), {}, runner.export(state), metrics, None)
         else:
             before = runner.export(state)
             state, metrics, _ = runner.step(state)
             recording = recorder.take()
-            connection.send(Outcome(recording.actions, before, runner.export(state), metrics, recording.steps))
+            outcome = Outcome(recording.actions, before, runner.export(state), metrics, recording.steps)
             iteration += 1
             if iteration % root.checkpoint.every_iterations == 0:  # as in training
                 state = runner.restart(state, iteration)

@@ -13,9 +13,9 @@ import numpy as np
 from ppo_bench.commands.equivalence.differences import Difference
 from ppo_bench.commands.equivalence.explain import Sensitivity, Tie
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
+from ppo_bench.common.files import SCHEMA_VERSION, write_json
+from ppo_bench.common.values import file_name
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.identity import file_name
-from ppo_bench.runs.results import SCHEMA_VERSION, write_json
 
 COMPARED = ("parameters", "movement", "losses", "gradient_norm")
 

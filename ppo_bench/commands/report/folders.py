@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import SCHEMA_VERSION
 from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
-from ppo_bench.runs.results import SCHEMA_VERSION
 
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """A folder with any of them is a run's."""

@@ -14,8 +14,9 @@ import traceback
 from pathlib import Path
 
 from ppo_bench.common.cli import exit_code
-from ppo_bench.runs.results import read_json
-from ppo_bench.runs.trackers.mirror import Mirror, Tail, Tracker, videos
+from ppo_bench.common.files import read_json
+from ppo_bench.configuration.choices import Tracker
+from ppo_bench.runs.trackers.mirror import Mirror, Tail, videos
 
 POLL_SECONDS = 1.0
 STDIN = 0

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.algorithms.ppo import Ppo
-from ppo_bench.runs.results import read_json
+from ppo_bench.common.files import read_json
 
 OF_EVERY_RUN = {
     "episodic_return": "charts/episodic_return",
@@ -33,16 +33,6 @@ class Mirror(Protocol):
 
     def close(self) -> None:
         """Make all of it last."""
-
-
-class Tracker(Protocol):
-    """A choice of the group `tracker`. Made from its YAML file."""
-
-    def require(self) -> None:
-        """Raise `ConfigError` if an option is out of range. What is missing on this machine costs no run."""
-
-    def open(self, folder: Path, run: dict[str, Any]) -> Mirror:
-        """The mirror of the run in `folder`, whose run.json is `run`. May raise anything."""
 
 
 def tags_of(run: dict[str, Any]) -> dict[str, str]:

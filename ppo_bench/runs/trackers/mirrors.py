@@ -22,7 +22,7 @@ from types import TracebackType
 
 from ppo_bench.common.errors import reason
 from ppo_bench.common.progress import say
-from ppo_bench.runs.trackers.mirror import Tracker
+from ppo_bench.configuration.choices import Tracker
 
 READY_SECONDS = 5.0
 """How long the end of a run waits for a tracker that has not even begun."""

@@ -14,10 +14,11 @@ import threading
 from pathlib import Path
 
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.config import Config, recorded_config
-from ppo_bench.runs.checkpoint import load_named
+from ppo_bench.common.files import SCHEMA_VERSION, write_json
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import recorded_config
+from ppo_bench.runners.checkpoint import load_named
 from ppo_bench.runs.play import load_agent, play
-from ppo_bench.runs.results import SCHEMA_VERSION, write_json
 from ppo_bench.runs.video.filmed import FilmedEnv, draw_off_screen, film
 
 

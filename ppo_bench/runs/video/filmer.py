@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from ppo_bench.common.errors import ConfigError, reason
+from ppo_bench.common.files import jsonable
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
-from ppo_bench.runs.results import plain
 
 LONGEST_SECONDS = 600.0
 """How long training waits for a film; one that takes longer is given up."""
@@ -33,7 +33,7 @@ class Filmer:
 
     def __init__(self, config: Config) -> None:
         self._every = config.root.video.every_episodes
-        self._config = json.dumps(plain(config.resolved))
+        self._config = json.dumps(jsonable(config.resolved))
         self._last: int | None = None
 
     def require(self) -> float:

@@ -11,12 +11,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ppo_bench.runs.results import write_json
+from ppo_bench.common.files import write_json
+from ppo_bench.sweeps.child import train_in_process
 from ppo_bench.sweeps.slurm.ledger import Place, failure_file, log_file
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class TrainInTurn:
             if run.complete or failure.exists():
                 continue
             try:
-                reason = None if stop_requests else _train(run, log_file(jobs, Place(job, position)))
+                log = log_file(jobs, Place(job, position))
+                reason = None if stop_requests else train_in_process(run.overrides, stop_requests, log)
             except Exception as error:  # submitit's: over the time limit too many times
                 write_json(failure, {"reason": str(error)})
                 raise
@@ -80,21 +81,6 @@ def requeue() -> None:
     if re.search(r"\bJobState=RUNNING\b", shown):
         subprocess.run(["scontrol", "requeue", job], check=True)
     raise SystemExit(1)
-
-
-def _train(run: Run, log: Path) -> str | None:
-    """Why a training failed, or None."""
-    with open(log, "a") as file:
-        process = subprocess.Popen([sys.executable, "-m", "ppo_bench", *run.overrides], stdout=file, stderr=file)
-        try:
-            code = process.wait()
-        except BaseException:  # submitit ends this process from its handler of signals
-            process.terminate()
-            process.wait()
-            raise
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return f"exit code {code}: {last_line(log)}" if code else None
 
 
 def last_line(path: Path) -> str:

@@ -8,7 +8,6 @@ jobs/<job>.run<k>.json   why that run failed; there only if it did
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.runs.results import read_json, write_json
+from ppo_bench.common.files import read_json, write_json
+from ppo_bench.common.locks import lock
 
 
 class Place(NamedTuple):
@@ -70,5 +70,5 @@ def one_at_a_time(outputs: Path) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file.fileno(), wait=True)
         yield

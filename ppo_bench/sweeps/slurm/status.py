@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.runs.results import read_json
+from ppo_bench.common.files import read_json
 from ppo_bench.sweeps.slurm import ledger
 from ppo_bench.sweeps.slurm.job import last_line
 from ppo_bench.sweeps.slurm.ledger import Place

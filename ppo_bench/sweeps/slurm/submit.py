@@ -14,14 +14,14 @@ from pathlib import Path
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import say
-from ppo_bench.configuration.config import load_config
+from ppo_bench.configuration.load import load_config
+from ppo_bench.sweeps.expand import expand
 from ppo_bench.sweeps.preflight import check_environments
 from ppo_bench.sweeps.slurm import ledger
 from ppo_bench.sweeps.slurm.job import REQUEUE_IF_EARLY, Run, TrainInTurn
 from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
 from ppo_bench.sweeps.slurm.settings import Launch, load_launch, split
 from ppo_bench.sweeps.slurm.status import statuses, table
-from ppo_bench.sweeps.sweep import expand
 
 
 def main(arguments: list[str]) -> int:

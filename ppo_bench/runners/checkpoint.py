@@ -20,8 +20,8 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import SCHEMA_VERSION, sync_folder, write_safely
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.runs.results import SCHEMA_VERSION, sync_folder, write_safely
 
 
 class Checkpoint(NamedTuple):

@@ -1,0 +1,72 @@
+"""Files that are there whole or not at all, and JSON in them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ppo_bench.common.errors import ConfigError
+
+SCHEMA_VERSION = 1
+"""Of every file that a command leaves behind."""
+
+
+def jsonable(value: Any) -> Any:
+    """`value` with null in place of numbers that do not exist (NaN and infinities), as JSON wants it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: jsonable(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(child) for child in value]
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file so that it is there whole or not at all, even if the machine stops."""
+    aside = path.with_name(f".{path.name}.tmp")
+    write_safely(aside, (json.dumps(jsonable(value), indent=2, allow_nan=False) + "\n").encode())
+    aside.replace(path)
+    sync_folder(path.parent)
+
+
+def write_safely(path: Path, data: bytes) -> None:
+    """Write a file and see it on disk. Raises `OSError`, which names it, if that fails."""
+    with naming(path), open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system name `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def read_json(path: Path, remedy: str = "rerun=true starts the run afresh beside it") -> dict[str, Any]:
+    """Read a JSON file that `write_json` wrote. Raises `ConfigError`, which names the remedy, if it is damaged."""
+    try:
+        value = json.loads(path.read_text())
+        if not isinstance(value, dict):
+            raise ValueError("not an object")
+        return value
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} is damaged ({error}); {remedy}") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames within `folder` survive a stop of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,69 @@
+"""Processes that answer messages, each with flags, threads and caches of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ppo_bench.common.errors import ConfigError, Failed
+
+SECONDS_TO_END = 5.0
+
+Serve = Callable[..., Generator[Any, Any, None]]
+"""What a worker runs: a generator that is sent messages and yields answers, and None where it only waits."""
+
+
+class Worker:
+    """The parent's end of a spawned process that runs `serve(*arguments)`; `name` is what errors call it."""
+
+    def __init__(self, name: str, serve: Serve, *arguments: Any) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._name = name
+        self._connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_work, args=(theirs, serve, arguments))
+        self._process.start()
+        theirs.close()
+
+    def ask(self, message: Any) -> None:
+        """Send a message; that the process has ended is what its answer says."""
+        with suppress(OSError):
+            self._connection.send(message)
+
+    def answer(self) -> Any:
+        """The next answer, waited for. Raises the worker's own `ConfigError` or `Failed`, and `Failed` if it ended."""
+        try:
+            answer = self._connection.recv()
+        except (EOFError, OSError) as error:
+            self._process.join(SECONDS_TO_END)
+            code = self._process.exitcode or 0
+            why = f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended; its own error stands above"
+            raise Failed(f"the process of {self._name} {why}") from error
+        if isinstance(answer, ConfigError | Failed):
+            raise answer
+        return answer
+
+    def stop(self) -> None:
+        """End the process: of itself now that nobody asks it, or else by force."""
+        self._connection.close()
+        self._process.join(SECONDS_TO_END)
+        self._process.kill()
+        self._process.join()
+
+
+def _work(connection: Connection, serve: Serve, arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interruption is for the parent, which ends this
+    try:
+        answers = serve(*arguments)
+        answer = next(answers)
+        while True:
+            if answer is not None:
+                connection.send(answer)
+            answer = answers.send(connection.recv())
+    except (ConfigError, Failed) as error:
+        connection.send(error)
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
+        pass

@@ -1,0 +1,74 @@
+"""From command-line overrides to a checked configuration, or to one line that says what to change.
+
+YAML files under conf/ hold every value and its meaning; the classes hold the types. The choices of the groups
+`framework`, `backend` and `network` name their class by `_target_`, and that class's fields are their typed keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.common.values import plain
+from ppo_bench.configuration.actions import acts_by_floats
+from ppo_bench.configuration.choices import BUILDS, choice_class
+from ppo_bench.configuration.compose import compose_root, typed
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.ranges import check_values
+from ppo_bench.configuration.schema import RootSchema
+
+
+def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
+    """Compose `conf/<name>.yaml`, of type `schema`, with `overrides` and check it. Raises `ConfigError` with one line.
+
+    Whether its framework and backend can run it is left to those who do: `config.require()`. An environment that is
+    named by `env.id` alone has no file that knows its actions: for those of floats `ppo=continuous` is chosen.
+    """
+    config = checked(compose_root(name, overrides), name, schema)
+    group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)
+    if config.root.env.id is None or group_named or not acts_by_floats(config.backend, config.task):
+        return config
+    note = f"{config.task.id} has actions of floats: ppo=continuous; name another group to choose otherwise"
+    return replace(checked(compose_root(name, [*overrides, "ppo=continuous"]), name, schema), note=note)
+
+
+def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
+    """The configuration that a run.json holds as plain values, with `changes` in place of its root keys or groups.
+
+    Keys that are younger than the run have their defaults. Raises `ConfigError`.
+    """
+    defaults: Any = OmegaConf.to_container(compose_root("config", []))
+    own: Any = {**recorded, **changes, "tracker": {}}
+    kept = {key: value for key, value in defaults.items() if key != "env" and not (key in BUILDS and key in own)}
+    merged: Any = OmegaConf.merge(kept, own)
+    return checked(merged)
+
+
+def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
+    """The configuration that `conf/<name>.yaml` was composed to. Raises `ConfigError` with one line."""
+    config = _typed_config(composed, name, schema)
+    check_values(config)
+    config.task  # noqa: B018 (raises if the backend has no such environment)
+    return config
+
+
+def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> Config:
+    root = typed("", schema, composed, name)
+    groups = {group: getattr(root, group) for group in ("framework", "backend", "network", "algorithm")}
+    ppo = typed("ppo", Hyperparameters, root.ppo)
+    choices = {group: typed(group, choice_class(group, node), node) for group, node in groups.items()}
+    trackers = {key: typed(f"tracker.{key}", choice_class("tracker", node), node) for key, node in root.tracker.items()}
+    # From the typed objects, so that 1 and 1.0 are the same configuration.
+    resolved, hashed = (
+        of(root)
+        | {"ppo": of(ppo)}
+        | {group: {"_target_": groups[group]["_target_"]} | of(choice) for group, choice in choices.items()}
+        for of in (asdict, plain)
+    )
+    for key, tracker in trackers.items():
+        resolved["tracker"][key] |= asdict(tracker)
+    return Config(root=root, ppo=ppo, resolved=resolved, hashed=hashed, trackers=trackers, **choices)

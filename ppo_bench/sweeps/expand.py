@@ -1,0 +1,61 @@
+"""Jobs of a sweep, from words in which one key may have several values."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.compose import explain
+
+
+def expand(overrides: Sequence[str]) -> list[list[str]]:
+    """The overrides of each job: the product of all that are lists (`a,b`), ranges or globs."""
+    try:
+        with _parsed(overrides) as parsed:
+            alternatives = [
+                [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+                if override.is_sweep_override()
+                else [override.input_line or ""]
+                for override in parsed
+            ]
+    except HydraException as error:
+        raise ConfigError(explain(error)) from error
+    return [list(job) for job in itertools.product(*alternatives)]
+
+
+def corner(overrides: Sequence[str]) -> list[str]:
+    """One job of those that a sweeper may choose: of each list its first value, of each interval its start."""
+    try:
+        with _parsed(overrides) as parsed:
+            return [
+                f"{override.get_key_element()}={_first(override)}"
+                if override.is_sweep_override()
+                else override.input_line or ""
+                for override in parsed
+            ]
+    except HydraException as error:
+        raise ConfigError(explain(error)) from error
+
+
+def _first(override: Override) -> Any:
+    if override.is_interval_sweep():
+        interval: Any = override.value()
+        return interval.start
+    return next(override.sweep_string_iterator())
+
+
+@contextmanager
+def _parsed(overrides: Sequence[str]) -> Iterator[list[Override]]:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()  # which globs are expanded by
+        yield OverridesParser.create(loader).parse_overrides(list(overrides))
