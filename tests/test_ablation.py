@@ -31,7 +31,6 @@ from tests.test_torch_linear import Operations
 
 REPLACED = {
     "give_memory_back": ("torch_eager", "runners.torch", "keep_freed_memory"),
-    "leave_threads_spinning": ("torch_eager", "envs.envpool", "idle_threads_ender"),
     "store_floats": ("torch_eager", "runners.torch", "allocate"),
     "convolve_channels_first": ("torch_eager", "networks.torch", "F"),
     "shuffle_on_host": ("torch_eager", "runners.torch", "noise"),
@@ -139,7 +138,7 @@ FRAMES = network(spaces.Box(0, 255, (4, 84, 84), np.uint8))
 
 
 def test_each_step_lacks_what_comes_above_it() -> None:
-    climbed = steps(TORCH, circumstances(FRAMES, None, {"ended threads", "large products"}, None), None)
+    climbed = steps(TORCH, circumstances(FRAMES, None, {"large products"}, None), None)
     assert [step.title for step in climbed] == [
         "PyTorch, operation by operation",
         "freed memory is kept",
@@ -171,7 +170,7 @@ def test_what_does_not_apply_is_left_out() -> None:
         (),
     ]
     assert on_cpu[-1].words == ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=10"]
-    on_gpu = steps(TORCH, circumstances(VECTORS, (9, 0), {"ended threads"}, None), None)
+    on_gpu = steps(TORCH, circumstances(VECTORS, (9, 0), set(), None), None)
     assert [step.title for step in on_gpu][-4:] == ["torch.compile", "CUDA graphs", "TF32", "bfloat16"]
     assert on_gpu[-1].words == ["framework=torch_compile", "framework.cudagraphs=true", "precision=bfloat16"]
     on_older = steps(TORCH, circumstances(VECTORS, (7, 5), set(), None), None)

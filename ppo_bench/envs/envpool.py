@@ -12,7 +12,6 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError, nearest, require
 from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
 from ppo_bench.tuning.follow import Followers
-from ppo_bench.tuning.idle_threads import idle_threads_ender
 
 QUICK = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
 """Environments that take about a microsecond a step."""
@@ -107,7 +106,6 @@ class EnvPoolEnv:
             self._pool = envpool.make_gymnasium(self._id, env_seed=list(seeds), **self._options, **self._drawn)
             obs, _ = self._pool.reset()
         self._core = Core(self._pool)
-        self._end_idle_threads = idle_threads_ender()
         self._resets = np.zeros(self.num_envs, np.bool_)
         return Seen(_flat(obs))
 
@@ -116,8 +114,6 @@ class EnvPoolEnv:
         assert self._core, "reset comes first"
         if self._one_thread:  # it and this one never run at the same time
             self._threads.gather()
-        else:  # the pool's have use for every core
-            self._end_idle_threads()
         step = as_step(self._resets, *self._core.step(actions))
         self._resets = step.terminated | step.truncated
         return step

@@ -26,7 +26,6 @@ from ppo_bench.runners.declared import carry_arrays, learner_arrays, memory_arra
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
 from ppo_bench.runners.torch_learning import clipped_gradient
-from ppo_bench.tuning.idle_threads import products_by_all_threads
 from ppo_bench.tuning.memory import asks_for_huge_pages, keep_freed_memory
 
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -166,7 +165,6 @@ class TorchLearner:
         state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
         return state, targets.batch, {name: float(value) for name, value in targets.metrics.items()}
 
-    @products_by_all_threads()
     @torch.no_grad()
     def update(
         self, state: TorchState, batch: Any, seed: int, iteration: int, learning_rate: float

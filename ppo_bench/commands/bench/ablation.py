@@ -23,7 +23,6 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.sweeps.expand import expand
-from ppo_bench.tuning.idle_threads import FEW_THREADS
 
 BOOTSTRAP_DRAWS = 2_000
 
@@ -44,7 +43,6 @@ TORCH = (
     Rung("PyTorch, operation by operation", ("framework=torch_eager",)),
     Rung("freed memory is kept", (), "give_memory_back", "cpu"),
     Rung("memory in huge pages", (), "take_small_pages", "cpu"),
-    Rung("idle threads end before a step", (), "leave_threads_spinning", "ended threads"),
     Rung("frames stay bytes", (), "store_floats", "frames"),
     Rung("convolutions channels last", (), "convolve_channels_first", "convolutions"),
     Rung("large products by oneDNN", (), "multiply_by_mkl", "large products"),
@@ -181,9 +179,6 @@ def _on_cpu(config: Config, network: NetworkSpec) -> set[str]:
     from ppo_bench.networks.torch_linear import by_onednn
 
     found: set[str] = set()
-    threads = getattr(config.framework, "num_threads", None) or torch.get_num_threads()
-    if network.convolutions and config.backend.name == "envpool" and 1 < threads <= FEW_THREADS:
-        found.add("ended threads")  # pools of other environments mostly have one thread
     layers = getattr(torch, PRECISIONS[config.root.precision].layers)
     products = [parameter.shape for parameter in network.parameters if len(parameter.shape) == 2]
     if any(by_onednn(math.prod(shape), layers) for shape in products):

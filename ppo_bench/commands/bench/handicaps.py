@@ -41,13 +41,6 @@ def take_small_pages() -> None:
     os.environ[HUGE_PAGES] = "0"  # heeded when PyTorch first takes memory
 
 
-def leave_threads_spinning() -> None:
-    """Let the policy's threads wait for more, on cores that EnvPool's have use for."""
-    backend: Any = import_module("ppo_bench.envs.envpool")
-
-    backend.idle_threads_ender = lambda: lambda: None
-
-
 def store_floats() -> None:
     """Keep frames as floats, four times their size."""
     runner: Any = import_module("ppo_bench.runners.torch")
@@ -160,7 +153,6 @@ HANDICAPS: dict[str, Callable[[], None]] = {
     for function in (
         give_memory_back,
         take_small_pages,
-        leave_threads_spinning,
         store_floats,
         convolve_channels_first,
         multiply_by_mkl,
