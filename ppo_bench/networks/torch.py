@@ -15,7 +15,6 @@ from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.layers import Activation, Conv
 from ppo_bench.networks.ops import Step
-from ppo_bench.networks.torch_linear import MANY_WEIGHTS, large_linear
 
 Params = dict[str, Tensor]
 
@@ -30,13 +29,6 @@ def named_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
     """
     parts = flat.split([math.prod(parameter.shape) for parameter in parameters])
     return {p.name: part.view(p.shape) for p, part in zip(parameters, parts, strict=True)}
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`x @ weight.T + bias`."""
-    if weight.numel() < MANY_WEIGHTS:
-        return F.linear(x, weight, bias)
-    return large_linear(x, weight, bias)
 
 
 class TorchOps:
@@ -84,7 +76,7 @@ class TorchOps:
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor, activation: Activation | None) -> Tensor:
         """See `Ops.linear`."""
-        return self.activate(activation, linear(x, weight, bias))
+        return self.activate(activation, F.linear(x, weight, bias))
 
     def convolve(self, layer: Conv, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """See `Ops.convolve`."""

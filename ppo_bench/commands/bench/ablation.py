@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,6 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import write_json
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
-from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.sweeps.expand import expand
 
@@ -45,7 +43,6 @@ TORCH = (
     Rung("memory in huge pages", (), "take_small_pages", "cpu"),
     Rung("frames stay bytes", (), "store_floats", "frames"),
     Rung("convolutions channels last", (), "convolve_channels_first", "convolutions"),
-    Rung("large products by oneDNN", (), "multiply_by_mkl", "large products"),
     Rung("minibatches drawn on the device", (), "shuffle_on_host"),
     Rung("Adam in one kernel", (), "adam_by_operations"),
     Rung("torch.compile", ("framework=torch_compile", "framework.cudagraphs=false")),
@@ -68,11 +65,9 @@ GRAPH_BACKENDS = ("jax", "envpool_xla")
 """The first that an environment has is climbed to."""
 
 
-def circumstances(
-    network: NetworkSpec, gpu: tuple[int, int] | None, on_cpu: set[str], graph_backend: str | None
-) -> set[str]:
-    """What `Rung.needs` may name; `gpu` is the GPU's compute capability; without a GPU there is `on_cpu`."""
-    found = {"gpu"} if gpu else {"cpu"} | on_cpu
+def circumstances(network: NetworkSpec, gpu: tuple[int, int] | None, graph_backend: str | None) -> set[str]:
+    """What `Rung.needs` may name; `gpu` is the GPU's compute capability."""
+    found = {"gpu" if gpu else "cpu"}
     if gpu and gpu >= (8, 0):
         found.add("tf32")
     if network.uint8:
@@ -145,7 +140,7 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
     asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
     graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
     network = network_of(config)
-    there = circumstances(network, _gpu(config), _on_cpu(config, network), graph)
+    there = circumstances(network, _gpu(config), graph)
     kept = [word for word in job if not word.startswith("framework=")]
     sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]
     for name, ladder in LADDERS.items():
@@ -170,20 +165,6 @@ def _gpu(config: Config) -> tuple[int, int] | None:
     device = config.root.device
     on_gpu = torch.cuda.is_available() and device != "cpu"
     return torch.cuda.get_device_capability(None if device == "auto" else device) if on_gpu else None
-
-
-def _on_cpu(config: Config, network: NetworkSpec) -> set[str]:
-    """What PyTorch does on a CPU for some programs only."""
-    import torch
-
-    from ppo_bench.networks.torch_linear import by_onednn
-
-    found: set[str] = set()
-    layers = getattr(torch, PRECISIONS[config.root.precision].layers)
-    products = [parameter.shape for parameter in network.parameters if len(parameter.shape) == 2]
-    if any(by_onednn(math.prod(shape), layers) for shape in products):
-        found.add("large products")
-    return found
 
 
 def _measured(climb: Climb) -> list[dict[str, Any]]:

@@ -66,13 +66,6 @@ def convolve_channels_first() -> None:
     networks.F = _Changed(functional, conv2d=conv2d)
 
 
-def multiply_by_mkl() -> None:
-    """Leave large products to the library that PyTorch has them made by."""
-    networks: Any = import_module("ppo_bench.networks.torch")
-
-    networks.linear = networks.F.linear
-
-
 def shuffle_on_host() -> None:
     """Draw the minibatches in NumPy and carry their indices to the device."""
     import numpy as np
@@ -155,7 +148,6 @@ HANDICAPS: dict[str, Callable[[], None]] = {
         take_small_pages,
         store_floats,
         convolve_channels_first,
-        multiply_by_mkl,
         shuffle_on_host,
         adam_by_operations,
         copy_buffers,

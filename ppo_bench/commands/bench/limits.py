@@ -22,8 +22,7 @@ class Arithmetic(NamedTuple):
     flop: float
     """Floating-point operations: a forward pass of each step, and forward and backward in every epoch."""
     flop_per_second: float
-    """The best of a large product, by either library, and of the network's own convolutions on a minibatch, forward and
-    backward."""
+    """The best of a large product and of the network's own convolutions on a minibatch, forward and backward."""
 
     @property
     def seconds(self) -> float:
@@ -42,8 +41,7 @@ def _arithmetic(config: Config) -> Arithmetic:
     from torch.utils.flop_counter import FlopCounterMode
 
     from ppo_bench.mathematics.precision import PRECISIONS
-    from ppo_bench.networks.torch import TorchOps, linear
-    from ppo_bench.networks.torch_linear import product
+    from ppo_bench.networks.torch import TorchOps
     from ppo_bench.runners.torch_device import pick_device, set_precision
 
     precision = PRECISIONS[config.root.precision]
@@ -69,7 +67,7 @@ def _arithmetic(config: Config) -> Arithmetic:
         forward().backward()
 
     def flop(work: Callable[[], Any]) -> int:
-        with FlopCounterMode(display=False, custom_mapping={product: _product_flop}) as counter:
+        with FlopCounterMode(display=False) as counter:
             work()
         return counter.get_total_flops()
 
@@ -84,16 +82,11 @@ def _arithmetic(config: Config) -> Arithmetic:
         return min(times)
 
     size = PRODUCT_SIZES[device.type]
-    factor, bias = torch.randn((size, size), dtype=layers, device=device), torch.zeros(size, device=device).to(layers)
-    rates = [2 * size**3 / seconds(way) for way in (lambda: factor @ factor, lambda: linear(factor, factor, bias))]
+    factor = torch.randn((size, size), dtype=layers, device=device)
+    rates = [2 * size**3 / seconds(lambda: factor @ factor)]
     if network.convolutions:
         rates.append(flop(both) / seconds(both))
     per_row, per_row_learnt = flop(forward) / rows, flop(both) / rows
     steps = config.ppo.batch_size + config.ppo.num_envs  # and the values after the last step
     total = steps * per_row + config.ppo.update_epochs * config.ppo.batch_size * per_row_learnt
     return Arithmetic(total, max(rates))
-
-
-def _product_flop(a: Any, b: Any, *_: Any, **__: Any) -> int:
-    """Of factors of the shapes `a [M, K]` and `b [N, K]`."""
-    return int(2 * a[0] * a[1] * b[0])
