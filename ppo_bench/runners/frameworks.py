@@ -18,7 +18,6 @@ from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.gpu_memory import share_gpu_memory
 from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
-from ppo_bench.tuning.memory import take_huge_pages
 
 if TYPE_CHECKING:
     from ppo_bench.runners.jax_seeds import JaxSeedsRunner
@@ -45,7 +44,6 @@ class Torch:
     def begin(self, num_seeds: int = 1) -> None:
         """See `Framework.begin`."""
         let_idle_threads_sleep()
-        take_huge_pages()
 
     def runner(self, problem: Problem) -> HostRunner:
         """The runner for `problem`."""

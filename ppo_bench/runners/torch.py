@@ -26,7 +26,7 @@ from ppo_bench.runners.declared import carry_arrays, learner_arrays, memory_arra
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
 from ppo_bench.runners.torch_learning import clipped_gradient
-from ppo_bench.tuning.memory import asks_for_huge_pages, keep_freed_memory
+from ppo_bench.tuning.freed_memory import keep_freed_memory
 
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What is done to a function before it is used: nothing, or `torch.compile`."""
@@ -82,7 +82,6 @@ class TorchLearner:
             "precision": set_precision(precision),
             "cuda_graphs": replay,
             "keeps_freed_memory": not on_gpu and keep_freed_memory(),
-            "asks_for_huge_pages": asks_for_huge_pages(),
         } | ({"gpu": torch.cuda.get_device_name(self._device)} if on_gpu else {})
         self._computation = computation_of(problem, TorchOps(self._dtype, layers))
         self._memory = allocate(problem, self._device)

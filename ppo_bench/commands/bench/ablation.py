@@ -40,7 +40,6 @@ class Rung(NamedTuple):
 TORCH = (
     Rung("PyTorch, operation by operation", ("framework=torch_eager",)),
     Rung("freed memory is kept", (), "give_memory_back", "cpu"),
-    Rung("memory in huge pages", (), "take_small_pages", "cpu"),
     Rung("frames stay bytes", (), "store_floats", "frames"),
     Rung("convolutions channels last", (), "convolve_channels_first", "convolutions"),
     Rung("minibatches drawn on the device", (), "shuffle_on_host"),

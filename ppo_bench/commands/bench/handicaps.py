@@ -7,12 +7,9 @@ the modules that execute: that way the code that trains has no branches for them
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
-
-from ppo_bench.tuning.memory import HUGE_PAGES
 
 
 class _Changed:
@@ -34,11 +31,6 @@ def give_memory_back() -> None:
     runner: Any = import_module("ppo_bench.runners.torch")
 
     runner.keep_freed_memory = lambda: False
-
-
-def take_small_pages() -> None:
-    """Leave all memory to pages of 4 KiB."""
-    os.environ[HUGE_PAGES] = "0"  # heeded when PyTorch first takes memory
 
 
 def store_floats() -> None:
@@ -145,7 +137,6 @@ HANDICAPS: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
         give_memory_back,
-        take_small_pages,
         store_floats,
         convolve_channels_first,
         shuffle_on_host,

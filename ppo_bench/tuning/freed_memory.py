@@ -1,11 +1,9 @@
-"""How PyTorch takes memory from the system: in huge pages, and what has been freed is kept."""
+"""Freed memory that PyTorch keeps on a CPU: 1.06 [1.00, 1.22] and 1.06 [1.02, 1.12] times as fast on Breakout."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 
-HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # PyTorch's own name for it
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _KEPT_BYTES = 1 << 30
 
@@ -21,17 +19,3 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):  # not glibc
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES) and mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
-
-
-def take_huge_pages() -> None:
-    """Have PyTorch ask for pages of 2 MiB for tensors that are as large, unless the user has said otherwise.
-
-    Only before its first tensor. The system gives them where `/sys/kernel/mm/transparent_hugepage/enabled` is
-    `madvise` or `always`; elsewhere nothing changes.
-    """
-    os.environ.setdefault(HUGE_PAGES, "1")
-
-
-def asks_for_huge_pages() -> bool:
-    """Whether PyTorch does so in this process."""
-    return os.environ.get(HUGE_PAGES) == "1"
