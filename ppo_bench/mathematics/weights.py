@@ -18,9 +18,6 @@ import numpy as np
 
 from ppo_bench.mathematics import noise
 
-WORDS_AT_ONCE = 16_384
-"""Drawn together, so that intermediate results stay in the cache and the system is not asked for memory each time."""
-
 
 class Parameter(NamedTuple):
     """One array of a network: its neutral shape and how it starts (orthogonal with `gain`, or zeros if it is None)."""
@@ -49,10 +46,6 @@ def _initial(parameter: Parameter, index: int, seed: int) -> np.ndarray:
     rows, columns = parameter.shape[0], math.prod(parameter.shape[1:])
     one = np.ones(1, np.int32)
     key = noise.stream_key(np, one * seed, noise.Stream.WEIGHTS, one * index, one * 0)
-    normals = np.empty((rows, columns))
-    at_once = max(1, WORDS_AT_ONCE // columns)
-    for first in range(0, rows, at_once):
-        block = np.arange(first, min(first + at_once, rows), dtype=np.int32)[:, None]
-        words = noise.threefry2x32(key, (block, np.arange(columns, dtype=np.int32)[None, :]))
-        normals[first : first + at_once] = noise.normal(np, words, np.float64)
+    places = np.arange(rows, dtype=np.int32)[:, None], np.arange(columns, dtype=np.int32)[None, :]
+    normals = noise.normal(np, noise.threefry2x32(key, places), np.float64)
     return orthogonal(normals, parameter.gain).reshape(parameter.shape).astype(np.float32)

@@ -8,10 +8,6 @@ import numpy as np
 
 from ppo_bench.runners.base import Episode
 
-WIDE = 128
-"""From so many environments on, `[T, N]` is added up row by row: `np.cumsum` goes down one column after the other, each
-number of it on a cache line of its own."""
-
 
 class Totals(NamedTuple):
     """Return and length so far of the episode in progress in each environment; `[N]` float64 and int64."""
@@ -55,8 +51,4 @@ def _running_sums(steps: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Sums `[T, N]` of `steps [T, N]` up to each of them, and of what was `before [N]`; of that one's type."""
     sums = steps.astype(before.dtype)
     sums[0] += before
-    if sums.shape[1] < WIDE:
-        return np.cumsum(sums, axis=0, out=sums)
-    for t in range(1, len(sums)):
-        sums[t] += sums[t - 1]
-    return sums
+    return np.cumsum(sums, axis=0, out=sums)
