@@ -146,21 +146,12 @@ class HostEnvs:
         return self._network.arrange(raw)
 
     def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, real: np.ndarray) -> np.ndarray:
-        """Rewards `[T, N]` float32, as `normalize.reward` would give them step by step.
-
-        Nobody waits for them, so that what depends on the step before is little enough for plain numbers.
-        """
-        mask, history = real.astype(np.float64), np.empty(rewards.shape)
-        returns = state["envs.discounted_returns"]
-        for t in range(len(rewards)):
-            history[t] = returns = normalize.discounted_returns(np, returns, rewards[t], mask[t], self._ppo.gamma)
-        stats = normalize.RunningStats(*map(float, normalize.stats_in(state, "return")))
-        variances = np.empty((len(rewards), 1))
-        steps = zip(*(x.tolist() for x in normalize.moments(np, history.T, mask.T)), strict=True)
-        for t, moments in enumerate(steps):
-            stats = normalize.merge(stats, normalize.Moments(*moments))
-            variances[t] = stats.var
-        state["envs.discounted_returns"] = returns
-        state |= normalize.named_stats(stats, "return")
-        at_each_step = stats._replace(var=variances)
-        return normalize.normalize_rewards(np, at_each_step, rewards, self._ppo.reward_clip).astype(np.float32)
+        """Rewards `[T, N]` float32, each over the deviation of the discounted returns up to its step."""
+        stats, returns = normalize.stats_in(state, "return"), state["envs.discounted_returns"]
+        mask, normalized, hp = real.astype(np.float64), np.empty_like(rewards), self._ppo
+        for t, row in enumerate(rewards):
+            stats, returns, normalized[t] = normalize.reward(
+                PlainNumpy, stats, returns, row, mask[t], hp.gamma, hp.reward_clip
+            )
+        state |= normalize.named_stats(stats, "return") | {"envs.discounted_returns": returns}
+        return normalized
