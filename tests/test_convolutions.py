@@ -9,13 +9,18 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from ppo_bench.networks.jax import convolve
+from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.layers import Conv
+from ppo_bench.tuning.jax_convolutions import convolve
+from ppo_bench.tuning.switches import Tuning
 
 
-@pytest.mark.parametrize("layer", [Conv("first", 4, 32, 8, 4), Conv("same", 16, 16, 3, 1, padding=1)])
+@pytest.mark.parametrize(
+    "layer", [Conv("first", 4, 32, 8, 4, activation=None), Conv("same", 16, 16, 3, 1, padding=1, activation=None)]
+)
 @pytest.mark.parametrize("images", [1, 24, 23])  # 23 is prime: they go one by one
-def test_sums_and_gradients_are_those_of_pytorch(layer: Conv, images: int) -> None:
+@pytest.mark.parametrize("tuning", [Tuning(), Tuning(convolve_by_products=False)], ids=["by products", "by XLA"])
+def test_sums_and_gradients_are_those_of_pytorch(layer: Conv, images: int, tuning: Tuning) -> None:
     rng = np.random.default_rng(1)
     x = rng.normal(size=(images, 44, 40, layer.inputs))
     weight = rng.normal(size=(layer.outputs, layer.kernel, layer.kernel, layer.inputs))
@@ -27,7 +32,7 @@ def test_sums_and_gradients_are_those_of_pytorch(layer: Conv, images: int) -> No
         x_, weight_ = jnp.asarray(x), jnp.asarray(weight)
 
         def sums(x: jax.Array, weight: jax.Array) -> jax.Array:
-            return convolve(layer, x, weight, jnp.dtype("float64"))
+            return JaxOps(x.dtype, x.dtype, tuning).convolve(layer, x, weight, jnp.zeros(layer.outputs))
 
         assert_allclose(sums(x_, weight_), expected.detach().permute(0, 2, 3, 1), rtol=1e-12, atol=1e-10)
         gradients = jax.jit(jax.grad(lambda x, weight: (sums(x, weight) ** 2).sum(), (0, 1)))(x_, weight_)
@@ -43,8 +48,10 @@ def test_gradients_of_parts_are_not_added_up_in_the_layers_type(images: int) -> 
     x = jnp.asarray(rng.integers(0, 256, (images, 84, 84, 4)), jnp.uint8)
     weight = jnp.asarray(rng.normal(size=(32, 8, 8, 4)), jnp.bfloat16)
 
-    def gradient(weight: jax.Array) -> jax.Array:
-        return jax.jit(jax.grad(lambda weight: convolve(layer, x, weight, jnp.dtype("float32")).mean()))(weight)
+    def mean(weight: jax.Array) -> jax.Array:
+        return convolve(x, weight, layer.stride, layer.padding, jnp.dtype("float32")).mean()
+
+    gradient = jax.jit(jax.grad(mean))
 
     precise = gradient(weight.astype(jnp.float32))
     assert_allclose(gradient(weight).astype(jnp.float32), precise, rtol=2**-8)  # as rounded once
@@ -53,7 +60,11 @@ def test_gradients_of_parts_are_not_added_up_in_the_layers_type(images: int) -> 
 def test_the_gradient_of_many_images_keeps_slices_of_few() -> None:
     layer = Conv("same", 16, 16, 3, 1, padding=1)
     x, weight = jnp.zeros((256, 64, 64, 16)), jnp.zeros((16, 3, 3, 16))
-    gradient = jax.grad(lambda x, weight: (convolve(layer, x, weight, x.dtype) ** 2).sum(), (0, 1))
+
+    def squares(x: jax.Array, weight: jax.Array) -> jax.Array:
+        return (convolve(x, weight, layer.stride, layer.padding, x.dtype) ** 2).sum()
+
+    gradient = jax.grad(squares, (0, 1))
     memory = jax.jit(gradient).lower(x, weight).compile().memory_analysis()
     slices = 256 * 64 * 64 * weight[0].nbytes
     assert memory is not None

@@ -9,7 +9,7 @@ import pytest
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.values import younger
-from ppo_bench.configuration import config as config_module
+from ppo_bench.configuration import load as load_module
 from ppo_bench.configuration.identity import roundest
 from ppo_bench.configuration.load import load_config
 from tests.test_config import experiment_folder
@@ -39,7 +39,7 @@ OTHER_SPELLINGS = {
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_module, "has_nvidia_gpu", lambda: False)
+    monkeypatch.setattr(load_module, "has_nvidia_gpu", lambda: False)
 
 
 @pytest.mark.parametrize(("words", "folder"), FIRST_FOLDERS.items())
@@ -83,7 +83,7 @@ def test_what_trains_otherwise_has_another_folder(words: str) -> None:
 
 
 def test_on_a_gpu_it_is_the_gpu_that_auto_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_module, "has_nvidia_gpu", lambda: True)
+    monkeypatch.setattr(load_module, "has_nvidia_gpu", lambda: True)
     assert experiment_folder("device=cuda") == experiment_folder("device=auto") != experiment_folder("device=cpu")
 
 
@@ -107,7 +107,7 @@ class WithANewKey(Hyperparameters):
 
 
 def test_a_new_key_at_its_default_moves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_module, "Hyperparameters", WithANewKey)
+    monkeypatch.setattr(load_module, "Hyperparameters", WithANewKey)
     for words, folder in FIRST_FOLDERS.items():
         config = load_config(words.split())
         assert config.run_folder.parent == Path("outputs") / folder

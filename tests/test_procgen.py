@@ -23,10 +23,11 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.jax import JaxOps, max_pool
+from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto, ImpalaCnn
 from ppo_bench.networks.torch import TorchOps, named_views
+from ppo_bench.tuning.switches import Tuning
 from tests.runners import FRAMEWORKS
 
 ROOT = Path(__file__).parent.parent
@@ -136,10 +137,12 @@ def test_outputs_and_gradients_are_those_of_an_independent_network() -> None:
         assert_allclose(in_order, gradients_of(model), rtol=1e-7, atol=1e-9)
 
 
-def test_the_first_of_equal_pixels_takes_the_gradient_in_both_frameworks() -> None:
+@pytest.mark.parametrize("tuning", [Tuning(), Tuning(convolve_by_products=False)], ids=["slices", "XLA's own"])
+def test_the_first_of_equal_pixels_takes_the_gradient_in_both_frameworks(tuning: Tuning) -> None:
     images = np.array([[1, 1, 0, 2], [1, 1, 0, 2], [0, 0, 3, 3]], np.float32)[None, :, :, None]
     pooled = [[1, 2], [1, 3]]  # of the rows 0 to 1 and 1 to 2, the columns 0 to 1 and 1 to 3
     taken = [[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0]]
+    max_pool = JaxOps(jnp.dtype("float32"), jnp.dtype("float32"), tuning).max_pool
     assert_array_equal(max_pool(jnp.array(images))[0, :, :, 0], pooled)
     assert_array_equal(jax.grad(lambda x: max_pool(x).sum())(jnp.array(images))[0, :, :, 0], taken)
     x = torch.from_numpy(images).permute(0, 3, 1, 2).requires_grad_()

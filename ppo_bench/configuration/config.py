@@ -18,6 +18,7 @@ from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem, has_nvidia_gpu
+from ppo_bench.tuning.switches import Tuning
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Config:
     backend: Backend
     network: Network
     algorithm: Algorithm
+    tuning: Tuning
     trackers: dict[str, Tracker]
     resolved: dict[str, Any]
     """The same as plain values, as it is written to run.json."""
@@ -108,7 +110,7 @@ class Config:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
             raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
         name, env_id = env_of(self.resolved)
-        return Task(name, env_id, self.ppo.num_envs, env.atari, env.kwargs or {}, tuple(env.wrappers))
+        return Task(name, env_id, self.ppo.num_envs, env.atari, env.kwargs or {}, tuple(env.wrappers), self.tuning)
 
     @cached_property
     def source(self) -> checkpoint.Checkpoint | None:
@@ -133,6 +135,7 @@ class Config:
             root.precision,
             root.device,
             root.env.rescale_actions,
+            self.tuning,
         )
 
     def of_each_seed(self) -> list[Config]:

@@ -20,6 +20,7 @@ from ppo_bench.configuration.compose import compose_root, typed
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.ranges import check_values
 from ppo_bench.configuration.schema import RootSchema
+from ppo_bench.tuning.switches import Tuning
 
 
 def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
@@ -59,16 +60,18 @@ def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema]
 def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> Config:
     root = typed("", schema, composed, name)
     groups = {group: getattr(root, group) for group in ("framework", "backend", "network", "algorithm")}
-    ppo = typed("ppo", Hyperparameters, root.ppo)
+    ppo, tuning = typed("ppo", Hyperparameters, root.ppo), typed("tuning", Tuning, root.tuning)
     choices = {group: typed(group, choice_class(group, node), node) for group, node in groups.items()}
     trackers = {key: typed(f"tracker.{key}", choice_class("tracker", node), node) for key, node in root.tracker.items()}
     # From the typed objects, so that 1 and 1.0 are the same configuration.
     resolved, hashed = (
         of(root)
-        | {"ppo": of(ppo)}
+        | {"ppo": of(ppo), "tuning": of(tuning)}
         | {group: {"_target_": groups[group]["_target_"]} | of(choice) for group, choice in choices.items()}
         for of in (asdict, plain)
     )
     for key, tracker in trackers.items():
         resolved["tracker"][key] |= asdict(tracker)
-    return Config(root=root, ppo=ppo, resolved=resolved, hashed=hashed, trackers=trackers, **choices)
+    if not hashed["tuning"]:
+        del hashed["tuning"]
+    return Config(root=root, ppo=ppo, tuning=tuning, resolved=resolved, hashed=hashed, trackers=trackers, **choices)

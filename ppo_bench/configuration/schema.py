@@ -60,4 +60,5 @@ class RootSchema:
     backend: Any
     network: Any
     algorithm: Any
+    tuning: Any
     tracker: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import younger
+from ppo_bench.tuning.switches import ON, Tuning
 
 if TYPE_CHECKING:
     import gymnasium
@@ -175,6 +176,7 @@ class Task:
     """Arguments of the environment's constructor."""
     wrappers: tuple[Mapping[str, Any], ...] = ()
     """Gymnasium wrappers around each environment, innermost first: the class as `_target_`, and its arguments."""
+    tuning: Tuning = ON
 
     def alone(self) -> Task:
         """The same with a single environment."""

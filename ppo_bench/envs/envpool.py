@@ -88,7 +88,7 @@ class EnvPoolEnv:
         self._pool: Any = None
         self._core: Core | None = None
         self._threads = Followers()
-        self._one_thread = num_threads == 1
+        self._follows = num_threads == 1 and task.tuning.follow_caller
 
     @property
     def pool(self) -> Any:
@@ -112,7 +112,7 @@ class EnvPoolEnv:
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
         assert self._core, "reset comes first"
-        if self._one_thread:  # it and this one never run at the same time
+        if self._follows:  # it and this one never run at the same time
             self._threads.gather()
         step = as_step(self._resets, *self._core.step(actions))
         self._resets = step.terminated | step.truncated

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ppo_bench.common.errors import require
+from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import GraphEnv, Start, Step, Task
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, as_step
-from ppo_bench.tuning.gpu_memory import share_gpu_memory
 
 
 @dataclass(frozen=True)

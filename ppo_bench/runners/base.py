@@ -18,6 +18,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkSpec, Outputs
+from ppo_bench.tuning.switches import ON, Tuning
 
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
@@ -43,6 +44,7 @@ class Problem:
     """auto, cpu, cuda or cuda:<i>."""
     rescale_actions: bool = False
     """The policy's actions of floats lie between -1 and 1, and are stretched to the environment's bounds."""
+    tuning: Tuning = ON
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if its parts do not go together."""
@@ -142,7 +144,7 @@ class Framework(Protocol):
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""
 
-    def begin(self, num_seeds: int = 1) -> None:
+    def begin(self, num_seeds: int = 1, tuning: Tuning = ON) -> None:
         """Say what has to be said before its package, or an environment that uses it, begins; first of all."""
 
     def runner(self, problem: Problem) -> Runner[Any]:

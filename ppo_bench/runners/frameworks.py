@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners.base import Policy, Problem
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
-from ppo_bench.tuning.gpu_memory import share_gpu_memory
 from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
+from ppo_bench.tuning.switches import ON, Tuning
 
 if TYPE_CHECKING:
     from ppo_bench.runners.jax_seeds import JaxSeedsRunner
@@ -41,9 +42,10 @@ class Torch:
         if self.num_threads is not None and self.num_threads < 1:
             raise ConfigError(f"framework.num_threads={self.num_threads}: must be at least 1, or null")
 
-    def begin(self, num_seeds: int = 1) -> None:
+    def begin(self, num_seeds: int = 1, tuning: Tuning = ON) -> None:
         """See `Framework.begin`."""
-        let_idle_threads_sleep()
+        if tuning.sleep_idle_threads:
+            let_idle_threads_sleep()
 
     def runner(self, problem: Problem) -> HostRunner:
         """The runner for `problem`."""
@@ -120,7 +122,7 @@ class Jax:
         if self.iterations_per_call < 1:
             raise ConfigError(f"framework.iterations_per_call={self.iterations_per_call}: must be at least 1")
 
-    def begin(self, num_seeds: int = 1) -> None:
+    def begin(self, num_seeds: int = 1, tuning: Tuning = ON) -> None:
         """See `Framework.begin`."""
         share_gpu_memory()
         if num_seeds > 1:

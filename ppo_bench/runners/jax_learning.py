@@ -47,7 +47,7 @@ class Learning:
         matmul_precision = set_precision(precision)
         self.dtype = jnp.dtype(precision.parameters)
         self.device = pick_device(problem.device, precision)
-        ops = JaxOps(self.dtype, jnp.dtype(precision.layers))
+        ops = JaxOps(self.dtype, jnp.dtype(precision.layers), problem.tuning)
         self.computation: Computation = computation_of(problem, ops)
         self._optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
         self.execution = {

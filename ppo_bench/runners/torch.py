@@ -81,7 +81,7 @@ class TorchLearner:
             "threads": torch.get_num_threads(),
             "precision": set_precision(precision),
             "cuda_graphs": replay,
-            "keeps_freed_memory": not on_gpu and keep_freed_memory(),
+            "keeps_freed_memory": not on_gpu and problem.tuning.keep_freed_memory and keep_freed_memory(),
         } | ({"gpu": torch.cuda.get_device_name(self._device)} if on_gpu else {})
         self._computation = computation_of(problem, TorchOps(self._dtype, layers))
         self._memory = allocate(problem, self._device)

@@ -38,7 +38,7 @@ def build_runner(config: Config) -> Runner[Any]:
 
 def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
     """The runner, and what there is to be said to those who begin with it."""
-    config.framework.begin(config.root.num_seeds)
+    config.framework.begin(config.root.num_seeds, config.tuning)
     env = config.backend.make(config.task)
     try:
         return runner(config.problem(env)), list(advice(config, env))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.bench.handicaps import HANDICAPS
 from ppo_bench.commands.bench.laps import Laps
 from ppo_bench.commands.bench.programs import load, network_of, schema
 from ppo_bench.commands.bench.report import about, bench_file
@@ -31,48 +29,43 @@ class Rung(NamedTuple):
     title: str
     words: tuple[str, ...]
     """Overrides that are this rung's and those' above it, until one of theirs has the same key."""
-    cures: str | None = None
-    """The handicap of all rungs below this one."""
     needs: str | None = None
     """What the rung is there for, of `circumstances`; None is everywhere."""
 
 
 TORCH = (
-    Rung("PyTorch, operation by operation", ("framework=torch_eager",)),
-    Rung("freed memory is kept", (), "give_memory_back", "cpu"),
-    Rung("frames stay bytes", (), "store_floats", "frames"),
-    Rung("convolutions channels last", (), "convolve_channels_first", "convolutions"),
-    Rung("minibatches drawn on the device", (), "shuffle_on_host"),
-    Rung("Adam in one kernel", (), "adam_by_operations"),
+    Rung("PyTorch, operation by operation", ("framework=torch_eager", "tuning=off")),
+    Rung("freed memory is kept", ("tuning.keep_freed_memory=true",), "cpu"),
+    Rung("idle threads sleep", ("tuning.sleep_idle_threads=true",), "cpu"),
+    Rung("EnvPool's thread follows its caller", ("tuning.follow_caller=true",), "envpool"),
     Rung("torch.compile", ("framework=torch_compile", "framework.cudagraphs=false")),
-    Rung("CUDA graphs", ("framework.cudagraphs=true",), None, "gpu"),
-    Rung("TF32", ("precision=tf32",), None, "tf32"),
-    Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
+    Rung("CUDA graphs", ("framework.cudagraphs=true",), "gpu"),
+    Rung("TF32", ("precision=tf32",), "tf32"),
+    Rung("bfloat16", ("precision=bfloat16",), "gpu"),
 )
 JAX = (
-    Rung("JAX, environments on the host", ("framework=jax_xla",)),
-    Rung("buffers are donated", (), "copy_buffers"),
-    Rung("convolutions as matrix products", (), "convolve_by_library", "cpu convolutions"),
-    Rung("the update is a loop", (), "unroll_update"),
-    Rung("environments in the program", ("backend=GRAPH",), None, "graph"),
-    Rung("ten iterations at once", ("framework.iterations_per_call=10",), None, "graph"),
-    Rung("TF32", ("precision=tf32",), None, "tf32"),
-    Rung("bfloat16", ("precision=bfloat16",), None, "gpu"),
+    Rung("JAX, environments on the host", ("framework=jax_xla", "tuning=off")),
+    Rung("EnvPool's thread follows its caller", ("tuning.follow_caller=true",), "envpool"),
+    Rung("convolutions as matrix products", ("tuning.convolve_by_products=true",), "cpu convolutions"),
+    Rung("environments in the program", ("backend=GRAPH",), "graph"),
+    Rung("ten iterations at once", ("framework.iterations_per_call=10",), "graph"),
+    Rung("TF32", ("precision=tf32",), "tf32"),
+    Rung("bfloat16", ("precision=bfloat16",), "gpu"),
 )
 LADDERS = {"PyTorch": TORCH, "JAX": JAX}
 GRAPH_BACKENDS = ("jax", "envpool_xla")
 """The first that an environment has is climbed to."""
 
 
-def circumstances(network: NetworkSpec, gpu: tuple[int, int] | None, graph_backend: str | None) -> set[str]:
+def circumstances(
+    network: NetworkSpec, backend: str, gpu: tuple[int, int] | None, graph_backend: str | None
+) -> set[str]:
     """What `Rung.needs` may name; `gpu` is the GPU's compute capability."""
-    found = {"gpu" if gpu else "cpu"}
+    found = {"gpu" if gpu else "cpu", backend}
     if gpu and gpu >= (8, 0):
         found.add("tf32")
-    if network.uint8:
-        found.add("frames")
-    if network.convolutions:
-        found |= {"convolutions"} | (set() if gpu else {"cpu convolutions"})
+    if network.convolutions and not gpu:
+        found.add("cpu convolutions")
     if graph_backend:
         found.add("graph")
     return found
@@ -83,18 +76,16 @@ class Step(NamedTuple):
 
     title: str
     words: list[str]
-    handicaps: tuple[str, ...]
 
 
 def steps(ladder: Sequence[Rung], there: set[str], graph_backend: str | None) -> list[Step]:
-    """Those rungs of a ladder that there are, from the lowest; each has the words and no handicap of those below."""
-    rungs = [rung for rung in ladder if rung.needs is None or rung.needs in there]
+    """Those rungs of a ladder that there are, from the lowest; each has the words of those below."""
     climbed: list[Step] = []
     words: dict[str, str] = {}
-    for k, rung in enumerate(rungs):
-        words |= {word.partition("=")[0]: word.replace("GRAPH", str(graph_backend)) for word in rung.words}
-        handicaps = tuple(above.cures for above in rungs[k + 1 :] if above.cures)
-        climbed.append(Step(rung.title, list(words.values()), handicaps))
+    for rung in ladder:
+        if rung.needs is None or rung.needs in there:
+            words |= {word.partition("=")[0]: word.replace("GRAPH", str(graph_backend)) for word in rung.words}
+            climbed.append(Step(rung.title, list(words.values())))
     return climbed
 
 
@@ -138,8 +129,7 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
         )
     asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
     graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
-    network = network_of(config)
-    there = circumstances(network, _gpu(config), graph)
+    there = circumstances(network_of(config), backend.name, _gpu(config), graph)
     kept = [word for word in job if not word.startswith("framework=")]
     sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]
     for name, ladder in LADDERS.items():
@@ -169,14 +159,12 @@ def _gpu(config: Config) -> tuple[int, int] | None:
 def _measured(climb: Climb) -> list[dict[str, Any]]:
     """Every step measured in alternation with the others."""
     root = schema(climb.configs[0])
-    programs = [(maker(step), config) for step, config in zip(climb.steps, climb.configs, strict=True)]
-    measured = in_turn(programs, root.rounds, root.iterations)
+    measured = in_turn([(Laps, config) for config in climb.configs], root.rounds, root.iterations)
     seconds = np.array([np.reshape(found.turns, (root.rounds, root.iterations)) for found in measured])
     return [
         {
             "title": step.title,
             "words": step.words,
-            "without": list(step.handicaps),
             "sps": config.ppo.batch_size / float(np.median(found.turns)),
             "iteration_seconds": found.turns,
             **row,
@@ -186,21 +174,6 @@ def _measured(climb: Climb) -> list[dict[str, Any]]:
             climb.steps, climb.configs, measured, shares(np.median(seconds, 2)), strict=True
         )
     ]
-
-
-class Handicapped(Laps):
-    """`Laps` of a program whose optimisations are undone by the names of `HANDICAPS`."""
-
-    def __init__(self, handicaps: Sequence[str], config: Config) -> None:
-        config.framework.begin()  # before handicaps import the framework, which heeds it as it is imported
-        for name in handicaps:
-            HANDICAPS[name]()
-        super().__init__(config)
-
-
-def maker(step: Step) -> Any:
-    """What `Program` calls in the process of a step."""
-    return functools.partial(Handicapped, step.handicaps)
 
 
 def shares(seconds: np.ndarray) -> list[dict[str, Any]]:

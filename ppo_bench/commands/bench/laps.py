@@ -34,7 +34,7 @@ class Training:
     """A runner whose iterations are timed."""
 
     def __init__(self, config: Config, update_epochs: int) -> None:
-        config.framework.begin(config.root.num_seeds)
+        config.framework.begin(config.root.num_seeds, config.tuning)
         hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
         env = config.backend.make(config.task)
         self.timed = None if isinstance(env, GraphEnv) else TimedEnv(env)

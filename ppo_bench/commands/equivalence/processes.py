@@ -90,7 +90,7 @@ def _host(config: Config) -> VectorEnv:
 
 def _serve(config: Config, follows: bool) -> Generator[Outcome | None, Any, None]:
     """An iteration for each message, alone or after the leader."""
-    config.framework.begin()
+    config.framework.begin(tuning=config.tuning)
     made = _host(config)
     env: VectorEnv
     if follows:

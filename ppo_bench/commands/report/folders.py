@@ -17,7 +17,7 @@ from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
 
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """A folder with any of them is a run's."""
-EXECUTION = ("framework", "backend", "precision", "device")
+EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
 """Keys of a configuration that do not change what is learned: where it goes, and how it is executed."""
 

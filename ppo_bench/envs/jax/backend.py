@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import Task
-from ppo_bench.tuning.gpu_memory import share_gpu_memory
 
 if TYPE_CHECKING:
     from ppo_bench.envs.jax.base import Dynamics, JaxEnv

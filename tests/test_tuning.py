@@ -1,0 +1,84 @@
+"""`tuning`: what is off is off, changes no result, and moves no folder where it is on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.load import load_config, recorded_config
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.networks import jax as jax_networks
+from ppo_bench.runners import frameworks, torch
+from ppo_bench.runs.train import build_runner
+from ppo_bench.tuning.follow import Followers
+from ppo_bench.tuning.switches import Tuning
+
+KEYS = ("keep_freed_memory", "sleep_idle_threads", "follow_caller", "convolve_by_products")
+PONG = ["env=pong", "backend=envpool", "device=cpu", "ppo.num_envs=2", "ppo.num_steps=8", "backend.num_threads=1"]
+
+
+def trained(framework: str, *words: str) -> Arrays:
+    """What two iterations of Pong, each of 2 epochs of 2 minibatches, make of the parameters."""
+    run = [*PONG, f"framework={framework}", "precision=float64", "total_timesteps=32", *words]
+    runner = build_runner(load_config([*run, "ppo.update_epochs=2", "ppo.num_minibatches=2"]))
+    state = runner.init(1)
+    for _ in range(2):
+        state, _, _ = runner.step(state)
+    arrays = runner.export(state)
+    runner.close()
+    return {name: array for name, array in arrays.items() if name.startswith(("params.", "adam."))}
+
+
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_what_is_off_is_not_called_and_changes_no_result(framework: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: set[str] = set()
+
+    def note(module: Any, name: str, *, of: str) -> None:
+        own = getattr(module, name)
+
+        def noted(*arguments: Any, **options: Any) -> Any:
+            called.add(of)
+            return own(*arguments, **options)
+
+        monkeypatch.setattr(module, name, noted)
+
+    note(torch, "keep_freed_memory", of="keep_freed_memory")
+    note(frameworks, "let_idle_threads_sleep", of="sleep_idle_threads")
+    note(Followers, "gather", of="follow_caller")
+    note(jax_networks, "convolve", of="convolve_by_products")
+    of_torch, of_jax = set(KEYS) - {"convolve_by_products"}, {"follow_caller", "convolve_by_products"}
+    expected = trained(framework)
+    assert called == (of_jax if framework == "jax_xla" else of_torch)
+    called.clear()
+    found = trained(framework, "tuning=off")
+    assert not called
+    assert found.keys() == expected.keys()
+    for key, array in expected.items():
+        np.testing.assert_allclose(found[key], array, rtol=1e-7, atol=1e-9, err_msg=key)
+
+
+def test_the_files_have_every_key() -> None:
+    assert load_config([]).tuning == Tuning()
+    off = dict.fromkeys(KEYS, False)
+    assert load_config(["tuning=off"]).tuning == Tuning(**off)
+    assert load_config(["tuning=off", "tuning.follow_caller=true"]).tuning == Tuning(**off | {"follow_caller": True})
+    assert sorted(path.stem for path in (CONF / "tuning").glob("*.yaml")) == ["off", "on"]
+
+
+def test_tuning_moves_a_folder_only_where_it_is_not_as_it_comes(tmp_path: Path) -> None:
+    words = [f"outputs={tmp_path}"]
+    own = load_config(words).run_folder
+    assert "1457ea8c" in str(own)  # as before there was any choice
+    assert load_config([*words, *(f"tuning.{key}=true" for key in KEYS)]).run_folder == own
+    others = {load_config([*words, f"tuning.{key}=false"]).run_folder for key in KEYS}
+    assert len(others - {own}) == len(KEYS)
+
+
+def test_a_run_without_the_key_was_tuned() -> None:
+    recorded = dict(load_config([]).resolved)
+    del recorded["tuning"]
+    assert recorded_config(recorded, {}).tuning == Tuning()
