@@ -9,6 +9,7 @@ import pytest
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.values import younger
+from ppo_bench.configuration import config as config_module
 from ppo_bench.configuration import load as load_module
 from ppo_bench.configuration.identity import roundest
 from ppo_bench.configuration.load import load_config
@@ -39,7 +40,7 @@ OTHER_SPELLINGS = {
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "has_nvidia_gpu", lambda: False)
+    monkeypatch.setattr(config_module, "has_nvidia_gpu", lambda: False)
 
 
 @pytest.mark.parametrize(("words", "folder"), FIRST_FOLDERS.items())
@@ -83,7 +84,7 @@ def test_what_trains_otherwise_has_another_folder(words: str) -> None:
 
 
 def test_on_a_gpu_it_is_the_gpu_that_auto_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "has_nvidia_gpu", lambda: True)
+    monkeypatch.setattr(config_module, "has_nvidia_gpu", lambda: True)
     assert experiment_folder("device=cuda") == experiment_folder("device=auto") != experiment_folder("device=cpu")
 
 
