@@ -58,8 +58,13 @@ def test_arguments_and_wrappers_reach_the_environment() -> None:
     ("task", "message"),
     [
         (Task("x", "CartPole-v1", 1, kwargs={"nope": 1}), "unexpected keyword argument 'nope'"),
-        (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.Nope"},)), "cannot be built"),
-        (Task("x", "CartPole-v1", 1, wrappers=({},)), "cannot be built"),
+        (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.Nope"},)), "names no class that"),
+        (Task("x", "CartPole-v1", 1, wrappers=({},)), "names no class that can be imported"),
+        (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.Env"},)), "is no gymnasium.Wrapper"),
+        (
+            Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.TimeLimit", "limit": 3},)),
+            "cannot be built: ",
+        ),
     ],
 )
 def test_arguments_and_wrappers_that_do_not_exist_are_refused(task: Task, message: str) -> None:

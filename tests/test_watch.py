@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.commands.__main__ import main as train
-from ppo_bench.commands.watch import Row, Watched, look, main, tail
+from ppo_bench.commands.watch import Row, Watched, look, main
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.rows import last_rows
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import in_use, own_folder
 from tests.test_cli import ENVIRONMENT, GYM, SMALL, assert_one_line
@@ -41,7 +42,7 @@ def training(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     folder = load_config(words).run_folder
     command = [sys.executable, "-m", "ppo_bench", *words]
     with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and len(tail(folder / "episodes.jsonl")) < 100:
+        while process.poll() is None and len(last_rows(folder / "episodes.jsonl")) < 100:
             time.sleep(0.05)
         yield process, folder
         process.kill()
@@ -136,7 +137,7 @@ def test_a_row_that_is_cut_off_is_not_read(copied: Path) -> None:
 def test_only_the_end_of_a_long_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text("damaged\n" + "".join(f'{{"k": {k}}}\n' for k in range(5_000)))
-    rows = [row["k"] for row in tail(path)]
+    rows = [row["k"] for row in last_rows(path)]
     assert rows == list(range(rows[0], 5_000))
     assert 1_000 < len(rows) < 2_000
 

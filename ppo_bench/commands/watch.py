@@ -6,7 +6,6 @@ goes on with it.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -25,11 +24,11 @@ from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json
 from ppo_bench.common.progress import duration
+from ppo_bench.common.rows import last_rows
 from ppo_bench.runs.results import in_use
 
 REFRESH_SECONDS = 1.0
 WIDE = 10_000  # columns of a pipe; tables take what they need
-TAIL_BYTES = 16_384
 RECENT_EPISODES = 100
 STATES = {"running": "green", "starting": "green", "stopped": "yellow", "broken": "red", "done": "dim"}
 """In the order in which they are shown, with their colours."""
@@ -50,7 +49,7 @@ class Row:
     mean_return: float | None = None
     """Of the last 100 episodes."""
     sps: float | None = None
-    """Of the last iteration; of a finished run, of the median one."""
+    """Of the last iteration; of a finished run, the mean."""
     remark: str = ""
 
     @property
@@ -141,9 +140,9 @@ def look(folder: Path, held: bool) -> Row:
             steps = int(result["global_step"])
             about |= {"step": steps, "total": steps, "sps": _number(result.get("mean_sps", result["steady_sps"]))}
             return Row(folder, "done", mean_return=_number(result["final_return_mean"]), **about)
-        last: dict[str, Any] = next(reversed(tail(folder / "metrics.jsonl")), {})
+        last: dict[str, Any] = next(reversed(last_rows(folder / "metrics.jsonl")), {})
         about |= {"step": int(last.get("global_step", 0)), "sps": _number(last.get("sps"))}
-        returns = [row["return"] for row in tail(folder / "episodes.jsonl")][-RECENT_EPISODES:]
+        returns = [row["return"] for row in last_rows(folder / "episodes.jsonl")][-RECENT_EPISODES:]
         mean_return = math.fsum(returns) / len(returns) if returns else None
         return Row(folder, "running" if held else "stopped", mean_return=mean_return, **about)
     except ConfigError as error:
@@ -154,20 +153,6 @@ def look(folder: Path, held: bool) -> Row:
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(value)
-
-
-def tail(path: Path) -> list[dict[str, Any]]:
-    """The last whole rows of a JSON-lines file. Raises `ConfigError` if they are damaged."""
-    if not path.exists():
-        return []
-    with open(path, "rb") as file:
-        start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
-        file.seek(start)
-        lines = file.read().split(b"\n")[1 if start else 0 : -1]  # the first may be cut, the last is not whole
-    try:
-        return [json.loads(line) for line in lines]
-    except ValueError as error:
-        raise ConfigError(f"{path} is damaged ({error})") from error
 
 
 def shown(rows: list[Row], folder: Path, limit: int | None = None) -> Group:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable, naming
 
+TAIL_BYTES = 16_384
+
 
 class Mark(NamedTuple):
     """How far a file of rows had come, and what it held up to there."""
@@ -74,3 +76,37 @@ def _line(row: Mapping[str, Any]) -> str:
         return json.dumps(row, allow_nan=False) + "\n"
     except ValueError:
         return json.dumps(jsonable(row), allow_nan=False) + "\n"
+
+
+def read_rows(path: Path) -> list[Any]:
+    """The whole rows of a file to which processes may still write; none if it is not there."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+
+
+def last_rows(path: Path) -> list[dict[str, Any]]:
+    """The last whole rows of a file, as many as `TAIL_BYTES` hold. Raises `ConfigError` if they are damaged."""
+    if not path.exists():
+        return []
+    with open(path, "rb") as file:
+        start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
+        file.seek(start)
+        lines = file.read().split(b"\n")[1 if start else 0 : -1]  # the first may be cut, the last is not whole
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged ({error})") from error
+
+
+class NewRows:
+    """The rows that a process adds to a file, as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115 (open as long as the run lasts)
+        self._rest = b""
+
+    def new(self) -> list[dict[str, Any]]:
+        """What has been added since the last call, in whole rows."""
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        return [json.loads(line) for line in lines]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from omegaconf import DictConfig
+
+from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.compose import one_line
 from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
 
@@ -54,11 +56,7 @@ class Tracker(Protocol):
 
 def choice_class(group: str, node: Any) -> Any:
     """The class that the `_target_` of a group's choice names. Raises `ConfigError` if it is none of the group's."""
-    try:
-        module, _, name = node["_target_"].rpartition(".")
-        cls = getattr(importlib.import_module(module), name)
-    except Exception as error:  # importing whatever the user named
-        raise ConfigError(f"{group}._target_ names no class that can be imported: {one_line(error)}") from error
+    cls = class_named(f"{group}._target_", node.get("_target_", "") if isinstance(node, Mapping | DictConfig) else node)
     if not (is_dataclass(cls) and hasattr(cls, BUILDS[group])):
         raise ConfigError(f"{group}._target_={node['_target_']} is not a choice of the group {group}")
     return cls

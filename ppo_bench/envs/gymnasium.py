@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, require
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, supported_spaces
 
@@ -184,12 +185,14 @@ def _register(task: Task) -> None:
 
 def _wrapped(task: Task, env: Any) -> Any:
     """`env` within the wrappers that were asked for."""
+    import gymnasium
+
     for wrapper in task.wrappers:
         arguments = dict(wrapper)
-        module, _, name = str(arguments.pop("_target_", "")).rpartition(".")
+        cls = class_named("env.wrappers: _target_", arguments.pop("_target_", ""), gymnasium.Wrapper)
         try:
-            env = getattr(importlib.import_module(module), name)(env, **arguments)
-        except Exception as error:  # importing and building whatever was named
+            env = cls(env, **arguments)
+        except Exception as error:  # building whatever was named
             raise ConfigError(
                 f"env.wrappers: {dict(wrapper)} cannot be built: {' '.join(str(error).split())}"
             ) from error

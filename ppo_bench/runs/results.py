@@ -9,7 +9,6 @@ result.json     the summary, written aside and renamed last
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from statistics import median
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.locks import lock
+from ppo_bench.common.rows import read_rows
 
 EPISODE_ROWS_PER_ITERATION = 1_000
 COMPILING_ITERATIONS = 3
@@ -81,7 +81,7 @@ def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
     device is given at once: their rows come in bursts. The second is how many seconds the first three iterations took
     beyond as many median ones: compilation, where a framework compiles.
     """
-    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    rows = read_rows(metrics)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
     seconds = [steps / row["sps"] for row in rows]
     blocks = [seconds[k : k + iterations_per_call] for k in range(0, len(seconds), iterations_per_call)]

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ppo_bench.common.files import read_json
+from ppo_bench.common.rows import read_rows
 
 POLL_SECONDS = 0.3
 STATES = {"done": "green", "failed": "red", "skipped": "dim"}
@@ -46,10 +47,7 @@ class Journal:
 
     def outcomes(self) -> list[Outcome]:
         """All outcomes so far."""
-        if not self.path.exists():
-            return []
-        lines = self.path.read_text().splitlines(keepends=True)
-        return [Outcome(*json.loads(line)) for line in lines if line.endswith("\n")]
+        return [Outcome(*row) for row in read_rows(self.path)]
 
 
 def finished(state: str, words: list[str], folders: Sequence[Path]) -> tuple[Outcome, float | None]:

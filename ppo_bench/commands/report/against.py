@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from scipy import stats
+
 from ppo_bench.commands.report.groups import Group
 from ppo_bench.commands.report.published import Reference, references_of
-from ppo_bench.commands.report.statistics import Moments, moments, quantile, welch
+from ppo_bench.commands.report.statistics import Moments, moments, welch
 
 
 class AgainstPublished(NamedTuple):
@@ -38,7 +40,7 @@ def against_published(group: Group) -> list[AgainstPublished]:
             n = reference.seeds or 0
             theirs = Moments(reference.mean, (reference.std or 0.0) * math.sqrt(n / (n - 1)), n)
             difference, error, freedom = welch(ours, theirs)
-            half = quantile(0.975, freedom) * error if error > 0 else 0.0
+            half = float(stats.t.ppf(0.975, freedom)) * error if error > 0 else 0.0
             low, high = difference - half, difference + half
         rows.append(AgainstPublished(group, ours, sps, reference, low, high))
     return rows

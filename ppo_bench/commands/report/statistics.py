@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Scores = Sequence[Array]
@@ -43,9 +44,7 @@ def median(scores: Scores) -> Array:
 
 def iqm(scores: Scores) -> Array:
     """Interquartile mean: that of all runs of all tasks without the floor(N / 4) lowest and as many highest."""
-    pooled = np.sort(np.concatenate(scores, -1), -1)
-    cut = int(TRIM * pooled.shape[-1])
-    return np.asarray(pooled[..., cut : pooled.shape[-1] - cut].mean(-1))
+    return np.asarray(stats.trim_mean(np.concatenate(scores, -1), TRIM, axis=-1))
 
 
 def optimality_gap(scores: Scores, target: float = 1.0) -> Array:
@@ -99,7 +98,7 @@ def mean_interval(values: Array, confidence: float = CONFIDENCE) -> Estimate:
     mean, std, n = moments(values)
     if n < 2:
         return Estimate(mean, math.nan, math.nan)
-    half = quantile(0.5 + confidence / 2, n - 1.0) * std / math.sqrt(n) if std > 0 else 0.0
+    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * std / math.sqrt(n) if std > 0 else 0.0
     return Estimate(mean, mean - half, mean + half)
 
 
@@ -204,50 +203,7 @@ def tost(ours: Array, theirs: Array, margin: float, *, paired: bool = False) -> 
     if error == 0:
         same = abs(difference) <= margin
         return Comparison(difference, difference, difference, margin, float(not same), float(difference == 0))
-    p_equivalent = max(upper_tail((margin + sign * difference) / error, freedom) for sign in (1, -1))
-    p_different = 2 * upper_tail(abs(difference) / error, freedom)
-    half = quantile(0.95, freedom) * error
+    p_equivalent = max(float(stats.t.sf((margin + sign * difference) / error, freedom)) for sign in (1, -1))
+    p_different = 2 * float(stats.t.sf(abs(difference) / error, freedom))
+    half = float(stats.t.ppf(0.95, freedom)) * error
     return Comparison(difference, difference - half, difference + half, margin, p_equivalent, p_different)
-
-
-def upper_tail(t: float, freedom: float) -> float:
-    """P(T > t) of Student's t."""
-    if math.isinf(freedom):
-        return 0.5 * math.erfc(t / math.sqrt(2))
-    tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
-    return tail if t > 0 else 1 - tail
-
-
-def quantile(probability: float, freedom: float) -> float:
-    """The value below which Student's t lies with a probability above one half; by bisection."""
-    low, high = 0.0, 1.0
-    while upper_tail(high, freedom) > 1 - probability:
-        high *= 2
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if upper_tail(middle, freedom) > 1 - probability else (low, middle)
-    return (low + high) / 2
-
-
-def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function by its continued fraction (DLMF 8.17.22), as Lentz evaluates it."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(b, a, 1 - x)
-    tiny, c, d, value = 1e-300, 1.0, 0.0, 1.0
-    for n in range(500):
-        m = n // 2
-        if n == 0:
-            term = 1.0
-        elif n % 2 == 0:
-            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        else:
-            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1 / (1 + term * d or tiny)
-        c = 1 + term / c or tiny
-        value *= c * d
-        if n and abs(c * d - 1) < 1e-16:
-            break
-    front = a * math.log(x) + b * math.log1p(-x) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    return math.exp(front) * (value - 1) / a

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import Task
@@ -66,5 +66,5 @@ def _dynamics(env_id: str) -> Dynamics:
         from ppo_bench.envs.jax.brax import Brax
 
         return Brax(env_id)
-    module, _, name = DYNAMICS[env_id].rpartition(".")
-    return getattr(importlib.import_module(module), name)()
+    dynamics: Dynamics = class_named(env_id, DYNAMICS[env_id])()
+    return dynamics

@@ -5,7 +5,6 @@ python -m ppo_bench.runs.trackers RUN_DIR MODULE.CLASS OPTIONS, the options as J
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import select
@@ -13,10 +12,12 @@ import sys
 import traceback
 from pathlib import Path
 
+from ppo_bench.common.classes import class_named
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.files import read_json
+from ppo_bench.common.rows import NewRows
 from ppo_bench.configuration.choices import Tracker
-from ppo_bench.runs.trackers.mirror import Mirror, Tail, videos
+from ppo_bench.runs.trackers.mirror import Mirror, videos
 
 POLL_SECONDS = 1.0
 STDIN = 0
@@ -25,12 +26,12 @@ STDIN = 0
 def main(arguments: list[str]) -> int:
     """Mirror the run until it is over."""
     os.nice(10)  # training comes first
-    folder, (module, _, name) = Path(arguments[0]), arguments[1].rpartition(".")
-    tracker: Tracker = getattr(importlib.import_module(module), name)(**json.loads(arguments[2]))
+    folder = Path(arguments[0])
+    tracker: Tracker = class_named("tracker", arguments[1])(**json.loads(arguments[2]))
     trainer = os.getppid()
     mirror = tracker.open(folder, read_json(folder / "run.json"))
     os.write(STDIN, b"r")  # a socket: the tracker is ready
-    rows, shown, over = Tail(folder / "metrics.jsonl"), set[tuple[Path, int]](), False
+    rows, shown, over = NewRows(folder / "metrics.jsonl"), set[tuple[Path, int]](), False
     while not over:
         over = bool(select.select([STDIN], [], [], POLL_SECONDS)[0]) or os.getppid() != trainer
         mirror.write(rows.new())

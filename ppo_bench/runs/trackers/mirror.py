@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,16 +50,3 @@ def videos(folder: Path) -> list[tuple[Path, int]]:
     paths = [path for kind in ("videos", "evaluations") for path in sorted((folder / kind).glob("*.mp4"))]
     files = [(path, path.with_suffix(".json")) for path in paths]
     return [(path, int(read_json(about)["global_step"])) for path, about in files if about.exists()]
-
-
-class Tail:
-    """The rows of a JSON-lines file to which a process still writes."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115 (open as long as the run lasts)
-        self._rest = b""
-
-    def new(self) -> list[dict[str, Any]]:
-        """What has been added since the last call, in whole rows."""
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
-        return [json.loads(line) for line in lines]
