@@ -10,7 +10,7 @@ import pytest
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.equivalence.command import load, main
-from ppo_bench.commands.equivalence.differences import Outcome, compare
+from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
 from ppo_bench.commands.equivalence.explain import Tie, sensitivity, tied_actions, ties
 from ppo_bench.commands.equivalence.processes import Follower, Workers, played
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
@@ -29,9 +29,9 @@ METRICS = dict(zip(LOSSES, (0.5, 20.0, 0.7, 0.0, 0.0, 0.1), strict=True)) | {
 }
 
 
-def outcome(actions: np.ndarray, parameters: list[float], before: float = 0.0, **metrics: float) -> Outcome:
+def outcome(actions: np.ndarray, parameters: list[float], before: float = 0.0, **metrics: float) -> IterationOutcome:
     started = {"params.a": np.full(len(parameters), before)}
-    return Outcome(actions, started, {"params.a": np.array(parameters)}, METRICS | metrics, None)
+    return IterationOutcome(actions, started, {"params.a": np.array(parameters)}, METRICS | metrics, None)
 
 
 def test_differing_actions_are_counted_and_the_first_is_found() -> None:
@@ -127,14 +127,14 @@ def test_free_runs_that_part_are_exit_code_1(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.fixture(scope="module")
-def led() -> Outcome:
+def led() -> IterationOutcome:
     """The second iteration of a real leader."""
     with Workers({"torch_eager": load([*SMALL, "framework=torch_eager"])}, "lockstep") as workers:
         outcomes = [outcome for outcome, _ in workers.iterations()]
     return outcomes[1]
 
 
-def test_what_a_leader_played_is_what_its_network_saw(led: Outcome) -> None:
+def test_what_a_leader_played_is_what_its_network_saw(led: IterationOutcome) -> None:
     problem, seen = played(load(SMALL), led)
     assert problem.algorithm.name == "ppo"
     observations = np.stack([one.obs for one in seen])
@@ -149,7 +149,7 @@ def test_what_a_leader_played_is_what_its_network_saw(led: Outcome) -> None:
     np.testing.assert_array_equal(starts[1:], done[:-2])  # the step before only reset the environment
 
 
-def with_even_scores(led: Outcome, t: int, n: int, gap: float) -> tuple[Outcome, Outcome]:
+def with_even_scores(led: IterationOutcome, t: int, n: int, gap: float) -> tuple[IterationOutcome, IterationOutcome]:
     """A leader whose choices at step `t` of environment `n` score `gap` apart, and one that chose the other."""
     other = led.actions.copy()
     other[t, n] = 1 - other[t, n]
@@ -160,7 +160,7 @@ def with_even_scores(led: Outcome, t: int, n: int, gap: float) -> tuple[Outcome,
     return led._replace(before=led.before | {"params.actor.2.bias": bias}), led._replace(actions=other)
 
 
-def test_an_action_that_hangs_on_rounding_is_a_tie_and_its_margin_is_told(led: Outcome) -> None:
+def test_an_action_that_hangs_on_rounding_is_a_tie_and_its_margin_is_told(led: IterationOutcome) -> None:
     leader, other = with_even_scores(led, 5, 2, gap=1e-6)
     (tie,) = ties(*played(load(SMALL), led), leader, other, 2, tolerance=1e-5)
     assert (tie.iteration, tie.step, tie.env) == (2, 5, 2)
@@ -179,19 +179,19 @@ def test_an_action_of_several_components_is_tied_where_all_that_differ_are() -> 
     assert json.dumps(tied) == "2"  # as it is written
 
 
-def test_a_plain_difference_of_actions_is_no_tie(led: Outcome) -> None:
+def test_a_plain_difference_of_actions_is_no_tie(led: IterationOutcome) -> None:
     leader, other = with_even_scores(led, 5, 2, gap=1e-3)
     assert ties(*played(load(SMALL), led), leader, other, 2, tolerance=1e-5) == []
 
 
-def test_the_margins_of_the_actions_taken_are_never_negative(led: Outcome) -> None:
+def test_the_margins_of_the_actions_taken_are_never_negative(led: IterationOutcome) -> None:
     """Scores are those that the runner chose by: the action taken has the highest, at every step."""
     everywhere = ties(*played(load(SMALL), led), led, led._replace(actions=1 - led.actions), 2, tolerance=np.inf)
     assert len(everywhere) == 512
     assert min(tie.margin for tie in everywhere) > -1e-6
 
 
-def test_a_leader_repeats_itself_and_is_moved_by_rounding_no_more_than_by_rounding(led: Outcome) -> None:
+def test_a_leader_repeats_itself_and_is_moved_by_rounding_no_more_than_by_rounding(led: IterationOutcome) -> None:
     twin = Follower(load([*SMALL, "framework=torch_eager"]))
     try:
         found = sensitivity(twin, led, tolerance=1e-4)
@@ -202,7 +202,7 @@ def test_a_leader_repeats_itself_and_is_moved_by_rounding_no_more_than_by_roundi
     assert found.over == 0
 
 
-def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: Outcome) -> None:
+def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: IterationOutcome) -> None:
     follower = Follower(load([*SMALL, "framework=jax_xla"]))
     moved: Arrays = {k: v * np.float32(1.01) if k == "params.critic.2.bias" else v for k, v in led.before.items()}
     moved["params.critic.0.weight"] = led.before["params.critic.0.weight"] + np.float32(1e-2)
@@ -215,7 +215,7 @@ def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: Outcome) -> Non
     assert not other.within(TOLERANCES["float32"])
 
 
-def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: Outcome) -> None:
+def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: IterationOutcome) -> None:
     follower = Follower(load([*SMALL, "framework=torch_eager"]))
     with pytest.raises(Failed, match="the process of torch_eager ended; its own error stands above"):
         follower.follow({}, None)

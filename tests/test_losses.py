@@ -72,7 +72,7 @@ OPTIONS: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "norm_adv": Tru
 
 def test_total_loss_weighs_its_parts(ns: Namespace) -> None:
     # ratios 1 and 3/2, advantages 1 and 2 unnormalised: -(1 + 1.2 * 2) / 2; errors 1 and 4: (1 + 4) / 4
-    batch = ppo.Minibatch([-1, -1], values=[0, 0], advantages=[1, 2], returns=[1, 2], real=[1, 1], acts=[1, 1])
+    batch = ppo.Transitions([-1, -1], values=[0, 0], advantages=[1, 2], returns=[1, 2], real=[1, 1], acts=[1, 1])
     log_probs, entropies, values = [-1, -1 + math.log(1.5)], [0.5, 1.5], [0, 0]
     result = ns.run(ppo.losses, log_probs, entropies, values, batch, **OPTIONS | {"norm_adv": False, "ent_coef": 0.1})
     assert_allclose(result.policy_loss, -1.7, rtol=1e-14)
@@ -86,7 +86,7 @@ def test_total_loss_weighs_its_parts(ns: Namespace) -> None:
 
 def test_the_critic_learns_where_steps_are_real_and_the_policy_where_actions_count(ns: Namespace) -> None:
     # The third transition is the critic's alone, the last one nobody's.
-    old = ppo.Minibatch([-1] * 4, [0, 0, 0, -WILD], [1, 3, WILD, -WILD], [1, 2, 3, 0], [1, 1, 1, 0], [1, 1, 0, 0])
+    old = ppo.Transitions([-1] * 4, [0, 0, 0, -WILD], [1, 3, WILD, -WILD], [1, 2, 3, 0], [1, 1, 1, 0], [1, 1, 0, 0])
     new = ([-1, -1 + math.log(1.5), 4, WILD], [0.5, 1.5, WILD, WILD], [0, 0, 0, WILD])
     result = ns.run(ppo.losses, *new, old, **OPTIONS)
     # advantages 1 and 3 are -1 and 1 once normalised, ratios 1 and 3/2: (1 - 1.2) / 2; errors 1, 4, 9
@@ -109,7 +109,7 @@ combinations = pytest.mark.parametrize("switches", COMBINATIONS.values(), ids=CO
 families = pytest.mark.parametrize("family", ["categorical", "normal"])
 DISTRIBUTIONS = {"categorical": ppo.CATEGORICAL, "normal": ppo.NORMAL}
 
-Inputs = tuple[tuple[Any, ...], Any, ppo.Minibatch]  # head and values (the network's outputs), actions, the rest
+Inputs = tuple[tuple[Any, ...], Any, ppo.Transitions]  # head and values (the network's outputs), actions, the rest
 
 
 def minibatch(family: str) -> Inputs:
@@ -125,10 +125,10 @@ def minibatch(family: str) -> Inputs:
     log_probs = DISTRIBUTIONS[family].log_prob(np, head, actions) + 0.3 * rng.normal(size=24)
     old_values, advantages, returns = rng.normal(size=(3, 24))
     values = old_values + 0.3 * rng.normal(size=24)
-    return (*head, values), actions, ppo.Minibatch(log_probs, old_values, advantages, returns, mask, mask)
+    return (*head, values), actions, ppo.Transitions(log_probs, old_values, advantages, returns, mask, mask)
 
 
-def all_losses(xp: Any, outputs: Any, actions: Any, batch: ppo.Minibatch, family: str, **switches: Any) -> ppo.Losses:
+def all_losses(xp: Any, outputs: Any, actions: Any, batch: ppo.Transitions, family: str, **switches: Any) -> ppo.Losses:
     *head, values = outputs
     policy = DISTRIBUTIONS[family]
     log_probs, entropies = policy.log_prob(xp, tuple(head), actions), policy.entropy(xp, tuple(head))
@@ -213,7 +213,7 @@ def finite_differences(function: Callable[[list[np.ndarray]], Any], at: tuple[np
 
 def torch_gradients(inputs: Inputs, family: str, **switches: Any) -> list[np.ndarray]:
     outputs = [torch.tensor(x, requires_grad=True) for x in inputs[0]]
-    batch = ppo.Minibatch(*(torch.tensor(x) for x in inputs[2]))
+    batch = ppo.Transitions(*(torch.tensor(x) for x in inputs[2]))
     total = all_losses(torch, outputs, torch.tensor(inputs[1]), batch, family, **switches).total
     return [gradient.numpy() for gradient in torch.autograd.grad(total, outputs)]
 
@@ -314,7 +314,7 @@ def test_gradients_of_an_entirely_masked_minibatch_are_0(
 def test_float32_stays_float32(ns: Namespace, family: str) -> None:
     outputs, actions, batch = minibatch(family)
     outputs = tuple(x.astype(np.float32) for x in outputs)
-    batch = ppo.Minibatch(*(x.astype(np.float32) for x in batch))
+    batch = ppo.Transitions(*(x.astype(np.float32) for x in batch))
     actions = actions.astype(np.float32) if family == "normal" else actions
     result = ns.run(all_losses, outputs, actions, batch, family=family)
     assert {x.dtype for x in result} == {np.dtype(np.float32)}

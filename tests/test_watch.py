@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.commands.__main__ import main as train
-from ppo_bench.commands.watch import Row, Watched, look, main
+from ppo_bench.commands.watch import RunRow, Watched, look, main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.rows import last_rows
 from ppo_bench.configuration.load import load_config
@@ -78,7 +78,7 @@ def test_a_run_is_running_until_it_is_killed(
 def test_a_finished_run_shows_its_result(finished: Path) -> None:
     result = json.loads((finished / "result.json").read_text())
     (row,) = Watched(finished).rows()  # a run folder itself
-    assert row == Row(
+    assert row == RunRow(
         *(finished, "done", "cartpole", "gymnasium", "torch_eager", 1, 1024, 1024),
         result["final_return_mean"],
         result["mean_sps"],

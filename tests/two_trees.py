@@ -67,10 +67,9 @@ SLOWER = 0.97
 TURNS = """
 import statistics, sys, time
 from ppo_bench.commands.bench.laps import Laps
-from ppo_bench.commands.bench.programs import Schema
-from ppo_bench.configuration.load import load_config
+from ppo_bench.commands.bench.programs import load
 
-laps = Laps(load_config(sys.argv[2:], "bench", Schema))
+laps = Laps(load(sys.argv[2:]))
 print("ready", flush=True)
 for _ in sys.stdin:
     until, seconds = time.perf_counter() + float(sys.argv[1]), []

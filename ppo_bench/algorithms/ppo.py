@@ -84,7 +84,7 @@ class Ppo:
             network.distribution.log_prob(ops.xp, head, batch["actions"]),
             network.distribution.entropy(ops.xp, head),
             values,
-            ppo.Minibatch(*(batch[name] for name in ppo.Minibatch._fields)),
+            ppo.Transitions(*(batch[name] for name in ppo.Transitions._fields)),
             clip_coef=hp.clip_coef,
             clip_vloss=hp.clip_vloss,
             norm_adv=hp.norm_adv,

@@ -35,7 +35,7 @@ STATES = {"running": "green", "starting": "green", "stopped": "yellow", "broken"
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """A run as it is shown."""
 
     folder: Path
@@ -90,9 +90,9 @@ class Watched:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen: dict[Path, tuple[object, Row]] = {}
+        self._seen: dict[Path, tuple[object, RunRow]] = {}
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RunRow]:
         """Every run as it stands, those that go on first."""
         seen, self._seen = self._seen, {}
         for folder in run_folders(self._folder):
@@ -120,10 +120,10 @@ def run_folders(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
-def look(folder: Path, held: bool) -> Row:
+def look(folder: Path, held: bool) -> RunRow:
     """How the run in `folder` stands; `held` says whether a process is at it."""
     if not (folder / "run.json").exists():
-        return Row(folder, "starting" if held else "stopped", remark="" if held else "there is no run.json")
+        return RunRow(folder, "starting" if held else "stopped", remark="" if held else "there is no run.json")
     try:
         config = read_json(folder / "run.json")["config"]
         about: dict[str, Any] = {
@@ -139,23 +139,23 @@ def look(folder: Path, held: bool) -> Row:
             result = read_json(folder / "result.json")
             steps = int(result["global_step"])
             about |= {"step": steps, "total": steps, "sps": _number(result.get("mean_sps", result["steady_sps"]))}
-            return Row(folder, "done", mean_return=_number(result["final_return_mean"]), **about)
+            return RunRow(folder, "done", mean_return=_number(result["final_return_mean"]), **about)
         last: dict[str, Any] = next(reversed(last_rows(folder / "metrics.jsonl")), {})
         about |= {"step": int(last.get("global_step", 0)), "sps": _number(last.get("sps"))}
         returns = [row["return"] for row in last_rows(folder / "episodes.jsonl")][-RECENT_EPISODES:]
         mean_return = math.fsum(returns) / len(returns) if returns else None
-        return Row(folder, "running" if held else "stopped", mean_return=mean_return, **about)
+        return RunRow(folder, "running" if held else "stopped", mean_return=mean_return, **about)
     except ConfigError as error:
-        return Row(folder, "broken", remark=str(error).split("; ")[0].replace(f"{folder}/", ""))
+        return RunRow(folder, "broken", remark=str(error).split("; ")[0].replace(f"{folder}/", ""))
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        return Row(folder, "broken", remark=f"no record of a run: {type(error).__name__} {error}")
+        return RunRow(folder, "broken", remark=f"no record of a run: {type(error).__name__} {error}")
 
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def shown(rows: list[Row], folder: Path, limit: int | None = None) -> Group:
+def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:
     """The table, of at most `limit` lines, under a line that counts the states."""
     count = {state: sum(row.state == state for row in rows) for state in STATES}
     line = ", ".join(f"{number} {state}" for state, number in count.items() if number)

@@ -193,7 +193,7 @@ NORMAL = Distribution(normal_sample, normal_mode, normal_log_prob, normal_entrop
 # --- Losses -----------------------------------------------------------------------------------------------------------
 
 
-class Minibatch(NamedTuple):
+class Transitions(NamedTuple):
     """What the losses need of B transitions besides the network's fresh outputs; each `[B]`."""
 
     log_probs: Array
@@ -254,7 +254,7 @@ def losses(
     log_probs: Array,
     entropies: Array,
     values: Array,
-    batch: Minibatch,
+    batch: Transitions,
     *,
     clip_coef: float,
     clip_vloss: bool,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.networks.layers import Activation, Conv
-from ppo_bench.networks.ops import Step
+from ppo_bench.networks.ops import ScanStep
 from ppo_bench.tuning.jax_convolutions import convolve, max_pool
 from ppo_bench.tuning.switches import ON, Tuning
 
@@ -31,7 +31,7 @@ class JaxOps:
         """See `Ops.take`."""
         return x[(slice(None),) * axis + (rows,)]
 
-    def scan(self, step: Step, carry: Any, rows: Any) -> tuple[Any, Any]:
+    def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
         """See `Ops.scan`; one loop of the program."""
         return jax.lax.scan(step, carry, rows)
 

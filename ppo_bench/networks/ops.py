@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.networks.layers import Activation, Conv
 
-Step = Callable[[Any, Any], tuple[Any, Any]]
+ScanStep = Callable[[Any, Any], tuple[Any, Any]]
 """`(carry, row) -> (carry, output)`."""
 
 
@@ -23,7 +23,7 @@ class Ops(Protocol):
     def take(self, x: Array, rows: Array, axis: int) -> Array:
         """The entries `rows [M]`, integers, of `x` along `axis`."""
 
-    def scan(self, step: Step, carry: Any, rows: Any) -> tuple[Any, Any]:
+    def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
         """`step` from the first row of the dictionary `rows`, `[T, ...]` each, to the last: the carry after it, and the
         dictionaries of outputs, stacked."""
 

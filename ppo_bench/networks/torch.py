@@ -14,7 +14,7 @@ from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.layers import Activation, Conv
-from ppo_bench.networks.ops import Step
+from ppo_bench.networks.ops import ScanStep
 
 Params = dict[str, Tensor]
 
@@ -43,7 +43,7 @@ class TorchOps:
         """See `Ops.take`."""
         return x.index_select(axis, rows)
 
-    def scan(self, step: Step, carry: Any, rows: Any) -> tuple[Any, Any]:
+    def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
         """See `Ops.scan`; a plain loop."""
         outputs = []
         for t in range(len(next(iter(rows.values())))):

@@ -11,7 +11,7 @@ from torch import Tensor
 WARM_UP_CALLS = 3  # compilation and the libraries' workspaces happen in the first; PyTorch's documentation takes 3
 
 
-class Step(Protocol):
+class Recordable(Protocol):
     """How a learner calls a function: with what stays where it is, and with tensors that are new in every call."""
 
     def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
@@ -39,7 +39,7 @@ class Replayed:
         self._outputs: Any = None
 
     def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
-        """See `Step`."""
+        """See `Recordable`."""
         if self._graph is None or any(a is not b for a, b in zip(fixed, self._fixed, strict=True)):
             self._graph = self._record(tuple(fixed), inputs)
         for static, given in zip(self._inputs, inputs, strict=True):

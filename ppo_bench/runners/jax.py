@@ -19,7 +19,7 @@ from ppo_bench.runners.jax_learning import Learning, Learnt
 
 
 @dataclass
-class JaxState:
+class JaxLearnerState:
     """Everything that changes from one iteration to the next; the memory is donated from step to step."""
 
     learnt: Learnt
@@ -50,7 +50,7 @@ class JaxLearner:
         """See `Learner.acting`."""
         return jax.default_device(self._learning.device)
 
-    def begin(self, state: JaxState, seed: int, iteration: int) -> JaxState:
+    def begin(self, state: JaxLearnerState, seed: int, iteration: int) -> JaxLearnerState:
         """See `Learner.begin`."""
         with self.acting():
             state.noise = self._noise(np.int32(seed), np.int32(iteration))
@@ -59,7 +59,7 @@ class JaxLearner:
             state.memory = self._learning.remember(state.memory, jax.tree.map(jnp.copy, state.carry))
         return state
 
-    def act(self, state: JaxState, t: int, seen: Seen) -> tuple[JaxState, np.ndarray]:
+    def act(self, state: JaxLearnerState, t: int, seen: Seen) -> tuple[JaxLearnerState, np.ndarray]:
         """See `Learner.act`."""
         seen = Seen(seen.obs, legal=seen.legal, start=seen.start if state.carry else None)
         state.memory, carry, actions = self._act(
@@ -69,13 +69,13 @@ class JaxLearner:
             state.carry = carry
         return state, np.array(actions, self._actions_type)  # its own, as PyTorch's: some environments write to it
 
-    def targets(self, state: JaxState, flags: Arrays) -> tuple[JaxState, Any, dict[str, float]]:
+    def targets(self, state: JaxLearnerState, flags: Arrays) -> tuple[JaxLearnerState, Any, dict[str, float]]:
         """See `Learner.targets`; they are computed in the program of `update`."""
         return state, {name: flags[name] for name in self._learning.computation.flags}, {}
 
     def update(
-        self, state: JaxState, batch: Any, seed: int, iteration: int, learning_rate: float
-    ) -> tuple[JaxState, dict[str, float]]:
+        self, state: JaxLearnerState, batch: Any, seed: int, iteration: int, learning_rate: float
+    ) -> tuple[JaxLearnerState, dict[str, float]]:
         """See `Learner.update`."""
         with self.acting():
             state.learnt, measured = self._learn(
@@ -92,14 +92,14 @@ class JaxLearner:
 
     # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
 
-    def load(self, arrays: Arrays) -> JaxState:
+    def load(self, arrays: Arrays) -> JaxLearnerState:
         """See `Learner.load`."""
         carry = {name: jnp.asarray(array, self._learning.dtype) for name, array in under("envs.carry", arrays).items()}
         carry, memory = jax.device_put((carry, self._learning.allocate()), self._learning.device)
         learnt = self._learning.load(arrays)
-        return JaxState(learnt, memory, carry, learnt.arrays)
+        return JaxLearnerState(learnt, memory, carry, learnt.arrays)
 
-    def export(self, state: JaxState) -> Arrays:
+    def export(self, state: JaxLearnerState) -> Arrays:
         """See `Learner.export`."""
         carry = named("envs.carry", state.carry)
         carried = {array.name: np.array(carry[array.name]) for array in carry_arrays(self._problem)}

@@ -21,7 +21,7 @@ from ppo_bench.networks.network import Acted
 from ppo_bench.networks.torch import Params, TorchOps, named_views
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of
-from ppo_bench.runners.cuda_graphs import Replayed, Step
+from ppo_bench.runners.cuda_graphs import Recordable, Replayed
 from ppo_bench.runners.declared import carry_arrays, learner_arrays, memory_arrays
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
@@ -92,10 +92,10 @@ class TorchLearner:
         targets = functools.partial(_targets, self._computation)
         gradient = functools.partial(clipped_gradient, self._computation, problem.parameters)
         learn = functools.partial(_learn, compiled(gradient))
-        self._noise: Step = Replayed(self._action_noise) if replay else self._action_noise
-        self._policy: Step = Replayed(act) if replay else act
-        self._targets: Step = Replayed(targets) if replay else targets
-        self._learn: Step = Replayed(learn, changed=_learnt) if replay else learn
+        self._noise: Recordable = Replayed(self._action_noise) if replay else self._action_noise
+        self._policy: Recordable = Replayed(act) if replay else act
+        self._targets: Recordable = Replayed(targets) if replay else targets
+        self._learn: Recordable = Replayed(learn, changed=_learnt) if replay else learn
         self._steps, self._env_ids, self._lanes, self._epochs, self._samples = (
             torch.arange(n, dtype=torch.int32, device=self._device)
             for n in (

@@ -47,7 +47,7 @@ def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
         raise
 
 
-class Run(NamedTuple):
+class SeedRun(NamedTuple):
     """One seed of what is trained together."""
 
     config: Config
@@ -59,7 +59,7 @@ def train(config: Config, started_at: float) -> list[Path]:
 
     `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on `STOP_SIGNALS`.
     """
-    runs = [Run(own, choose_folder(own.run_folder, own.root.rerun)) for own in config.of_each_seed()]
+    runs = [SeedRun(own, choose_folder(own.run_folder, own.root.rerun)) for own in config.of_each_seed()]
     finished = [run.folder for run in runs if (run.folder / "result.json").exists()]
     todo = [run for run in runs if run.folder not in finished]
     for folder in finished:
@@ -86,7 +86,7 @@ def _first_iteration_uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def _train_runs(config: Config, runs: Sequence[Run], started_at: float) -> None:
+def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> None:
     filmers = [Filmer(run.config) for run in runs]
     started_at += filmers[0].require()
     one = config.root.num_seeds == 1
@@ -114,7 +114,7 @@ def _train_runs(config: Config, runs: Sequence[Run], started_at: float) -> None:
         runner.close()
 
 
-def _start(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any]:
+def _start(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any]:
     """Counters and state with which new runs begin: initial weights, or what `checkpoint.load` names."""
     seeds, source = [run.config.root.seed for run in runs], runs[0].config.source
     if source is None:
@@ -128,7 +128,7 @@ def _start(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopStat
         raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
 
 
-def _resume(runs: Sequence[Run], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:
+def _resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:
     """Counters and state of the newest checkpoints; None if the runs are to start at the beginning.
 
     Of several seeds some may have written a checkpoint that others had not yet when they were interrupted: all go back

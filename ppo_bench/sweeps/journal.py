@@ -22,7 +22,7 @@ POLL_SECONDS = 0.3
 STATES = {"done": "green", "failed": "red", "skipped": "dim"}
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """What became of a job."""
 
     state: str
@@ -40,22 +40,22 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: JobOutcome) -> None:
         """Append an outcome in one piece."""
         with open(self.path, "a") as file:
             file.write(json.dumps(outcome) + "\n")
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[JobOutcome]:
         """All outcomes so far."""
-        return [Outcome(*row) for row in read_rows(self.path)]
+        return [JobOutcome(*row) for row in read_rows(self.path)]
 
 
-def finished(state: str, words: list[str], folders: Sequence[Path]) -> tuple[Outcome, float | None]:
+def finished(state: str, words: list[str], folders: Sequence[Path]) -> tuple[JobOutcome, float | None]:
     """The outcome of a job whose seeds' `folders` are complete, and the mean of their `final_return_mean`."""
     found = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
     values = [value for value in found if value is not None]
     value = statistics.fmean(values) if len(values) == len(found) else None
-    return Outcome(state, words, str(folders[0]), "no episode ended" if value is None else f"{value:.2f}"), value
+    return JobOutcome(state, words, str(folders[0]), "no episode ended" if value is None else f"{value:.2f}"), value
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def failures_reported(journal: Journal) -> Iterator[None]:
         reporter.join()
 
 
-def print_table(outcomes: Sequence[Outcome]) -> None:
+def print_table(outcomes: Sequence[JobOutcome]) -> None:
     """A row for each job: its state, what sets it apart from the others, its return or its error."""
     shared = set.intersection(*(set(outcome.words) for outcome in outcomes)) if len(outcomes) > 1 else set()
     table = Table(box=None)

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from ppo_bench.common.errors import require
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
-from ppo_bench.sweeps.sweep_job import Job, divide
+from ppo_bench.sweeps.sweep_job import SweepJob, divide
 
 PLUGINS = {
     # As many runs at a time as there are CPUs; a worker takes one after the other, not several at once.
@@ -58,7 +58,7 @@ def with_defaults(own: Sequence[str]) -> list[str]:
     return words
 
 
-def launch(own: Sequence[str], jobs: Sequence[list[str]], job: Job) -> None:
+def launch(own: Sequence[str], jobs: Sequence[list[str]], job: SweepJob) -> None:
     """Have Hydra's launcher run `jobs`, each the words of one. Raises what the launcher raises."""
     with _composed([*own, *jobs[0]]) as (config, context):
         at_once = _share_cpus(config.hydra.launcher, job, len(jobs))
@@ -69,7 +69,7 @@ def launch(own: Sequence[str], jobs: Sequence[list[str]], job: Job) -> None:
             launcher.launch(jobs[start : start + size], start)
 
 
-def search(own: Sequence[str], words: Sequence[str], job: Job) -> None:
+def search(own: Sequence[str], words: Sequence[str], job: SweepJob) -> None:
     """Have Hydra's sweeper choose jobs from `words` and launch them. Raises what the sweeper raises."""
     with _composed([*own, *words]) as (config, context):
         _share_cpus(config.hydra.launcher, job, config.hydra.sweeper.get("n_jobs", 1))
@@ -95,7 +95,7 @@ def _composed(words: Sequence[str]) -> Iterator[tuple[DictConfig, HydraContext]]
         yield config, HydraContext(config_loader=loader, callbacks=Callbacks())
 
 
-def _share_cpus(launcher: DictConfig, job: Job, jobs: int) -> int:
+def _share_cpus(launcher: DictConfig, job: SweepJob, jobs: int) -> int:
     """Divide this machine's CPUs among the jobs that are to run at the same time; how many those are."""
     cpus = sorted(os.sched_getaffinity(0))
     if launcher._target_.endswith("JoblibLauncher"):

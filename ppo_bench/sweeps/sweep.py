@@ -27,11 +27,11 @@ from ppo_bench.configuration.compose import explain, one_line
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import are_complete
 from ppo_bench.sweeps.expand import corner, expand
-from ppo_bench.sweeps.journal import STATES, Journal, Outcome, failures_reported, finished, print_table
+from ppo_bench.sweeps.journal import STATES, JobOutcome, Journal, failures_reported, finished, print_table
 from ppo_bench.sweeps.launchers import launch, search, with_defaults
 from ppo_bench.sweeps.preflight import check_environments
 from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
-from ppo_bench.sweeps.sweep_job import Job
+from ppo_bench.sweeps.sweep_job import SweepJob
 
 
 def sweep(overrides: Sequence[str]) -> int:
@@ -71,10 +71,10 @@ def sweep(overrides: Sequence[str]) -> int:
     return 1 if "failed" in states or not states or trouble else 0
 
 
-def _run(outputs: Path, on_slurm: bool, start: Callable[[Job], None]) -> tuple[list[Outcome], str | None]:
+def _run(outputs: Path, on_slurm: bool, start: Callable[[SweepJob], None]) -> tuple[list[JobOutcome], str | None]:
     """What became of the jobs that `start` launches, and what went wrong with the launcher. Raises `Interrupted`."""
     journal = _journal(outputs)
-    job = Job(journal.path, sweep_process=None if on_slurm else os.getpid())
+    job = SweepJob(journal.path, sweep_process=None if on_slurm else os.getpid())
     trouble = None
     # What submitit prints while it waits, it also raises if it matters.
     silence = redirect_stderr(io.StringIO()) if on_slurm else nullcontext()
@@ -96,13 +96,15 @@ def _run(outputs: Path, on_slurm: bool, start: Callable[[Job], None]) -> tuple[l
     return journal.outcomes(), trouble
 
 
-def _lost(todo: dict[tuple[Path, ...], list[str]], ended: Sequence[Outcome], trouble: str | None) -> list[Outcome]:
+def _lost(
+    todo: dict[tuple[Path, ...], list[str]], ended: Sequence[JobOutcome], trouble: str | None
+) -> list[JobOutcome]:
     """Jobs that a launcher lost have left no outcome; what counts is what is there."""
     known = [outcome.words for outcome in ended]
     return [
         finished("done", job, folders)[0]
         if are_complete(folders)
-        else Outcome("failed", job, str(folders[0]), trouble or "the launcher lost it")
+        else JobOutcome("failed", job, str(folders[0]), trouble or "the launcher lost it")
         for folders, job in todo.items()
         if job not in known
     ]

@@ -26,12 +26,12 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
 from ppo_bench.runs.results import are_complete, in_use
 from ppo_bench.sweeps.child import train_in_process
-from ppo_bench.sweeps.journal import POLL_SECONDS, Journal, Outcome, finished
+from ppo_bench.sweeps.journal import POLL_SECONDS, JobOutcome, Journal, finished
 from ppo_bench.sweeps.slurm.job import requeue
 
 
 @dataclass
-class Job:
+class SweepJob:
     """What a launcher calls with the configuration of each job."""
 
     journal: Path
@@ -55,12 +55,12 @@ class Job:
     def _is_over(self) -> bool:
         return bool(self.stop_requests) or (self.sweep_process is not None and not _is_alive(self.sweep_process))
 
-    def _outcome(self, words: list[str], shared: bool) -> tuple[Outcome | None, float | None]:
+    def _outcome(self, words: list[str], shared: bool) -> tuple[JobOutcome | None, float | None]:
         try:
             config = load_config([*_search_path(), *words])
             config.require()
         except ConfigError as error:  # of values that a sweeper has chosen
-            return Outcome("failed", words, "", str(error)), None
+            return JobOutcome("failed", words, "", str(error)), None
         folder, folders = config.job_folder, config.folders
         if are_complete(folders):
             return finished("skipped", words, folders)
@@ -74,7 +74,7 @@ class Job:
             if failure is None:
                 return finished("done", words, folders)
             if not in_use(folder):  # else another process has taken it since it was looked at
-                return Outcome("failed", words, str(folder), failure), None
+                return JobOutcome("failed", words, str(folder), failure), None
 
     def _wait_for(self, folder: Path) -> None:
         """Wait until no other process trains in `folder`, such as one whose sweep was killed."""

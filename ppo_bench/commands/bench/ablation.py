@@ -71,21 +71,21 @@ def circumstances(
     return found
 
 
-class Step(NamedTuple):
+class LadderStep(NamedTuple):
     """A rung as it is run."""
 
     title: str
     words: list[str]
 
 
-def steps(ladder: Sequence[Rung], there: set[str], graph_backend: str | None) -> list[Step]:
+def steps(ladder: Sequence[Rung], there: set[str], graph_backend: str | None) -> list[LadderStep]:
     """Those rungs of a ladder that there are, from the lowest; each has the words of those below."""
-    climbed: list[Step] = []
+    climbed: list[LadderStep] = []
     words: dict[str, str] = {}
     for rung in ladder:
         if rung.needs is None or rung.needs in there:
             words |= {word.partition("=")[0]: word.replace("GRAPH", str(graph_backend)) for word in rung.words}
-            climbed.append(Step(rung.title, list(words.values())))
+            climbed.append(LadderStep(rung.title, list(words.values())))
     return climbed
 
 
@@ -94,7 +94,7 @@ class Climb(NamedTuple):
 
     job: list[str]
     """What was asked for, but for the framework."""
-    steps: list[Step]
+    steps: list[LadderStep]
     configs: list[Config]
 
 

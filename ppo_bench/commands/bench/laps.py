@@ -17,7 +17,7 @@ WARM_UP_ITERATIONS = 2
 """The first compiles, the second may compile what the first left in other shapes."""
 
 
-class Start(NamedTuple):
+class StartUp(NamedTuple):
     """What a program took before its first turn."""
 
     setup_seconds: float
@@ -71,7 +71,7 @@ class Laps:
         self.training = Training(config, config.ppo.update_epochs)
         setup_seconds = time.perf_counter() - started
         first, *_, last = (self.training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
-        self.start = Start(setup_seconds, (first - last) * config.framework.iterations_per_call, *_memory(config))
+        self.start = StartUp(setup_seconds, (first - last) * config.framework.iterations_per_call, *_memory(config))
 
     def turn(self) -> float:
         """Seconds of an iteration."""
@@ -79,7 +79,7 @@ class Laps:
 
 
 def _memory(config: Config) -> tuple[int, int | None]:
-    """`Start.peak_memory_bytes` and `Start.gpu_memory_bytes` of this process, now."""
+    """`StartUp.peak_memory_bytes` and `StartUp.gpu_memory_bytes` of this process, now."""
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return host, _gpu_memory_bytes(config)
 

@@ -20,7 +20,7 @@ CHOICES = {"framework", "backend"}
 
 
 @dataclass
-class Schema(RootSchema):
+class BenchSchema(RootSchema):
     """The keys of conf/bench.yaml."""
 
     workload: str
@@ -33,9 +33,9 @@ class Schema(RootSchema):
     trace: bool
 
 
-def schema(config: Config) -> Schema:
+def schema(config: Config) -> BenchSchema:
     """The root of a bench's configuration."""
-    assert isinstance(config.root, Schema)
+    assert isinstance(config.root, BenchSchema)
     return config.root
 
 
@@ -43,7 +43,7 @@ def load(job: list[str]) -> Config:
     """The configuration of one program, with as many environments as its workload has. Raises `ConfigError`."""
     if any(word.startswith("total_timesteps=") for word in job):
         raise ConfigError("total_timesteps: a bench ends after its rounds and iterations; leave it out")
-    config = load_config(job, "bench", Schema)
+    config = load_config(job, "bench", BenchSchema)
     root = schema(config)
     if root.workload not in WORKLOADS:
         raise ConfigError(f"workload={root.workload}: choose one of {', '.join(WORKLOADS)}")
@@ -61,7 +61,7 @@ def load(job: list[str]) -> Config:
     num_envs = root.throughput_num_envs.get(config.backend.name)
     if num_envs is None:
         raise ConfigError(f"throughput_num_envs has no backend {config.backend.name}: choose by ppo.num_envs=...")
-    return load_config([*job, f"ppo.num_envs={num_envs}"], "bench", Schema)
+    return load_config([*job, f"ppo.num_envs={num_envs}"], "bench", BenchSchema)
 
 
 def network_of(config: Config) -> NetworkSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ppo_bench.commands.bench.laps import Start
+from ppo_bench.commands.bench.laps import StartUp
 from ppo_bench.common.progress import say
 from ppo_bench.common.workers import Worker
 from ppo_bench.configuration.config import Config
@@ -16,7 +16,7 @@ Turn_co = TypeVar("Turn_co", covariant=True)
 class Measures(Protocol[Turn_co]):
     """What measures, in the program's process."""
 
-    start: Start
+    start: StartUp
 
     def turn(self) -> Turn_co:
         """One measurement."""
@@ -28,7 +28,7 @@ class Program(Generic[Turn_co]):
     def __init__(self, make: Callable[[Config], Measures[Turn_co]], config: Config) -> None:
         """`make(config)` is called in the process. Raises `ConfigError` or `Failed` if that cannot be done."""
         self._worker = Worker(f"{config.framework.name} on {config.backend.name}", _measure, make, config)
-        self.start: Start = self._worker.answer()
+        self.start: StartUp = self._worker.answer()
 
     def turn(self) -> Turn_co:
         """Have it measure. Raises `Failed` if it has ended."""
@@ -51,7 +51,7 @@ def _measure(make: Callable[[Config], Measures[Any]], config: Config) -> Generat
 class Measured(NamedTuple):
     """One program's figures."""
 
-    start: Start
+    start: StartUp
     turns: list[Any]
     """What `Measures.turn` returned each time."""
 

@@ -17,7 +17,7 @@ from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.equivalence.differences import Difference, compare
 from ppo_bench.commands.equivalence.explain import Sensitivity, Tie, sensitivity, tied_actions, ties
 from ppo_bench.commands.equivalence.processes import Workers, played
-from ppo_bench.commands.equivalence.report import Comparison, report
+from ppo_bench.commands.equivalence.report import Agreement, report
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError
@@ -34,7 +34,7 @@ EXPLAINED = 5
 
 
 @dataclass
-class Schema(RootSchema):
+class EquivalenceSchema(RootSchema):
     """The keys of conf/equivalence.yaml."""
 
     mode: str
@@ -43,7 +43,7 @@ class Schema(RootSchema):
 
 def load(overrides: list[str]) -> Config:
     """The configuration of a comparison, or of one framework in it."""
-    return load_config(overrides, "equivalence", Schema)
+    return load_config(overrides, "equivalence", EquivalenceSchema)
 
 
 def main(arguments: list[str]) -> int:
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("overrides", nargs="*", help="as for a run; and mode=lockstep|free, frameworks=[a,b]")
     overrides = parser.parse_args(arguments).overrides
     config = load(overrides)
-    assert isinstance(config.root, Schema)
+    assert isinstance(config.root, EquivalenceSchema)
     mode = config.root.mode
     if mode not in ("lockstep", "free"):
         raise ConfigError(f"mode={mode}: choose lockstep or free")
@@ -103,7 +103,7 @@ def _installed(overrides: list[str]) -> list[str]:
     return names
 
 
-def _compare(configs: dict[str, Config], mode: str) -> Comparison:
+def _compare(configs: dict[str, Config], mode: str) -> Agreement:
     """The differences of every framework from the first, iteration by iteration, and what explains the large ones."""
     leader, *others = configs
     config, precision = configs[leader], configs[leader].root.precision
@@ -127,4 +127,4 @@ def _compare(configs: dict[str, Config], mode: str) -> Comparison:
                     sensitivities[iteration] = sensitivity(workers.twin(), led, tolerance.parameters)
             if iteration % max(1, config.num_iterations // 10) == 0:
                 say(f"iteration {iteration} of {config.num_iterations}")
-    return Comparison(leader, differences, found_ties, sensitivities)
+    return Agreement(leader, differences, found_ties, sensitivities)

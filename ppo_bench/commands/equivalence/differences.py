@@ -14,7 +14,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Metrics
 
 
-class Outcome(NamedTuple):
+class IterationOutcome(NamedTuple):
     """What one framework did in one iteration."""
 
     actions: np.ndarray
@@ -52,7 +52,9 @@ class Difference(NamedTuple):
         return moved and self.parameters <= tolerance.parameters and measured <= tolerance.losses
 
 
-def compare(leader: Outcome, other: Outcome, action_tolerance: float, losses: Sequence[str]) -> Difference:
+def compare(
+    leader: IterationOutcome, other: IterationOutcome, action_tolerance: float, losses: Sequence[str]
+) -> Difference:
     """How `other` differs from `leader` in one iteration; `losses` are the metrics that are compared."""
     differs = differing_actions(leader, other, action_tolerance)
     first = int(np.flatnonzero(differs.ravel())[0]) if differs.any() else None
@@ -68,7 +70,7 @@ def compare(leader: Outcome, other: Outcome, action_tolerance: float, losses: Se
     )
 
 
-def differing_actions(leader: Outcome, other: Outcome, tolerance: float) -> np.ndarray:
+def differing_actions(leader: IterationOutcome, other: IterationOutcome, tolerance: float) -> np.ndarray:
     """`[T, N]` bool: where the two chose differently."""
     discrete = leader.actions.dtype.kind in "iu"
     gaps = np.abs(leader.actions.astype(np.float64) - other.actions)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.equivalence.differences import Outcome, parameter_distance
+from ppo_bench.commands.equivalence.differences import IterationOutcome, parameter_distance
 from ppo_bench.commands.equivalence.processes import Follower
 from ppo_bench.envs.base import Seen, Step
 from ppo_bench.mathematics import noise
@@ -36,7 +36,12 @@ class Tie(NamedTuple):
 
 
 def ties(
-    problem: Problem, seen: Sequence[Seen], leader: Outcome, other: Outcome, iteration: int, tolerance: float
+    problem: Problem,
+    seen: Sequence[Seen],
+    leader: IterationOutcome,
+    other: IterationOutcome,
+    iteration: int,
+    tolerance: float,
 ) -> list[Tie]:
     """The differing discrete actions whose scores tie within `tolerance`; `seen` is what the network saw, by step."""
     if leader.actions.dtype.kind not in "iu":
@@ -62,7 +67,7 @@ def ties(
     return found
 
 
-def _logits(problem: Problem, seen: Sequence[Seen], leader: Outcome) -> np.ndarray:
+def _logits(problem: Problem, seen: Sequence[Seen], leader: IterationOutcome) -> np.ndarray:
     """The leader's logits `[T, N, A]` in float64, from its state before the iteration."""
     import torch
 
@@ -83,7 +88,7 @@ def _logits(problem: Problem, seen: Sequence[Seen], leader: Outcome) -> np.ndarr
     return np.stack(logits)
 
 
-def tied_actions(leader: Outcome, other: Outcome, found: Sequence[Tie]) -> int:
+def tied_actions(leader: IterationOutcome, other: IterationOutcome, found: Sequence[Tie]) -> int:
     """Actions that differ in nothing but ties; one of several components may tie where another truly differs."""
     components = (leader.actions != other.actions).reshape(*leader.actions.shape[:2], -1).sum(-1)
     tied = Counter((tie.step, tie.env) for tie in found)
@@ -102,7 +107,7 @@ class Sensitivity(NamedTuple):
     tries: int
 
 
-def sensitivity(twin: Follower, leader: Outcome, tolerance: float) -> Sensitivity:
+def sensitivity(twin: Follower, leader: IterationOutcome, tolerance: float) -> Sensitivity:
     """Replay the leader's iteration with parameters and observations changed at random by rounding.
 
     That is by up to 8 units in the last place, which is what two ways of adding up 64 products differ by. PPO's

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.commands.equivalence.differences import Outcome
+from ppo_bench.commands.equivalence.differences import IterationOutcome
 from ppo_bench.common.workers import Worker
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import Seen, VectorEnv
@@ -30,12 +30,12 @@ class Follower:
         """Begin an iteration: `(state, environment steps)` to follow, None to go on alone."""
         self._worker.ask(message)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> IterationOutcome:
         """Of the iteration that was begun; waits for it."""
-        outcome: Outcome = self._worker.answer()
+        outcome: IterationOutcome = self._worker.answer()
         return outcome
 
-    def follow(self, before: Arrays, steps: Any) -> Outcome:
+    def follow(self, before: Arrays, steps: Any) -> IterationOutcome:
         """One whole iteration from `before` on `steps`."""
         self.start((before, steps))
         return self.outcome()
@@ -57,7 +57,7 @@ class Workers:
         self._others = {name: Follower(configs[name], follows=self._lockstep) for name in others}
         self._twin: Follower | None = None
 
-    def iterations(self) -> Iterator[tuple[Outcome, dict[str, Outcome]]]:
+    def iterations(self) -> Iterator[tuple[IterationOutcome, dict[str, IterationOutcome]]]:
         """Of each iteration, the leader's outcome and those of the others by name."""
         self._leader.start(None)
         for iteration in range(self._num_iterations):
@@ -88,7 +88,7 @@ def _host(config: Config) -> VectorEnv:
     return on_host(config.backend.make(config.task))
 
 
-def _serve(config: Config, follows: bool) -> Generator[Outcome | None, Any, None]:
+def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, Any, None]:
     """An iteration for each message, alone or after the leader."""
     config.framework.begin(tuning=config.tuning)
     made = _host(config)
@@ -108,18 +108,18 @@ def _serve(config: Config, follows: bool) -> Generator[Outcome | None, Any, None
             before, steps = message
             replay.load(steps)
             state, metrics, _ = runner.step(runner.restore(before, carried=True))
-            outcome = Outcome(replay.actions(), {}, runner.export(state), metrics, None)
+            outcome = IterationOutcome(replay.actions(), {}, runner.export(state), metrics, None)
         else:
             before = runner.export(state)
             state, metrics, _ = runner.step(state)
             recording = recorder.take()
-            outcome = Outcome(recording.actions, before, runner.export(state), metrics, recording.steps)
+            outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
             iteration += 1
             if iteration % root.checkpoint.every_iterations == 0:  # as in training
                 state = runner.restart(state, iteration)
 
 
-def played(config: Config, led: Outcome) -> tuple[Problem, list[Seen]]:
+def played(config: Config, led: IterationOutcome) -> tuple[Problem, list[Seen]]:
     """The leader's problem, and what its network saw in each step of the iteration."""
     made = _host(config)
     made.close()

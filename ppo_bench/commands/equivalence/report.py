@@ -20,7 +20,7 @@ from ppo_bench.configuration.config import Config
 COMPARED = ("parameters", "movement", "losses", "gradient_norm")
 
 
-class Comparison(NamedTuple):
+class Agreement(NamedTuple):
     """Everything that was found."""
 
     leader: str
@@ -31,7 +31,7 @@ class Comparison(NamedTuple):
     """By iteration, of some of those over the tolerance."""
 
 
-def report(config: Config, found: Comparison, mode: str) -> int:
+def report(config: Config, found: Agreement, mode: str) -> int:
     """Print the table, write the files; 0 if the frameworks do the same, else 1."""
     steps = config.num_iterations * config.ppo.batch_size
     tolerance = TOLERANCES[config.root.precision] if mode == "lockstep" else None
@@ -75,7 +75,7 @@ def report(config: Config, found: Comparison, mode: str) -> int:
     return 0 if same else 1
 
 
-def _summary(config: Config, found: Comparison, name: str, mode: str) -> dict[str, Any]:
+def _summary(config: Config, found: Agreement, name: str, mode: str) -> dict[str, Any]:
     differences, batch_size = found.differences[name], config.ppo.batch_size
     parted = next(((k, d.first) for k, d in enumerate(differences) if d.first is not None), None)
     untied = [d for d in differences if not d.tied]

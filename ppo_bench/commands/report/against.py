@@ -9,14 +9,14 @@ from scipy import stats
 
 from ppo_bench.commands.report.groups import Group
 from ppo_bench.commands.report.published import Reference, references_of
-from ppo_bench.commands.report.statistics import Moments, moments, welch
+from ppo_bench.commands.report.statistics import SampleMoments, moments, welch
 
 
 class AgainstPublished(NamedTuple):
     """Ours beside a published figure."""
 
     group: Group
-    returns: Moments | None
+    returns: SampleMoments | None
     sps: float | None
     """Mean over the training, as publications have it: steps over time."""
     reference: Reference
@@ -38,7 +38,7 @@ def against_published(group: Group) -> list[AgainstPublished]:
         if ours and ours.n > 1 and reference.mean is not None and (reference.seeds or 0) > 1:
             # Publications give the deviation over seeds with the denominator n.
             n = reference.seeds or 0
-            theirs = Moments(reference.mean, (reference.std or 0.0) * math.sqrt(n / (n - 1)), n)
+            theirs = SampleMoments(reference.mean, (reference.std or 0.0) * math.sqrt(n / (n - 1)), n)
             difference, error, freedom = welch(ours, theirs)
             half = float(stats.t.ppf(0.975, freedom)) * error if error > 0 else 0.0
             low, high = difference - half, difference + half

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppo_bench.commands.report.against import AgainstPublished, against_published
-from ppo_bench.commands.report.groups import Group, Task, algorithms, baseline_of
+from ppo_bench.commands.report.groups import ComparedTask, Group, algorithms, baseline_of
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.published import Scale, scale_of
 from ppo_bench.commands.report.statistics import (
@@ -54,7 +54,7 @@ class Aggregate(NamedTuple):
 class Pair(NamedTuple):
     """A group against its baseline."""
 
-    task: Task
+    task: ComparedTask
     group: Group
     baseline: Group
     speedup: Estimate | None
@@ -80,21 +80,21 @@ class Improvement(NamedTuple):
 class Analysis:
     """What the report says in numbers."""
 
-    tasks: list[Task]
+    tasks: list[ComparedTask]
     algorithms: list[str]
     scales: dict[str, Scale]
     """By task; `low_is` says between what its scores are normalised. Of those with a scale: see `_scale`."""
     aggregates: list[Aggregate]
     pairs: list[Pair]
     improvements: list[Improvement]
-    shared: list[Task]
+    shared: list[ComparedTask]
     """Tasks with a scale that every algorithm finished: those that aggregates over tasks are of."""
     profiles: dict[str, Band]
     thresholds: Array
     references: list[AgainstPublished]
 
 
-def analyse(tasks: list[Task], options: Options) -> Analysis:
+def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     """Compute everything but the curves."""
     names = algorithms(tasks)
     scales = {task.label: scale for task in tasks if (scale := _scale(task))}
@@ -128,7 +128,7 @@ def _finals(group: Group) -> Array:
     return group.values("final_return_mean")
 
 
-def _scale(task: Task) -> Scale | None:
+def _scale(task: ComparedTask) -> Scale | None:
     """The published scale of a task, or from the lowest to the highest final return in the report if these differ."""
     known = scale_of(task.env_id)
     if known and known.high is not None:
@@ -140,7 +140,7 @@ def _scale(task: Task) -> Scale | None:
     return Scale(task.env, low, high, "lowest run", "highest run", "the runs of this report")
 
 
-def _pair(task: Task, group: Group, options: Options) -> Pair | None:
+def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:
     baseline = baseline_of(group, task, options.baseline)
     if baseline is None or baseline is group:
         return None
@@ -162,7 +162,7 @@ def _pair(task: Task, group: Group, options: Options) -> Pair | None:
     return Pair(task, group, baseline, speedup, wall, returns, paired)
 
 
-def margin_of(task: Task, baseline: Array, options: Options) -> float:
+def margin_of(task: ComparedTask, baseline: Array, options: Options) -> float:
     """Largest difference of mean returns that counts as the same, fixed before, whatever is compared.
 
     A part of the published scale where there is one, else of the baseline's mean, counted from random play if known.
@@ -215,7 +215,7 @@ def _of_pair(pair: Pair) -> list[Aggregate]:
     return rows
 
 
-def _scores(tasks: Sequence[Task], algorithm: str, scales: dict[str, Scale]) -> list[Array]:
+def _scores(tasks: Sequence[ComparedTask], algorithm: str, scales: dict[str, Scale]) -> list[Array]:
     return [
         normalise(_finals(group), scales[task.label])
         for task in tasks
@@ -224,7 +224,7 @@ def _scores(tasks: Sequence[Task], algorithm: str, scales: dict[str, Scale]) -> 
     ]
 
 
-def _over_tasks(shared: Sequence[Task], scales: dict[str, Scale], options: Options) -> list[Aggregate]:
+def _over_tasks(shared: Sequence[ComparedTask], scales: dict[str, Scale], options: Options) -> list[Aggregate]:
     """Aggregates of normalised scores over the tasks that all algorithms share, if those are several."""
     rows = []
     human = [task for task in shared if scales[task.label].high_is == "human"]
@@ -244,7 +244,7 @@ def _over_tasks(shared: Sequence[Task], scales: dict[str, Scale], options: Optio
 
 
 def _profiles(
-    shared: Sequence[Task], names: Sequence[str], scales: dict[str, Scale], options: Options
+    shared: Sequence[ComparedTask], names: Sequence[str], scales: dict[str, Scale], options: Options
 ) -> tuple[Array, dict[str, Band]]:
     scores = {name: _scores(shared, name, scales) for name in names}
     pooled = [task for tasks in scores.values() for task in tasks]
@@ -260,7 +260,7 @@ def _profiles(
 
 
 def _improvements(
-    tasks: Sequence[Task], shared: Sequence[Task], names: Sequence[str], options: Options
+    tasks: Sequence[ComparedTask], shared: Sequence[ComparedTask], names: Sequence[str], options: Options
 ) -> list[Improvement]:
     """Of every algorithm over every earlier one: by task, and over the shared tasks where those are several."""
     found = []

@@ -53,7 +53,7 @@ class Lines:
 
 
 @dataclass
-class Row:
+class ChartRow:
     """A bar or a point with its interval."""
 
     task: str
@@ -65,12 +65,12 @@ class Row:
 
 
 @dataclass
-class Rows:
+class RowsPanel:
     """A chart of horizontal bars from zero, or of points, below each other."""
 
     title: str
     x_label: str
-    rows: list[Row]
+    rows: list[ChartRow]
     bars: bool
     mark: list[float] = field(default_factory=list)
     """Values that matter, drawn as lines."""
@@ -84,7 +84,7 @@ class Figure:
     key: str
     section: str
     title: str
-    charts: list[Lines | Rows]
+    charts: list[Lines | RowsPanel]
 
 
 def figures(analysis: Analysis, connection: DuckDBPyConnection, options: Options) -> list[Figure]:
@@ -117,7 +117,7 @@ def _learning(
     for number, (panel, all_of_it) in enumerate(zip(kept, panels, strict=True), 1):
         left = len(all_of_it.groups) - len(panel.groups)
         note = f"{left} more, which end lower, are in the tables." if left else ""
-        charts: list[Lines | Rows] = []
+        charts: list[Lines | RowsPanel] = []
         for axis, (title, label) in enumerate((STEPS, TIME)):
             series = [
                 Series(name, colours(panel, index), found.x, *found.band, found.runs)
@@ -157,21 +157,21 @@ def _colours(analysis: Analysis) -> Colours:
     return colour
 
 
-def _panel_rows(analysis: Analysis, panel: Panel, colours: Colours, metric: str, dots: str) -> list[Row]:
+def _panel_rows(analysis: Analysis, panel: Panel, colours: Colours, metric: str, dots: str) -> list[ChartRow]:
     by = {(row.env, row.backend, row.framework): row for row in analysis.aggregates if row.metric == metric}
     rows = []
     for index, (name, group) in enumerate(zip(panel.names, panel.groups, strict=True)):
         if found := by.get((group.task, group.backend, group.framework)):
             value = Estimate(found.point, found.low, found.high)
-            rows.append(Row("", name, colours(panel, index), value, group.values(dots).tolist()))
+            rows.append(ChartRow("", name, colours(panel, index), value, group.values(dots).tolist()))
     return rows
 
 
-def _task_rows(analysis: Analysis, metric: str) -> list[Row]:
+def _task_rows(analysis: Analysis, metric: str) -> list[ChartRow]:
     """A row a group, below its task's name."""
     by = {(row.env, row.backend, row.framework): row for row in analysis.aggregates if row.metric == metric}
     return [
-        Row(task.label, group.algorithm, index, Estimate(found.point, found.low, found.high))
+        ChartRow(task.label, group.algorithm, index, Estimate(found.point, found.low, found.high))
         for task in analysis.tasks
         for group in task.groups
         if (found := by.get((task.label, group.backend, group.framework)))
@@ -179,9 +179,9 @@ def _task_rows(analysis: Analysis, metric: str) -> list[Row]:
     ]
 
 
-def _capped(title: str, x_label: str, rows: list[Row], *, bars: bool, mark: Sequence[float] = ()) -> Rows:
+def _capped(title: str, x_label: str, rows: list[ChartRow], *, bars: bool, mark: Sequence[float] = ()) -> RowsPanel:
     note = f"The first {MAX_ROWS} of {len(rows)}; all are in the tables." if len(rows) > MAX_ROWS else ""
-    return Rows(title, x_label, rows[:MAX_ROWS], bars, list(mark), note)
+    return RowsPanel(title, x_label, rows[:MAX_ROWS], bars, list(mark), note)
 
 
 def _speed(analysis: Analysis, panels: Sequence[Panel], colours: Colours) -> list[Figure]:
@@ -192,7 +192,7 @@ def _speed(analysis: Analysis, panels: Sequence[Panel], colours: Colours) -> lis
     )
     made = []
     for number, panel in enumerate(panels, 1):
-        charts: list[Lines | Rows] = [
+        charts: list[Lines | RowsPanel] = [
             _capped(title, label, rows, bars=True)
             for metric, title, label in wanted
             if (rows := _panel_rows(analysis, panel, colours, metric, metric))
@@ -209,7 +209,7 @@ def _speedup(analysis: Analysis, options: Options) -> Figure | None:
 
 
 def _returns(analysis: Analysis, panels: Sequence[Panel], colours: Colours) -> Figure | None:
-    charts: list[Lines | Rows] = [
+    charts: list[Lines | RowsPanel] = [
         _capped(panel.title, "final return", rows, bars=False)
         for panel in panels
         if (rows := _panel_rows(analysis, panel, colours, "final_return_iqm", "final_return_mean"))
@@ -223,7 +223,7 @@ def _equivalence(analysis: Analysis, options: Options) -> Figure | None:
         if (found := pair.returns) and found.margin > 0:
             value = Estimate(*(each / found.margin for each in found[:3]))
             colour = analysis.algorithms.index(pair.group.algorithm)
-            rows.append(Row(pair.task.label, pair.group.algorithm, colour, value))
+            rows.append(ChartRow(pair.task.label, pair.group.algorithm, colour, value))
     label = f"difference from {options.baseline}, in margins"
     chart = _capped("equivalent if within -1 and 1", label, rows, bars=False, mark=[-1.0, 1.0])
     return _alone("equivalence", "equivalence", "Equivalence", chart)
@@ -240,7 +240,7 @@ def _profile(analysis: Analysis) -> Figure | None:
 
 def _improvement(analysis: Analysis) -> Figure | None:
     rows = [
-        Row(row.task, f"{row.ours} over {row.theirs}", analysis.algorithms.index(row.ours), row.estimate)
+        ChartRow(row.task, f"{row.ours} over {row.theirs}", analysis.algorithms.index(row.ours), row.estimate)
         for row in sorted(analysis.improvements, key=lambda row: row.task != ALL)
     ]
     for row in rows:
@@ -256,5 +256,5 @@ def _human(analysis: Analysis) -> Figure | None:
     return _alone("human", "human", "Human-normalised scores", chart)
 
 
-def _alone(key: str, section: str, title: str, chart: Rows) -> Figure | None:
+def _alone(key: str, section: str, title: str, chart: RowsPanel) -> Figure | None:
     return Figure(key, section, title, [chart]) if chart.rows else None

@@ -10,7 +10,7 @@ from typing import Any
 
 from ppo_bench.commands.report.database import LeftOut
 from ppo_bench.commands.report.folders import Run
-from ppo_bench.commands.report.groups import Task, baseline_of, differing
+from ppo_bench.commands.report.groups import ComparedTask, baseline_of, differing
 
 COVERAGE = {2: 0.51, 3: 0.74, 4: 0.79, 5: 0.83, 6: 0.86, 7: 0.88, 8: 0.89, 9: 0.89}
 """Share of percentile bootstrap intervals "of 95%" that hold the mean of so many normal scores (docs/report.md)."""
@@ -23,7 +23,7 @@ NAMED = 6
 """So many are named in a sentence, or in as many sentences; the rest are counted."""
 
 
-def warnings(tasks: Sequence[Task], baseline: str) -> list[str]:
+def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
     """A sentence for each; `baseline` is the framework that others are compared with."""
     backends = partial(_backends, baseline=baseline)
     checks = (_few_seeds, _cut, _unfinished, _without_returns, _unlike, backends, _at_once, _apart)
@@ -36,7 +36,7 @@ def left_out(folders: Sequence[LeftOut]) -> list[str]:
     return [f"left out: {each.folder}: {each.reason}" for each in folders[:NAMED]] + more
 
 
-def _few_seeds(tasks: Sequence[Task]) -> list[str]:
+def _few_seeds(tasks: Sequence[ComparedTask]) -> list[str]:
     groups = [(task, group, len(group.finished)) for task in tasks for group in task.groups]
     alone = [f"{task.label} {group.algorithm} ({seeds})" for task, group, seeds in groups if seeds < 2]
     few = [
@@ -50,7 +50,7 @@ def _few_seeds(tasks: Sequence[Task]) -> list[str]:
     )
 
 
-def _cut(tasks: Sequence[Task]) -> list[str]:
+def _cut(tasks: Sequence[ComparedTask]) -> list[str]:
     """Runs whose restarts cut many episodes, long ones more often: they are in no return."""
     runs = [run for task in tasks for group in task.groups for run in group.finished]
     names = [
@@ -61,7 +61,7 @@ def _cut(tasks: Sequence[Task]) -> list[str]:
     return [f"returns leave out the episodes that restarts of the environments cut: {_some(names)}"] if names else []
 
 
-def _unfinished(tasks: Sequence[Task]) -> list[str]:
+def _unfinished(tasks: Sequence[ComparedTask]) -> list[str]:
     runs = [run for task in tasks for group in task.groups for run in group.runs if not run.finished]
     names = [f"{run.folder} ({_done(run):.0%})" for run in runs]
     return [f"unfinished runs, which only the curves show: {_some(names)}"] if names else []
@@ -71,13 +71,13 @@ def _done(run: Run) -> float:
     return (run.global_step or 0) / run.total_timesteps
 
 
-def _without_returns(tasks: Sequence[Task]) -> list[str]:
+def _without_returns(tasks: Sequence[ComparedTask]) -> list[str]:
     runs = [run for task in tasks for group in task.groups for run in group.finished]
     names = [run.folder for run in runs if run.final_return_mean is None]
     return [f"no episode ended in finished runs, which have no return: {_some(names)}"] if names else []
 
 
-def _unlike(tasks: Sequence[Task]) -> list[str]:
+def _unlike(tasks: Sequence[ComparedTask]) -> list[str]:
     """Facts in which runs of one task differ, with how many runs have which value."""
     said: dict[str, list[str]] = {}
     for task in tasks:
@@ -92,7 +92,7 @@ def _unlike(tasks: Sequence[Task]) -> list[str]:
     return [f"runs that are compared differ in {what} ({_some(labels)})" for what, labels in said.items()]
 
 
-def _backends(tasks: Sequence[Task], baseline: str) -> list[str]:
+def _backends(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
     """Comparisons of groups on different backends, so that what differs is not the framework alone."""
     found = [
         f"{task.label} ({other.first.framework} on {other.backend}, {group.first.framework} on {group.backend})"
@@ -103,7 +103,7 @@ def _backends(tasks: Sequence[Task], baseline: str) -> list[str]:
     return [f"frameworks are compared on different backends, whose speeds differ too: {_some(found)}"] if found else []
 
 
-def _at_once(tasks: Sequence[Task]) -> list[str]:
+def _at_once(tasks: Sequence[ComparedTask]) -> list[str]:
     """Runs that shared their time with others on hardware of the same kind, which may have been the same machine."""
     runs = [run for task in tasks for group in task.groups for run in group.runs]
     # Seeds of one program lie side by side and took equally long to the last digit; they are one.
@@ -138,7 +138,7 @@ def _began(run: Run) -> float | None:
         return None
 
 
-def _apart(tasks: Sequence[Task]) -> list[str]:
+def _apart(tasks: Sequence[ComparedTask]) -> list[str]:
     """Envs whose runs have different hyperparameters, and therefore are not compared."""
     envs = Counter(task.env for task in tasks)
     sentences = []

@@ -17,7 +17,7 @@ from ppo_bench.commands.report.checks import left_out, warnings
 from ppo_bench.commands.report.database import Database, open_database
 from ppo_bench.commands.report.exports import write_marl_eval, write_parquet
 from ppo_bench.commands.report.figures import draw
-from ppo_bench.commands.report.groups import Task, sort_runs
+from ppo_bench.commands.report.groups import ComparedTask, sort_runs
 from ppo_bench.commands.report.lines import duckdb_error, one_line
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.page import page
@@ -87,7 +87,7 @@ def _check_out(out: Path) -> None:
         raise ConfigError(f"--out {out} holds what is no report ({others[0]}): name a new folder, or an older report's")
 
 
-def _write(database: Database, tasks: list[Task], options: Options, out: Path) -> list[Paragraph]:
+def _write(database: Database, tasks: list[ComparedTask], options: Options, out: Path) -> list[Paragraph]:
     """Write everything beside `out` and rename it when it is whole; the summary."""
     analysis = analyse(tasks, options)
     charts = figures(analysis, database.connection, options)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppo_bench.commands.report.curves import curves
-from ppo_bench.commands.report.groups import Task
+from ppo_bench.commands.report.groups import ComparedTask
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -22,7 +22,7 @@ def write_parquet(connection: DuckDBPyConnection, path: Path) -> None:
     connection.execute(f"copy runs to '{quoted}' (format parquet)")
 
 
-def marl_eval(connection: DuckDBPyConnection, tasks: list[Task]) -> dict[str, Any]:
+def marl_eval(connection: DuckDBPyConnection, tasks: list[ComparedTask]) -> dict[str, Any]:
     """Environment, task, algorithm, run, step: the layout of Gorsane et al. 2022 (arXiv 2209.10485).
 
     Of finished runs. The steps are the cells of the learning curves' grid, the metric is the mean return of the
@@ -54,6 +54,6 @@ def marl_eval(connection: DuckDBPyConnection, tasks: list[Task]) -> dict[str, An
     return layout
 
 
-def write_marl_eval(connection: DuckDBPyConnection, tasks: list[Task], path: Path) -> None:
+def write_marl_eval(connection: DuckDBPyConnection, tasks: list[ComparedTask], path: Path) -> None:
     """The same in a file."""
     path.write_text(json.dumps(marl_eval(connection, tasks), allow_nan=False) + "\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppo_bench.commands.report.charts import Figure, Lines, Rows
+from ppo_bench.commands.report.charts import Figure, Lines, RowsPanel
 from ppo_bench.commands.report.show import short
 
 if TYPE_CHECKING:
@@ -95,12 +95,12 @@ def _legend(figure: Figure) -> list[str]:
     return [clipped(series.name, 2 * MAX_LETTERS) for series in first.series] if isinstance(first, Lines) else []
 
 
-def _letters(chart: Lines | Rows) -> int:
+def _letters(chart: Lines | RowsPanel) -> int:
     """Of the longest name beside an axis."""
     return 0 if isinstance(chart, Lines) else max(len(clipped(row.name)) for row in chart.rows)
 
 
-def _height(chart: Lines | Rows) -> float:
+def _height(chart: Lines | RowsPanel) -> float:
     if isinstance(chart, Lines):
         return 2.8
     return MARGIN_INCHES + ROW_INCHES * (len(chart.rows) + len({row.task for row in chart.rows if row.task}))
@@ -120,7 +120,7 @@ def _lines(axes: Axes, chart: Lines) -> None:
     _engineering(axes)
 
 
-def _rows(axes: Axes, chart: Rows, rows: float) -> None:
+def _rows(axes: Axes, chart: RowsPanel, rows: float) -> None:
     """`rows` is how many there is room for, so that bars of charts side by side are equally thick."""
     height, ticks, labels, task = 0.0, [], [], ""
     for row in chart.rows:

@@ -60,7 +60,7 @@ class Group:
 
 
 @dataclass
-class Task:
+class ComparedTask:
     """An env with its hyperparameters, and the ways in which it was executed."""
 
     label: str
@@ -69,19 +69,19 @@ class Task:
     groups: list[Group]
 
 
-def sort_runs(runs: Sequence[Run]) -> list[Task]:
+def sort_runs(runs: Sequence[Run]) -> list[ComparedTask]:
     """The tasks of all runs, in order of env, and their groups, in order of framework."""
     # Where every task has one backend, there is nothing to tell apart by it.
     backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
     settings = _setting_labels(runs)
     options = _option_labels(runs)
     numbered = sorted(enumerate(runs), key=lambda pair: _order(pair[1], settings, options))
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, ComparedTask] = {}
     for number, run in numbered:
         label = run.env + settings[run.setting_key]
         framework = run.framework + options[number]
         algorithm = f"{framework} · {run.backend}" if backends else framework
-        task = tasks.setdefault(label, Task(label, run.env, run.env_id, []))
+        task = tasks.setdefault(label, ComparedTask(label, run.env, run.env_id, []))
         group = next((g for g in task.groups if g.algorithm == algorithm), None)
         if group is None:
             group = Group(label, algorithm, framework, run.backend, [])
@@ -101,7 +101,7 @@ class Panel:
     """Of the groups; with their setting where the panel has several."""
 
 
-def panels(tasks: Sequence[Task]) -> list[Panel]:
+def panels(tasks: Sequence[ComparedTask]) -> list[Panel]:
     """A panel for each task that was executed in several ways, and one for all others of an env together."""
     made = []
     for env in dict.fromkeys(task.env for task in tasks):
@@ -120,14 +120,14 @@ def panels(tasks: Sequence[Task]) -> list[Panel]:
     return made
 
 
-def algorithms(tasks: Iterable[Task]) -> list[str]:
+def algorithms(tasks: Iterable[ComparedTask]) -> list[str]:
     """Every way of executing, in the report's order."""
     groups = [group for task in tasks for group in task.groups]
     ordered = sorted(groups, key=lambda group: (_rank(group.first.framework), group.backend, group.framework))
     return list(dict.fromkeys(group.algorithm for group in ordered))
 
 
-def baseline_of(group: Group, task: Task, baseline: str) -> Group | None:
+def baseline_of(group: Group, task: ComparedTask, baseline: str) -> Group | None:
     """The group that `group` is compared with: the baseline's framework, on the same backend if it was run there."""
     candidates = [other for other in task.groups if other.first.framework == baseline]
 

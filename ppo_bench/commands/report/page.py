@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.commands.report.charts import Figure, Lines, Rows
+from ppo_bench.commands.report.charts import Figure, Lines, RowsPanel
 from ppo_bench.commands.report.show import cell, interval
 from ppo_bench.commands.report.statistics import Estimate
 from ppo_bench.commands.report.summary import Paragraph
@@ -96,7 +96,7 @@ def _table(table: Table) -> dict[str, Any]:
     return {"title": table.title, "note": table.note, "columns": table.columns, "rows": rows, "open": short}
 
 
-def _chart(chart: Lines | Rows) -> dict[str, Any]:
+def _chart(chart: Lines | RowsPanel) -> dict[str, Any]:
     about = {"title": chart.title, "x_label": chart.x_label, "note": chart.note}
     if isinstance(chart, Lines):
         series = [

@@ -167,7 +167,7 @@ class Comparison(NamedTuple):
         return "different" if apart else "undecided"
 
 
-class Moments(NamedTuple):
+class SampleMoments(NamedTuple):
     """What a t-test needs to know of a sample; `std` has the denominator n - 1."""
 
     mean: float
@@ -175,12 +175,12 @@ class Moments(NamedTuple):
     n: int
 
 
-def moments(values: Array) -> Moments:
+def moments(values: Array) -> SampleMoments:
     """Mean, standard deviation and size of a sample; the deviation of a single value is NaN."""
-    return Moments(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan, len(values))
+    return SampleMoments(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan, len(values))
 
 
-def welch(ours: Moments, theirs: Moments) -> tuple[float, float, float]:
+def welch(ours: SampleMoments, theirs: SampleMoments) -> tuple[float, float, float]:
     """Difference of the means, its standard error and its degrees of freedom (Welch 1947, Satterthwaite 1946)."""
     a, b = ours.std**2 / ours.n, theirs.std**2 / theirs.n
     error = math.sqrt(a + b)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ppo_bench.commands.report.analysis import Analysis, Pair
-from ppo_bench.commands.report.groups import Group, Task
+from ppo_bench.commands.report.groups import ComparedTask, Group
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.show import TIMES, number, times
 from ppo_bench.commands.report.statistics import Estimate, bootstrap, ratio_of_means
@@ -61,7 +61,7 @@ def _overall(analysis: Analysis, options: Options) -> list[Paragraph]:
     return [Paragraph(f"{len(analysis.tasks)} tasks", " ".join(sentences))] if sentences else []
 
 
-def _speed(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
+def _speed(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> list[str]:
     ranked = sorted(
         (group for group in task.groups if len(group.values("steady_sps"))),
         key=lambda group: -group.values("steady_sps").mean(),
@@ -92,7 +92,7 @@ def _ratio(ours: Group, theirs: Group, options: Options) -> Estimate:
     return bootstrap(ratio_of_means, [x], [y], seed=options.seed, resamples=options.resamples)
 
 
-def _returns(task: Task, pairs: Sequence[Pair], options: Options) -> list[str]:
+def _returns(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> list[str]:
     finals = [(group, group.values("final_return_mean")) for group in task.groups]
     means = [f"{group.algorithm} {number(values.mean())}" for group, values in finals if len(values)]
     if not means:

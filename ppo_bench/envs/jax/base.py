@@ -47,7 +47,7 @@ class Dynamics(Protocol):
         """Observations `[N, ...]` in the space's dtype."""
 
 
-class JaxState(NamedTuple):
+class JaxEnvState(NamedTuple):
     """Where N environments stand; arrays `[N]`."""
 
     dynamics: State
@@ -79,13 +79,13 @@ class JaxEnv(GraphEnv):
             state, obs = self._start(jnp.asarray(seeds, jnp.int32))
             return Start(self.step, state, Seen(obs))
 
-    def _fresh(self, seeds: jax.Array) -> tuple[JaxState, jax.Array]:
+    def _fresh(self, seeds: jax.Array) -> tuple[JaxEnvState, jax.Array]:
         zeros = jnp.zeros_like(seeds)
         dynamics = self._first(seeds, zeros)
-        state = JaxState(dynamics, seeds, zeros, zeros, jnp.zeros(self.num_envs, bool))
+        state = JaxEnvState(dynamics, seeds, zeros, zeros, jnp.zeros(self.num_envs, bool))
         return state, self._dynamics.observe(dynamics)
 
-    def step(self, state: JaxState, actions: jax.Array) -> tuple[JaxState, Step]:
+    def step(self, state: JaxEnvState, actions: jax.Array) -> tuple[JaxEnvState, Step]:
         """See `Start.step`."""
         with _in_full():
             reset, goes_on = state.done, ~state.done
@@ -98,7 +98,7 @@ class JaxEnv(GraphEnv):
             terminated, truncated = terminated & goes_on, steps >= self._dynamics.time_limit
             over = terminated | truncated
             step: tuple[Any, ...] = (self._dynamics.observe(dynamics), reward, terminated, truncated, over, reward)
-            return JaxState(dynamics, state.seeds, episodes, steps, over), Step(*step)
+            return JaxEnvState(dynamics, state.seeds, episodes, steps, over), Step(*step)
 
     def _first(self, seeds: jax.Array, episodes: jax.Array) -> State:
         """First states of the `episodes`-th episode of each environment."""

@@ -26,7 +26,7 @@ REQUEUE_IF_EARLY = "trap '[ $? -ne 140 ] || scontrol requeue $SLURM_JOB_ID' EXIT
 """For a job's script: a SIGUSR2 that comes before submitit can heed it ends the step, and srun with 128 + 12."""
 
 
-class Run(NamedTuple):
+class SubmittedRun(NamedTuple):
     """A run to train: its folder, and the words after `python -m ppo_bench`."""
 
     folder: str
@@ -41,7 +41,7 @@ class Run(NamedTuple):
 class TrainInTurn:
     """Train the runs of a job. Raises `RuntimeError` at the end if any of them failed."""
 
-    def __call__(self, runs: Sequence[Run]) -> None:
+    def __call__(self, runs: Sequence[SubmittedRun]) -> None:
         """Go through the runs that are neither complete nor failed in an earlier try of this job."""
         import submitit
 
@@ -67,7 +67,7 @@ class TrainInTurn:
         if failed:
             raise RuntimeError(f"{failed} of {len(runs)} runs failed")
 
-    def checkpoint(self, runs: Sequence[Run]) -> DelayedSubmission:
+    def checkpoint(self, runs: Sequence[SubmittedRun]) -> DelayedSubmission:
         """The same again: what a try has reached is in the run folders. By its being there submitit requeues."""
         from submitit.helpers import DelayedSubmission
 

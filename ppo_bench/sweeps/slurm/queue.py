@@ -16,7 +16,7 @@ RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED"}
 # fmt: on
 
 
-class Job(NamedTuple):
+class SlurmJob(NamedTuple):
     """A job's state in SLURM's words, why it is in it, and how often it was queued again."""
 
     state: str
@@ -24,7 +24,7 @@ class Job(NamedTuple):
     restarts: int
 
 
-def jobs(ids: Iterable[str]) -> dict[str, Job] | None:
+def jobs(ids: Iterable[str]) -> dict[str, SlurmJob] | None:
     """What is known of these jobs (`<array>_<task>` or `<job>`); None where there is no SLURM to ask.
 
     Raises `ConfigError` if SLURM does not answer.
@@ -44,12 +44,12 @@ def jobs(ids: Iterable[str]) -> dict[str, Job] | None:
     found = {}
     for line in squeue.stdout.splitlines():
         job, state, reason, restarts = (field.strip() for field in line.split("|")[:4])
-        found[job] = Job(state, reason, int(restarts or 0))
+        found[job] = SlurmJob(state, reason, int(restarts or 0))
     if (wanted - found.keys()) and shutil.which("sacct"):
         options = ("--noheader", "--parsable2", "--allocations", f"--jobs={arrays}", "--format=JobID,State")
         for line in _run("sacct", *options).stdout.splitlines():  # nothing, without accounting
             job, state, *_ = line.split("|")
-            found.setdefault(job, Job(state.split(" ")[0], "None", 0))  # "CANCELLED by 1000"
+            found.setdefault(job, SlurmJob(state.split(" ")[0], "None", 0))  # "CANCELLED by 1000"
     return {job: found[job] for job in wanted & found.keys()}
 
 

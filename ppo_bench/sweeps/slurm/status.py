@@ -14,7 +14,7 @@ from ppo_bench.common.files import read_json
 from ppo_bench.sweeps.slurm import ledger
 from ppo_bench.sweeps.slurm.job import last_line
 from ppo_bench.sweeps.slurm.ledger import Place
-from ppo_bench.sweeps.slurm.queue import QUEUED, RUNNING, Job, jobs
+from ppo_bench.sweeps.slurm.queue import QUEUED, RUNNING, SlurmJob, jobs
 
 ENDINGS = {
     "TIMEOUT": "over its time limit, and not queued again",
@@ -25,7 +25,7 @@ ENDINGS = {
     "FAILED": "its job failed",
 }
 
-UNKNOWN = Job("UNKNOWN", "", 0)
+UNKNOWN = SlurmJob("UNKNOWN", "", 0)
 
 
 class RunStatus(NamedTuple):
@@ -76,7 +76,7 @@ def statuses(outputs: Path) -> list[RunStatus]:
     return [_status(outputs, run, place, submitted[place.job], known.get(place.job)) for run, place in latest.items()]
 
 
-def _status(outputs: Path, run: str, place: Place, runs_of_job: Sequence[str], job: Job | None) -> RunStatus:
+def _status(outputs: Path, run: str, place: Place, runs_of_job: Sequence[str], job: SlurmJob | None) -> RunStatus:
     folder = ledger.jobs_folder(outputs)
     failure = ledger.failure_file(folder, place)
     if _complete(outputs / run):
@@ -97,7 +97,7 @@ def _status(outputs: Path, run: str, place: Place, runs_of_job: Sequence[str], j
     return RunStatus(state, run, place.job, detail)
 
 
-def _ended(job: Job | None, log: Path) -> tuple[str, str]:
+def _ended(job: SlurmJob | None, log: Path) -> tuple[str, str]:
     """The state of a run, and why, whose job is over without having said why itself."""
     if job == UNKNOWN:
         return "unknown", "there is no squeue on this machine to ask"

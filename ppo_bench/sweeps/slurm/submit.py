@@ -18,7 +18,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand
 from ppo_bench.sweeps.preflight import check_environments
 from ppo_bench.sweeps.slurm import ledger
-from ppo_bench.sweeps.slurm.job import REQUEUE_IF_EARLY, Run, TrainInTurn
+from ppo_bench.sweeps.slurm.job import REQUEUE_IF_EARLY, SubmittedRun, TrainInTurn
 from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
 from ppo_bench.sweeps.slurm.settings import Launch, load_launch, split
 from ppo_bench.sweeps.slurm.status import statuses, table
@@ -48,14 +48,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _runs(overrides: Sequence[str]) -> tuple[Path, list[Run]]:
+def _runs(overrides: Sequence[str]) -> tuple[Path, list[SubmittedRun]]:
     """The outputs folder, and every run of the sweep once, with its folder relative to that."""
     configs = [(load_config(job), job) for job in expand(overrides)]
-    runs: dict[str, Run] = {}
+    runs: dict[str, SubmittedRun] = {}
     for config, job in configs:
         config.require()
         folder = str(config.job_folder)
-        runs.setdefault(folder, Run(folder, job))
+        runs.setdefault(folder, SubmittedRun(folder, job))
     folders = {config.root.outputs for config, _ in configs}
     if len(folders) > 1:
         raise ConfigError(f"outputs={','.join(sorted(folders))}: one submission has one folder of outputs")
@@ -63,7 +63,9 @@ def _runs(overrides: Sequence[str]) -> tuple[Path, list[Run]]:
     return Path(folders.pop()), list(runs.values())
 
 
-def _choose(outputs: Path, runs: Sequence[Run], launch: Launch) -> tuple[list[Run], list[tuple[str, str, str]]]:
+def _choose(
+    outputs: Path, runs: Sequence[SubmittedRun], launch: Launch
+) -> tuple[list[SubmittedRun], list[tuple[str, str, str]]]:
     """The runs to submit, and a row of text for each run."""
     standing = {status.folder: status for status in statuses(outputs)}
     needed, rows = [], [("", "run", "")]
@@ -80,7 +82,7 @@ def _choose(outputs: Path, runs: Sequence[Run], launch: Launch) -> tuple[list[Ru
     return needed, rows
 
 
-def _submit(outputs: Path, runs: Sequence[Run], launch: Launch) -> dict[str, list[str]]:
+def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch) -> dict[str, list[str]]:
     """Hand the runs to SLURM as one array; the folders of each job's runs, relative to `outputs`."""
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
