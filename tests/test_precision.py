@@ -21,7 +21,6 @@ from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch import TorchOps
-from ppo_bench.runners import base
 from tests.probes import Endless
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
@@ -142,7 +141,7 @@ def test_a_gpu_that_no_framework_sees_is_said_unless_it_is_hidden_on_purpose(
     framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "0000:01:00.0").touch()
-    monkeypatch.setattr(base, "NVIDIA_GPUS", tmp_path)
+    monkeypatch.setattr(machine, "NVIDIA_GPUS", tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     problem = dataclasses.replace(problem_for(RandomScenes(4, False, False), 10, []), device="auto")
     with pytest.raises(ConfigError, match=r"this machine has an NVIDIA GPU and .* sees none"):

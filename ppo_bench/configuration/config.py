@@ -17,7 +17,8 @@ from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
-from ppo_bench.runners.base import Framework, Problem, has_nvidia_gpu
+from ppo_bench.runners.base import Framework, Problem
+from ppo_bench.tuning.machine import has_nvidia_gpu
 from ppo_bench.tuning.switches import Tuning
 
 

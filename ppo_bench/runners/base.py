@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -19,8 +17,6 @@ from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.tuning.switches import ON, Tuning
-
-NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 State = TypeVar("State")
 Policy = Callable[[np.ndarray, np.ndarray, Tree], Outputs]
@@ -66,13 +62,6 @@ class Problem:
     def parameters(self) -> tuple[Parameter, ...]:
         """All that is learnt: the network's parameters, then the algorithm's."""
         return (*self.network.parameters, *self.algorithm.learnt)
-
-
-def has_nvidia_gpu() -> bool:
-    """Whether the machine has an NVIDIA GPU that is not hidden from this process, seen by a framework or not."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "all") in ("", "-1", "NoDevFiles"):
-        return False
-    return any(NVIDIA_GPUS.glob("*")) or any(Path("/dev").glob("nvidia[0-9]*"))  # a sandbox may have the second alone
 
 
 class Episode(NamedTuple):

@@ -6,7 +6,7 @@ import jax
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.precision import NO_TF32, Precision
-from ppo_bench.runners.base import has_nvidia_gpu
+from ppo_bench.tuning.machine import has_nvidia_gpu
 
 
 def set_precision(precision: Precision) -> str:

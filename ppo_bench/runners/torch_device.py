@@ -9,7 +9,7 @@ import torch
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.precision import NO_TF32, Precision
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.runners.base import has_nvidia_gpu
+from ppo_bench.tuning.machine import has_nvidia_gpu
 
 WIDE = 2**17
 """Weights of a linear layer whose products threads share with gain: 512 x 512, not 256 x 256 (docs/performance.md)."""

@@ -9,6 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ppo_bench.tuning.machine import cpu_model, gpu_model
+
 PACKAGES = (
     "ppo-bench",
     "torch",
@@ -39,13 +41,13 @@ def provenance() -> dict[str, Any]:
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "git_commit": _git_commit(),
         "hardware": {
-            "cpu": _proc_value("/proc/cpuinfo", "model name"),
+            "cpu": cpu_model(),
             "cores": os.cpu_count(),
             # Fewer for a job of a sweep whose jobs run side by side: speeds are then not those of a run alone.
             "cores_available": len(os.sched_getaffinity(0)),
             "jobs_at_once": int(os.environ.get(JOBS_AT_ONCE, "1")),
             "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-            "gpu": _gpu(),
+            "gpu": gpu_model(),
             "platform": platform.platform(),
         },
     }
@@ -82,17 +84,3 @@ def _git_commit() -> str | None:
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-
-
-def _proc_value(path: str, key: str) -> str | None:
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), None)
-
-
-def _gpu() -> str | None:
-    """The first NVIDIA GPU's name, as its driver tells without any framework."""
-    files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
-    return _proc_value(str(files[0]), "Model") if files else None

@@ -7,7 +7,6 @@ therefore written to a file, the sweep's journal.
 from __future__ import annotations
 
 import os
-import re
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from ppo_bench.runs.results import are_complete, in_use
 from ppo_bench.sweeps.child import train_in_process
 from ppo_bench.sweeps.journal import POLL_SECONDS, JobOutcome, Journal, finished
 from ppo_bench.sweeps.slurm.job import requeue
+from ppo_bench.tuning.machine import is_alive
 
 
 @dataclass
@@ -53,7 +53,7 @@ class SweepJob:
         return value
 
     def _is_over(self) -> bool:
-        return bool(self.stop_requests) or (self.sweep_process is not None and not _is_alive(self.sweep_process))
+        return bool(self.stop_requests) or (self.sweep_process is not None and not is_alive(self.sweep_process))
 
     def _outcome(self, words: list[str], shared: bool) -> tuple[JobOutcome | None, float | None]:
         try:
@@ -148,11 +148,3 @@ def _locks(folder: Path, share: Sequence[int]) -> ExitStack | None:
             if not lock(file.fileno()):
                 return None
         return locks.pop_all()
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    return re.search(r"\) [ZX]", state) is None
