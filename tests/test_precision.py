@@ -21,6 +21,7 @@ from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch import TorchOps
+from ppo_bench.tuning import machine
 from tests.probes import Endless
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
