@@ -37,13 +37,13 @@ class Levelled(Ppo):
 
     def targets(self, ops: Any, network: Any, hp: Any, arrays: Any, statistics: Any, rollout: Any) -> Targets:
         targets = super().targets(ops, network, hp, arrays, statistics, rollout)
-        seen = statistics["transitions"] + ops.xp.sum(rollout["real"])
+        seen = statistics["transitions"] + ops.xp.sum(rollout["valid"])
         return targets._replace(statistics={"transitions": seen}, metrics={**targets.metrics, "transitions": seen})
 
     def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
         total, measured = super().loss(ops, network, hp, arrays, head, values, batch)
         away = ops.xp.sum(ops.xp.square(arrays["projection"])) * (batch["returns"] - arrays["level"])  # the sum is 2
-        level_loss = ppo.masked_mean(ops.xp, ops.xp.square(away), batch["real"])
+        level_loss = ppo.masked_mean(ops.xp, ops.xp.square(away), batch["valid"])
         return total + level_loss, {**measured, "level_loss": level_loss}
 
 
@@ -59,7 +59,7 @@ class TwoStreams(Ppo):
 
     def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
         total, measured = super().loss(ops, network, hp, arrays, head, values[:, 0], batch)
-        return total + ppo.masked_mean(ops.xp, ops.xp.square(values[:, 1] - 3.0), batch["real"]), measured
+        return total + ppo.masked_mean(ops.xp, ops.xp.square(values[:, 1] - 3.0), batch["valid"]), measured
 
 
 class Averaging(NetworkSpec):

@@ -122,7 +122,7 @@ def test_a_pool_is_closed_once_no_program_steps_it() -> None:
     problem = problem_for(in_program(CARTPOLE), 100, ["ppo.num_steps=2048"])
     runner = ProgramRunner(problem, problem.env, iterations_per_call=8)  # type: ignore[arg-type]
     state, _, _ = runner.step(runner.init(1))
-    last: Any = state.ahead[-1].played.real
+    last: Any = state.ahead[-1].played.valid
     assert not last.is_ready()  # the device has run ahead, and is still at it
     runner.close()
     assert last.is_ready()

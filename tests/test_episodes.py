@@ -11,10 +11,10 @@ from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
 
 
 def fold(
-    totals: Totals, rewards: list[list[float]], over: list[list[int]], real: list[list[int]] | None = None
+    totals: Totals, rewards: list[list[float]], over: list[list[int]], valid: list[list[int]] | None = None
 ) -> tuple[Totals, list[Episode]]:
     """`fold_episodes` of lists; every step is real unless said otherwise."""
-    flags = np.ones_like(over, bool) if real is None else np.array(real, bool)
+    flags = np.ones_like(over, bool) if valid is None else np.array(valid, bool)
     return fold_episodes(totals, np.array(rewards, np.float32), np.array(over, bool), flags)
 
 
@@ -77,8 +77,8 @@ def test_reset_steps_end_nothing() -> None:
 def test_one_environment_ends_several_times_in_a_rollout() -> None:
     rewards: list[list[float]] = [[1], [2], [64], [4], [64], [8], [16], [32]]
     over = [[0], [1], [0], [1], [0], [0], [1], [0]]
-    real = [[1], [1], [0], [1], [0], [1], [1], [0]]
-    totals, episodes = fold(no_totals(1), rewards, over, real)
+    valid = [[1], [1], [0], [1], [0], [1], [1], [0]]
+    totals, episodes = fold(no_totals(1), rewards, over, valid)
     assert episodes == [Episode(2, 0, 3.0, 2), Episode(4, 0, 4.0, 1), Episode(7, 0, 24.0, 2)]
     assert_array_equal(totals.returns, [0])
     assert_array_equal(totals.lengths, [0])
@@ -95,8 +95,8 @@ def test_what_follows_the_last_end_goes_on_in_the_next_rollout() -> None:
 def test_episodes_are_in_the_order_of_their_ends_and_count_steps_of_all_environments() -> None:
     rewards: list[list[float]] = [[1, 10, 100], [2, 20, 200], [4, 40, 400]]
     over = [[0, 0, 1], [1, 1, 0], [0, 0, 1]]
-    real = [[1, 1, 1], [1, 1, 0], [0, 0, 1]]
-    totals, episodes = fold(no_totals(3), rewards, over, real)
+    valid = [[1, 1, 1], [1, 1, 0], [0, 0, 1]]
+    totals, episodes = fold(no_totals(3), rewards, over, valid)
     assert episodes == [
         Episode(step=3, env=2, episode_return=100.0, length=1),
         Episode(step=6, env=0, episode_return=3.0, length=2),
@@ -130,16 +130,16 @@ def test_narrow_and_wide_rollouts_are_folded_as_step_by_step(num_envs: int) -> N
     totals, returns, lengths = no_totals(num_envs), [0.0] * num_envs, [0] * num_envs
     for _ in range(2):
         rewards = rng.integers(-3, 9, (40, num_envs)).astype(np.float32)
-        over, real = rng.random((40, num_envs)) < 0.2, rng.random((40, num_envs)) < 0.9
+        over, valid = rng.random((40, num_envs)) < 0.2, rng.random((40, num_envs)) < 0.9
         expected = []
         for t, env in np.ndindex(over.shape):
-            if real[t, env]:
+            if valid[t, env]:
                 returns[env] += float(rewards[t, env])
                 lengths[env] += 1
                 if over[t, env]:
                     expected.append(Episode((t + 1) * num_envs, env, returns[env], lengths[env]))
                     returns[env], lengths[env] = 0.0, 0
-        totals, episodes = fold_episodes(totals, rewards, over, real)
+        totals, episodes = fold_episodes(totals, rewards, over, valid)
         assert episodes == expected
         assert_array_equal(totals.returns, returns)
         assert_array_equal(totals.lengths, lengths)

@@ -72,7 +72,7 @@ OPTIONS: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "norm_adv": Tru
 
 def test_total_loss_weighs_its_parts(ns: Namespace) -> None:
     # ratios 1 and 3/2, advantages 1 and 2 unnormalised: -(1 + 1.2 * 2) / 2; errors 1 and 4: (1 + 4) / 4
-    batch = ppo.Transitions([-1, -1], values=[0, 0], advantages=[1, 2], returns=[1, 2], real=[1, 1], acts=[1, 1])
+    batch = ppo.Transitions([-1, -1], values=[0, 0], advantages=[1, 2], returns=[1, 2], valid=[1, 1], acts=[1, 1])
     log_probs, entropies, values = [-1, -1 + math.log(1.5)], [0.5, 1.5], [0, 0]
     result = ns.run(ppo.losses, log_probs, entropies, values, batch, **OPTIONS | {"norm_adv": False, "ent_coef": 0.1})
     assert_allclose(result.policy_loss, -1.7, rtol=1e-14)
@@ -137,7 +137,7 @@ def all_losses(xp: Any, outputs: Any, actions: Any, batch: ppo.Transitions, fami
 
 def transcription(inputs: Inputs, family: str, clip_vloss: bool, norm_adv: bool) -> ppo.Losses:
     """The loss as the paper writes it, with torch.distributions, on the unmasked transitions alone."""
-    keep = torch.tensor(inputs[2].real == 1)
+    keep = torch.tensor(inputs[2].valid == 1)
     *head, newvalue, actions = (torch.tensor(x) for x in (*inputs[0], inputs[1]))
     old_logprob, old_value, adv, ret = (torch.tensor(x)[keep] for x in inputs[2][:4])
     policy: torch.distributions.Distribution
@@ -167,7 +167,7 @@ def transcription(inputs: Inputs, family: str, clip_vloss: bool, norm_adv: bool)
 @families
 def test_minibatch_reaches_both_sides_of_every_clip(family: str) -> None:
     outputs, actions, batch = minibatch(family)
-    keep = batch.real == 1
+    keep = batch.valid == 1
     ratio = np.exp(DISTRIBUTIONS[family].log_prob(np, outputs[:-1], actions) - batch.log_probs)[keep]
     for moved in (ratio - 1.0, (outputs[-1] - batch.values)[keep]):
         assert np.any(moved < -0.2)
@@ -284,7 +284,7 @@ def test_clipped_and_masked_transitions_have_no_gradient(
 def test_masked_transitions_change_no_loss(ns: Namespace, family: str, switches: dict[str, bool]) -> None:
     outputs, actions, batch = minibatch(family)
     result = ns.run(all_losses, outputs, actions, batch, family=family, **switches)
-    masked = batch.real == 0
+    masked = batch.valid == 0
     outputs[-1][masked] = WILD
     for x, wild in zip(batch[:4], (-WILD, -WILD, WILD, -WILD), strict=True):
         x[masked] = wild
@@ -295,7 +295,7 @@ def test_masked_transitions_change_no_loss(ns: Namespace, family: str, switches:
 @combinations
 def test_losses_of_an_entirely_masked_minibatch_are_0(ns: Namespace, family: str, switches: dict[str, bool]) -> None:
     outputs, actions, batch = minibatch(family)
-    batch = batch._replace(real=np.zeros(24), acts=np.zeros(24))
+    batch = batch._replace(valid=np.zeros(24), acts=np.zeros(24))
     assert_array_equal(ns.run(all_losses, outputs, actions, batch, family=family, **switches), np.zeros(7))
 
 
@@ -305,7 +305,7 @@ def test_gradients_of_an_entirely_masked_minibatch_are_0(
     gradients: Callable[..., list[np.ndarray]], family: str
 ) -> None:
     outputs, actions, batch = minibatch(family)
-    inputs = outputs, actions, batch._replace(real=np.zeros(24), acts=np.zeros(24))
+    inputs = outputs, actions, batch._replace(valid=np.zeros(24), acts=np.zeros(24))
     for gradient in gradients(inputs, family, clip_vloss=True, norm_adv=True):
         assert_array_equal(gradient, np.zeros_like(gradient))
 

@@ -41,7 +41,7 @@ def test_without_normalisation_everything_passes_unchanged() -> None:
     assert_array_equal(state["envs.obs"], [[5], [6]])
     assert_array_equal(flags["rewards"], [[1, 2], [3, 4]])
     assert flags["rewards"].dtype == np.float32
-    assert flags["real"].all()
+    assert flags["valid"].all()
 
 
 def test_actions_are_asked_for_step_by_step_and_given_to_the_environments() -> None:
@@ -94,8 +94,8 @@ def test_observation_statistics_are_those_of_gymnasiums_wrapper_over_many_episod
     envs.close()
     theirs = gymnasium.wrappers.NormalizeObservation(gymnasium.make("Hopper-v4"))
     theirs.reset(seed=int(seed))
-    for action, real in zip(actions, flags["real"], strict=True):
-        theirs.step(action) if real[0] else theirs.reset()
+    for action, valid in zip(actions, flags["valid"], strict=True):
+        theirs.step(action) if valid[0] else theirs.reset()
     theirs.close()
     assert len(episodes) > 10
     ours = normalize.stats_in(state, "obs")
@@ -189,9 +189,9 @@ def test_ends_are_reported_as_they_are_and_the_step_after_them_is_not_real() -> 
     _, flags, _ = collect(envs, begun(envs), idle)
     assert_array_equal(flags["terminated"], [[1, 0], [0, 0], [0, 0], [0, 0]])
     assert_array_equal(flags["truncated"], [[0, 0], [0, 1], [0, 0], [0, 0]])
-    assert_array_equal(flags["real"], [[1, 1], [0, 1], [1, 0], [1, 1]])
-    assert_array_equal(flags["acts"], flags["real"])  # where nothing else is said
-    assert {flags[name].dtype for name in ("terminated", "truncated", "real", "acts", "start")} == {np.dtype(bool)}
+    assert_array_equal(flags["valid"], [[1, 1], [0, 1], [1, 0], [1, 1]])
+    assert_array_equal(flags["acts"], flags["valid"])  # where nothing else is said
+    assert {flags[name].dtype for name in ("terminated", "truncated", "valid", "acts", "start")} == {np.dtype(bool)}
 
 
 def test_an_end_on_the_last_step_masks_the_first_step_of_the_next_rollout() -> None:
@@ -202,10 +202,10 @@ def test_an_end_on_the_last_step_masks_the_first_step_of_the_next_rollout() -> N
     )
     envs = host(env, 2, norm_obs=True, norm_reward=True)
     state, first, _ = collect(envs, begun(envs), idle)
-    assert first["real"].all()
+    assert first["valid"].all()
     assert_array_equal(state["envs.done"], [True, False])
     state, second, _ = collect(envs, state, idle)
-    assert_array_equal(second["real"], [[0, 1], [1, 1]])
+    assert_array_equal(second["valid"], [[0, 1], [1, 1]])
     assert_array_equal(state["envs.done"], [False, False])
     assert second["rewards"][0, 0] == 0
     assert_array_equal(state["envs.returns"], [70, 200])
@@ -223,11 +223,11 @@ def test_a_memory_begins_anew_after_every_reset_step_over_two_rollouts() -> None
     envs = host(env, 3)
     seen: list[Seen] = []
     state, first, _ = collect(envs, begun(envs), watch(seen))
-    assert_array_equal(first["real"], [[1, 1], [1, 1], [0, 1]])
+    assert_array_equal(first["valid"], [[1, 1], [1, 1], [0, 1]])
     assert_array_equal(first["start"], [[1, 1], [0, 0], [0, 0]])
     assert_array_equal(state["envs.start"], [True, False])
     state, second, _ = collect(envs, envs.export(state), watch(seen))
-    assert_array_equal(second["real"], [[1, 0], [1, 1], [1, 1]])
+    assert_array_equal(second["valid"], [[1, 0], [1, 1], [1, 1]])
     assert_array_equal(second["start"], [[1, 0], [0, 1], [0, 0]])
     assert_array_equal(state["envs.start"], [False, False])
     assert_array_equal([one.start for one in seen], [*first["start"], *second["start"]])  # what the policy is told
@@ -242,11 +242,11 @@ def test_actions_count_as_was_said_before_their_step_and_never_at_resets_over_tw
     )
     envs = host(env, 3)
     state, first, _ = collect(envs, begun(envs), idle)
-    assert_array_equal(first["real"], [[1, 1], [1, 0], [1, 1]])
+    assert_array_equal(first["valid"], [[1, 1], [1, 0], [1, 1]])
     assert_array_equal(first["acts"], [[1, 1], [0, 0], [1, 0]])
     assert_array_equal(state["envs.acts"], [False, True])
     state, second, _ = collect(envs, envs.export(state), idle)
-    assert_array_equal(second["real"], [[1, 1], [1, 1], [0, 1]])
+    assert_array_equal(second["valid"], [[1, 1], [1, 1], [0, 1]])
     assert_array_equal(second["acts"], [[0, 1], [1, 1], [0, 0]])
     assert_array_equal(state["envs.acts"], [False, True])
 

@@ -70,8 +70,8 @@ def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
     assert arrays["adam.mean.level"] != 0.0
     assert_array_equal(arrays["frozen.projection"], begun["frozen.projection"])
     assert_allclose(begun["frozen.projection"] @ begun["frozen.projection"].T, np.eye(2), atol=1e-6)
-    real = sum(32 * (1.0 - row["masked_fraction"]) for row in rows)
-    assert arrays["statistics.transitions"] == rows[-1]["transitions"] == real
+    valid = sum(32 * (1.0 - row["masked_fraction"]) for row in rows)
+    assert arrays["statistics.transitions"] == rows[-1]["transitions"] == valid
     without, _ = played("torch_eager", HostView(JaxEnv(CartPole(), 4)), [])
     assert not {name for name in without if "level" in name or name.startswith(("frozen.", "statistics."))}
 

@@ -236,9 +236,9 @@ class ResetsBeginEachRollout(Ppo):
     """The last steps of the rollout before are forgotten."""
 
     def steps_that_count(self, done: np.ndarray) -> np.ndarray:
-        real = super().steps_that_count(done)
-        real[:: self.hp.num_steps] = True
-        return real
+        valid = super().steps_that_count(done)
+        valid[:: self.hp.num_steps] = True
+        return valid
 
 
 class OtherObservationsCount(Ppo):

@@ -50,7 +50,7 @@ class Batch(NamedTuple):
     log_probs: Tensor
     values: Tensor
     advantages: Tensor
-    real: Tensor
+    valid: Tensor
     """Whether the critic learns from a step."""
     acts: Tensor
     """Whether the policy does."""
@@ -120,8 +120,8 @@ class Ppo:
         steps, seen, hp = self.scenes.steps, self.scenes.seen, self.hp
         last = first + hp.num_steps
         done = np.stack([step.terminated | step.truncated for step in steps[:last]])
-        real = self.steps_that_count(done)
-        start = torch.from_numpy(np.concatenate([np.ones_like(real[:1]), ~real]))[first:]
+        valid = self.steps_that_count(done)
+        start = torch.from_numpy(np.concatenate([np.ones_like(valid[:1]), ~valid]))[first:]
         obs = torch.from_numpy(self.observations([s.obs for s in seen[: last + 1]], done)[first:])
         legal = torch.from_numpy(np.stack([s.legal for s in seen[first : last + 1]]))
         memories, outputs, values = [self.memory], [], []
@@ -133,9 +133,9 @@ class Ppo:
         actions = self.sample(torch.stack(outputs[:-1]), legal[:-1])
         self.compare_with_the_environments(actions, first)
         log_probs = self.distribution(torch.stack(outputs[:-1]), legal[:-1]).log_prob(actions)
-        rewards = self.rewards(np.stack([step.reward for step in steps[:last]]), real)[first:]
+        rewards = self.rewards(np.stack([step.reward for step in steps[:last]]), valid)[first:]
         advantages = self.advantages(rewards, torch.stack(values).numpy(), first)
-        learnt, acts = real[first:], np.stack([s.acts for s in seen[first:last]])
+        learnt, acts = valid[first:], np.stack([s.acts for s in seen[first:last]])
         # A pass stays one, whether or not resets are learnt from.
         learnt, acts = (learnt, acts & learnt) if hp.mask_resets else (np.ones_like(learnt), acts | ~learnt)
         flags = (torch.from_numpy(x) for x in (advantages, learnt, acts))
@@ -151,7 +151,7 @@ class Ppo:
         normal = [(row - mean) / np.sqrt(var + 1e-8) for row, (mean, var) in zip(all_obs, seen_so_far, strict=True)]
         return np.clip(normal, -self.hp.obs_clip, self.hp.obs_clip)
 
-    def rewards(self, rewards: np.ndarray, real: np.ndarray) -> np.ndarray:
+    def rewards(self, rewards: np.ndarray, valid: np.ndarray) -> np.ndarray:
         """All rewards so far, each by the deviation of the discounted sums up to it."""
         rewards = rewards.astype(np.float64)
         if not self.hp.norm_reward:
@@ -160,9 +160,9 @@ class Ppo:
         for env in range(rewards.shape[1]):
             total = 0.0
             for t in range(len(rewards)):
-                total = total * self.hp.gamma + rewards[t, env] if real[t, env] else 0.0
+                total = total * self.hp.gamma + rewards[t, env] if valid[t, env] else 0.0
                 sums[t, env] = total
-        normal = [row / np.sqrt(v + 1e-8) for row, (_, v) in zip(rewards, moments(sums, real), strict=True)]
+        normal = [row / np.sqrt(v + 1e-8) for row, (_, v) in zip(rewards, moments(sums, valid), strict=True)]
         # Runners keep rewards in float32.
         return np.clip(normal, -self.hp.reward_clip, self.hp.reward_clip).astype(np.float32).astype(np.float64)
 
@@ -221,7 +221,7 @@ class Ppo:
     def fresh(self, batch: Batch, rows: Tensor) -> tuple[Tensor, Tensor, Batch]:
         """The policy's outputs and values on a minibatch, and what the rollout has of it."""
         if not self.policy.sequences:
-            rows = rows[batch.real.flatten()[rows]]
+            rows = rows[batch.valid.flatten()[rows]]
             flat = Batch(*(x.flatten(0, 1)[rows] for x in batch))
             return *self.policy(flat.obs, flat.memory, flat.start)[:2], flat
         envs = Batch(*(x[:, rows] for x in batch))
@@ -236,9 +236,9 @@ class Ppo:
         """One step of Adam; how far the policy had gone from that of the rollout."""
         hp = self.hp
         outputs, values, old = self.fresh(batch, rows)
-        real, acts = old.real, old.acts
-        value, before = values[real], old.values[real]
-        target = (old.advantages + old.values)[real]
+        valid, acts = old.valid, old.acts
+        value, before = values[valid], old.values[valid]
+        target = (old.advantages + old.values)[valid]
         error = (value - target) ** 2
         if hp.clip_vloss:
             error = torch.max(error, (before + (value - before).clamp(-hp.clip_coef, hp.clip_coef) - target) ** 2)

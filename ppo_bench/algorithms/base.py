@@ -131,9 +131,9 @@ class Algorithm(Protocol):
 
         `arrays` are those that are learnt and frozen. `rollout` has the memory, `[T + 1, N, ...]`, whose last row is of
         the observations after the last step: `obs`, `actions`, `heads` (the first part of the policy's head: logits or
-        mean), `values`; and of each step, `[T, N]`: `rewards`, `terminated`, `truncated`, `real` (0 where the step only
-        reset its environment: for the critic), `acts` (0 too where the action did not count: for the policy). Flags are
-        floats of 0 and 1.
+        mean), `values`; and of each step, `[T, N]`: `rewards`, `terminated`, `truncated`, `valid` (0 where the step
+        only reset its environment: for the critic), `acts` (0 too where the action did not count: for the policy).
+        Flags are floats of 0 and 1.
         """
 
     def loss(

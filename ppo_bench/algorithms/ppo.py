@@ -54,19 +54,19 @@ class Ppo:
         )
         values = rollout["values"][:-1]
         returns = advantages + values
-        real, acts = rollout["real"], rollout["acts"]
+        valid, acts = rollout["valid"], rollout["acts"]
         if not hp.mask_resets:  # resets are learnt from as any step; actions that did not count still are not
-            real, acts = xp.ones_like(real), 1.0 - (real - acts)
+            valid, acts = xp.ones_like(valid), 1.0 - (valid - acts)
         head = network.head(arrays, rollout["heads"][:-1])
         batch = {
             "log_probs": network.distribution.log_prob(xp, head, rollout["actions"][:-1]),
             "values": values,
             "advantages": advantages,
             "returns": returns,
-            "real": real,
+            "valid": valid,
             "acts": acts,
         }
-        return Targets(batch, statistics, {"explained_variance": ppo.explained_variance(xp, values, returns, real)})
+        return Targets(batch, statistics, {"explained_variance": ppo.explained_variance(xp, values, returns, valid)})
 
     def loss(
         self,

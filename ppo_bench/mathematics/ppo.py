@@ -200,7 +200,7 @@ class Transitions(NamedTuple):
     values: Array
     advantages: Array
     returns: Array
-    real: Array  # 1 where the critic learns, 0 at a step that only reset its environment
+    valid: Array  # 1 where the critic learns, 0 at a step that only reset its environment
     acts: Array  # 1 where the policy learns, 0 too where the action did not count
 
 
@@ -268,7 +268,7 @@ def losses(
     ratio = xp.exp(log_ratio)
     advantages = normalize_advantages(xp, batch.advantages, acts) if norm_adv else batch.advantages
     policy = policy_loss(xp, ratio, advantages, acts, clip_coef)
-    value = value_loss(xp, values, batch.values, batch.returns, batch.real, clip_coef, clip_vloss)
+    value = value_loss(xp, values, batch.values, batch.returns, batch.valid, clip_coef, clip_vloss)
     entropy = masked_mean(xp, entropies, acts)
     return Losses(
         total=policy - ent_coef * entropy + vf_coef * value,

@@ -16,7 +16,7 @@ from ppo_bench.networks.ops import Ops
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import memory_arrays
 
-FLAGS = ("rewards", "terminated", "truncated", "real", "acts")
+FLAGS = ("rewards", "terminated", "truncated", "valid", "acts")
 """Arrays of a rollout's steps that are learnt from, `[T, N]` each; see `Algorithm.targets`."""
 
 

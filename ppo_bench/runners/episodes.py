@@ -22,15 +22,15 @@ def no_totals(num_envs: int) -> Totals:
 
 
 def fold_episodes(
-    totals: Totals, raw_rewards: np.ndarray, episode_over: np.ndarray, real: np.ndarray
+    totals: Totals, raw_rewards: np.ndarray, episode_over: np.ndarray, valid: np.ndarray
 ) -> tuple[Totals, list[Episode]]:
     """The totals after a rollout, and its finished episodes in the order of their ends.
 
-    All `[T, N]`: unclipped rewards, flags of episodes' ends, and `real`, true where a step is not a reset.
+    All `[T, N]`: unclipped rewards, flags of episodes' ends, and `valid`, true where a step is not a reset.
     """
-    returns = _running_sums(np.where(real, raw_rewards, 0.0), totals.returns)
-    lengths = _running_sums(real, totals.lengths)
-    steps, envs = np.nonzero(episode_over & real)
+    returns = _running_sums(np.where(valid, raw_rewards, 0.0), totals.returns)
+    lengths = _running_sums(valid, totals.lengths)
+    steps, envs = np.nonzero(episode_over & valid)
     by_env = np.argsort(envs, kind="stable")  # the ends of each environment in the order of time
     again = envs[by_env[1:]] == envs[by_env[:-1]]
 

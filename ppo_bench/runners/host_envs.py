@@ -119,21 +119,21 @@ class HostEnvs:
 
     def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Arrays, list[Episode]]:
         """The state after a rollout, the flags `[T, N]` that are learnt from, and the episodes that ended."""
-        rewards, raw_rewards, real = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
+        rewards, raw_rewards, valid = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
         if not np.isfinite(raw_rewards).all():
             raise _not_finite("a reward", raw_rewards.T)
         if self._ppo.norm_reward:
-            rewards = self._normalized_rewards(state, rewards, real)
+            rewards = self._normalized_rewards(state, rewards, valid)
         totals = Totals(state["envs.returns"], state["envs.lengths"])
-        totals, episodes = fold_episodes(totals, raw_rewards, rollout["episode_over"], real)
+        totals, episodes = fold_episodes(totals, raw_rewards, rollout["episode_over"], valid)
         state["envs.returns"], state["envs.lengths"] = totals
         flags = {
             "rewards": rewards,
             "terminated": rollout["terminated"],
             "truncated": rollout["truncated"],
-            "real": real,
-            "acts": rollout["acts"][:-1] & real,
-            "start": np.concatenate([rollout["start"][None], ~real[:-1]]),
+            "valid": valid,
+            "acts": rollout["acts"][:-1] & valid,
+            "start": np.concatenate([rollout["start"][None], ~valid[:-1]]),
         }
         return state, flags, episodes
 
@@ -145,10 +145,10 @@ class HostEnvs:
             state |= normalize.named_stats(stats, "obs")
         return self._network.arrange(raw)
 
-    def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, real: np.ndarray) -> np.ndarray:
+    def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, valid: np.ndarray) -> np.ndarray:
         """Rewards `[T, N]` float32, each over the deviation of the discounted returns up to its step."""
         stats, returns = normalize.stats_in(state, "return"), state["envs.discounted_returns"]
-        mask, normalized, hp = real.astype(np.float64), np.empty_like(rewards), self._ppo
+        mask, normalized, hp = valid.astype(np.float64), np.empty_like(rewards), self._ppo
         for t, row in enumerate(rewards):
             stats, returns, normalized[t] = normalize.reward(
                 PlainNumpy, stats, returns, row, mask[t], hp.gamma, hp.reward_clip

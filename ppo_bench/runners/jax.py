@@ -15,14 +15,14 @@ from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics.arrays import Arrays, Tree, named, under
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import carry_arrays
-from ppo_bench.runners.jax_learning import Learning, Learnt
+from ppo_bench.runners.jax_learning import Learning, TrainState
 
 
 @dataclass
 class JaxLearnerState:
     """Everything that changes from one iteration to the next; the memory is donated from step to step."""
 
-    learnt: Learnt
+    learnt: TrainState
     memory: Tree
     """See `memory_arrays`."""
     carry: Tree
@@ -84,8 +84,8 @@ class JaxLearner:
         return state, {name: float(value) for name, value in jax.device_get(measured).items()}
 
     def _targets_and_update(
-        self, learnt: Learnt, memory: Tree, flags: Tree, seed: Any, iteration: Any, learning_rate: Any
-    ) -> tuple[Learnt, Tree]:
+        self, learnt: TrainState, memory: Tree, flags: Tree, seed: Any, iteration: Any, learning_rate: Any
+    ) -> tuple[TrainState, Tree]:
         learnt, batch, measured = self._learning.targets(learnt, memory, flags)
         learnt, losses = self._learning.update(learnt, batch, seed, iteration, learning_rate)
         return learnt, {**losses, **measured}

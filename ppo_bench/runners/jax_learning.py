@@ -23,7 +23,7 @@ INTEGERS = {"int64": "int32"}
 """JAX's integers, under the names of those that checkpoints hold."""
 
 
-class Learnt(NamedTuple):
+class TrainState(NamedTuple):
     """Arrays of learning, on the device."""
 
     params: Tree
@@ -57,7 +57,7 @@ class Learning:
 
     # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
 
-    def load(self, arrays: Arrays) -> Learnt:
+    def load(self, arrays: Arrays) -> TrainState:
         """The `learner_arrays` in JAX, from a dictionary that has them."""
         on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_arrays(self.problem)}
         mean, variance = (under(f"adam.{moment}", on_device) for moment in ("mean", "variance"))
@@ -65,12 +65,12 @@ class Learning:
         trees = (under(kind, on_device) for kind in ("params", "frozen", "statistics"))
         params, frozen, statistics = trees
         # Every array tied to the device, as those that a program returns: else it would be compiled twice.
-        return jax.device_put(Learnt(params, adam, frozen, statistics), self.device)
+        return jax.device_put(TrainState(params, adam, frozen, statistics), self.device)
 
     def _array(self, declared: Declared, array: np.ndarray) -> jax.Array:
         return jnp.asarray(array, jnp.dtype(INTEGERS.get(declared.dtype, declared.dtype)))
 
-    def export(self, learnt: Learnt) -> Arrays:
+    def export(self, learnt: TrainState) -> Arrays:
         """The arrays by name; copies."""
         tree = {"adam.step": learnt.adam.count}
         for kind, arrays in (
@@ -129,24 +129,24 @@ class Learning:
 
     # --- Learning -----------------------------------------------------------------------------------------------------
 
-    def targets(self, learnt: Learnt, memory: Tree, flags: Tree) -> tuple[Learnt, Tree, Tree]:
+    def targets(self, learnt: TrainState, memory: Tree, flags: Tree) -> tuple[TrainState, Tree, Tree]:
         """See `Learner.targets`."""
         floats = {name: flags[name].astype(self.dtype) for name in self.computation.flags}
         batch, statistics, metrics = self.computation.targets(learnt.arrays, learnt.statistics, {**memory, **floats})
         return learnt._replace(statistics=statistics), batch, metrics
 
     def update(
-        self, learnt: Learnt, batch: Tree, seed: jax.Array, iteration: jax.Array, learning_rate: jax.Array
-    ) -> tuple[Learnt, Tree]:
+        self, learnt: TrainState, batch: Tree, seed: jax.Array, iteration: jax.Array, learning_rate: jax.Array
+    ) -> tuple[TrainState, Tree]:
         """Every epoch and minibatch; the means of what the minibatches measured."""
         hp, names = self.ppo, (*self.computation.loss_names, "gradient_norm")
         epochs, samples = (jnp.arange(n, dtype=jnp.int32) for n in (hp.update_epochs, self.computation.num_samples))
         permutations = noise.permutations(jnp, seed[None], iteration[None], epochs, samples, argsort=stable_argsort)
 
-        def gradient_step(learnt: Learnt, rows: jax.Array) -> tuple[Learnt, jax.Array]:
+        def gradient_step(learnt: TrainState, rows: jax.Array) -> tuple[TrainState, jax.Array]:
             return self._gradient_step(learnt, self.computation.minibatch(batch, rows), learning_rate)
 
-        def epoch(carry: tuple[Learnt, jax.Array], rows: jax.Array) -> tuple[tuple[Learnt, jax.Array], Any]:
+        def epoch(carry: tuple[TrainState, jax.Array], rows: jax.Array) -> tuple[tuple[TrainState, jax.Array], Any]:
             learnt, stopped = carry
             nothing = jnp.zeros((hp.num_minibatches, len(names)), self.dtype)
             passed, measured = jax.lax.cond(
@@ -162,7 +162,9 @@ class Learning:
         means = jnp.sum(measured, (0, 1)) / (jnp.sum(ran) * hp.num_minibatches)
         return learnt, dict(zip(names, means, strict=True))
 
-    def _gradient_step(self, learnt: Learnt, minibatch: Tree, learning_rate: jax.Array) -> tuple[Learnt, jax.Array]:
+    def _gradient_step(
+        self, learnt: TrainState, minibatch: Tree, learning_rate: jax.Array
+    ) -> tuple[TrainState, jax.Array]:
         """One step of Adam; what the loss measures and, last, the gradient's norm before clipping."""
 
         def total(params: Tree) -> tuple[jax.Array, jax.Array]:

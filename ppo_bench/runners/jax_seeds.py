@@ -17,7 +17,7 @@ from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.episodes import Totals
-from ppo_bench.runners.jax_learning import Learnt
+from ppo_bench.runners.jax_learning import TrainState
 from ppo_bench.runners.program import Envs, Iterate
 from ppo_bench.runners.program_runner import Ahead, ProgramRunner, ProgramState
 from ppo_bench.runners.seeds import Measured
@@ -35,7 +35,7 @@ class SeedsState:
     seeds: list[int]
     iteration: int
     """Iterations done."""
-    learnt: Learnt
+    learnt: TrainState
     """Those of all seeds, stacked: arrays `[S, ...]`, or a few rows more."""
     envs: Envs
     """Those of all seeds, stacked."""
@@ -83,8 +83,8 @@ class JaxSeedsRunner:
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
 
-            def of_part(learnt: Learnt, envs: Envs, seeds: jax.Array, *same: jax.Array) -> Any:
-                def of_seed(own: tuple[Learnt, Envs, jax.Array]) -> Any:
+            def of_part(learnt: TrainState, envs: Envs, seeds: jax.Array, *same: jax.Array) -> Any:
+                def of_seed(own: tuple[TrainState, Envs, jax.Array]) -> Any:
                     return one(*own, *same)
 
                 own, together = (learnt, envs, seeds), self._together(len(seeds))

@@ -13,7 +13,7 @@ from ppo_bench.envs.base import Seen, Step
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.runners.base import Problem
-from ppo_bench.runners.jax_learning import Learning, Learnt
+from ppo_bench.runners.jax_learning import Learning, TrainState
 
 EnvStep = Callable[[Any, Any], tuple[Any, Step]]
 """See `ppo_bench.envs.base.Start.step`."""
@@ -35,11 +35,11 @@ class Played(NamedTuple):
 
     raw_rewards: jax.Array
     episode_over: jax.Array
-    real: jax.Array
+    valid: jax.Array
     """False where a step only reset its environment."""
 
 
-Iterate = Callable[..., tuple[Learnt, Envs, Played, dict[str, jax.Array]]]
+Iterate = Callable[..., tuple[TrainState, Envs, Played, dict[str, jax.Array]]]
 """`(learnt, envs, seed, iteration, learning_rate)`, scalars counted from 1; the compiled `iterate` of environments."""
 
 
@@ -52,12 +52,12 @@ def compiled(learning: Learning, env_step: EnvStep) -> Iterate:
 def iterate(
     learning: Learning,
     env_step: EnvStep,
-    learnt: Learnt,
+    learnt: TrainState,
     envs: Envs,
     seed: jax.Array,
     iteration: jax.Array,
     learning_rate: jax.Array,
-) -> tuple[Learnt, Envs, Played, Tree]:
+) -> tuple[TrainState, Envs, Played, Tree]:
     """An iteration; what it measured beside `learning_rate` and `masked_fraction`."""
     noise = learning.action_noise(seed, iteration)
     envs, memory, flags, played = _collect(learning, env_step, learnt.arrays, envs, noise)
@@ -84,7 +84,7 @@ def _collect(
     (envs, memory), (flags, raw_rewards, episode_over) = jax.lax.scan(step, (envs, memory), steps)
     last = jnp.int32(learning.ppo.num_steps)
     memory, _, _ = learning.act(arrays, memory, envs.carry, noise, last, _seen(learning, envs))
-    return envs, memory, flags, Played(raw_rewards, episode_over, flags["real"])
+    return envs, memory, flags, Played(raw_rewards, episode_over, flags["valid"])
 
 
 def _seen(learning: Learning, envs: Envs) -> Seen:
@@ -96,7 +96,7 @@ def _seen(learning: Learning, envs: Envs) -> Seen:
 def _take_in(problem: Problem, before: Tree, given: Step) -> tuple[Tree, Tree]:
     """Arrays of the environments after a step that returned `given`, and that step's flags `[N]`."""
     hp, done = problem.ppo, before["envs.done"]
-    real, after = ~done, {**before, "envs.start": done}
+    valid, after = ~done, {**before, "envs.start": done}
     rewards = given.reward
     with jax.enable_x64(True):  # statistics are of float64, as on the host
         if hp.norm_reward:
@@ -105,7 +105,7 @@ def _take_in(problem: Problem, before: Tree, given: Step) -> tuple[Tree, Tree]:
                 normalize.stats_in(before, "return"),
                 before["envs.discounted_returns"],
                 rewards,
-                real.astype(jnp.float64),
+                valid.astype(jnp.float64),
                 hp.gamma,
                 hp.reward_clip,
             )
@@ -116,8 +116,8 @@ def _take_in(problem: Problem, before: Tree, given: Step) -> tuple[Tree, Tree]:
             after["envs.legal"] = given.legal
         after |= observed(problem, after, given.obs)
         rewards = rewards.astype(jnp.float32)
-    flags = {"rewards": rewards, "terminated": given.terminated, "truncated": given.truncated, "real": real}
-    return after, flags | {"acts": before["envs.acts"] & real, "start": before["envs.start"]}
+    flags = {"rewards": rewards, "terminated": given.terminated, "truncated": given.truncated, "valid": valid}
+    return after, flags | {"acts": before["envs.acts"] & valid, "start": before["envs.start"]}
 
 
 def observed(problem: Problem, stands: Tree, raw: Any) -> dict[str, jax.Array]:

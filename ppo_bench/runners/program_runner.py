@@ -18,7 +18,7 @@ from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_k
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
-from ppo_bench.runners.jax_learning import Learning, Learnt
+from ppo_bench.runners.jax_learning import Learning, TrainState
 from ppo_bench.runners.program import Envs, EnvStep, Iterate, Played, compiled, observed
 
 MOST_AHEAD = 8
@@ -42,7 +42,7 @@ class ProgramState:
     seed: int
     iteration: int
     """Iterations done."""
-    learnt: Learnt
+    learnt: TrainState
     envs: Envs
     totals: Totals
     iterate: Iterate
@@ -97,7 +97,7 @@ class ProgramRunner:
     ) -> tuple[Totals, Metrics, list[Episode]]:
         """Totals, metrics and episodes of an iteration that has come from the device; `totals` are those before it."""
         totals, episodes = fold_episodes(totals, *map(np.asarray, played))
-        own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.real))}
+        own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.valid))}
         metrics = {m.name: float({**measured, **own}[m.name]) for m in metrics_of(self.problem.algorithm)}
         return totals, metrics, episodes
 
@@ -143,7 +143,7 @@ class ProgramRunner:
         finally:
             self._env.close()
 
-    def _fresh(self, seed: int, iteration: int, learnt: Learnt, statistics: Arrays) -> ProgramState:
+    def _fresh(self, seed: int, iteration: int, learnt: TrainState, statistics: Arrays) -> ProgramState:
         """Fresh environments, whose statistics, those of normalisation among `statistics`, have seen their first
         observations."""
         num_envs, stands = self.problem.ppo.num_envs, filled(of_kinds(self._declared, Kind.ENVIRONMENT))

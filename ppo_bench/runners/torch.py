@@ -33,7 +33,7 @@ Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @dataclass
-class TorchState:
+class TorchTrainState:
     """Everything that changes from one iteration to the next; recorded CUDA graphs know its tensors by address."""
 
     learnt: Tensor
@@ -114,7 +114,7 @@ class TorchLearner:
         return torch.inference_mode()
 
     @torch.inference_mode()
-    def begin(self, state: TorchState, seed: int, iteration: int) -> TorchState:
+    def begin(self, state: TorchTrainState, seed: int, iteration: int) -> TorchTrainState:
         """See `Learner.begin`."""
         state.noise = self._noise((), self._scalar(seed), self._scalar(iteration)).unbind()
         if self._network.sequences:
@@ -122,7 +122,7 @@ class TorchLearner:
                 state.memory[f"carry.{name}"].copy_(array)
         return state
 
-    def act(self, state: TorchState, t: int, seen: Seen) -> tuple[TorchState, np.ndarray]:
+    def act(self, state: TorchTrainState, t: int, seen: Seen) -> tuple[TorchTrainState, np.ndarray]:
         """See `Learner.act`."""
         row = state.rows[t]
         # Moved as they lie, and then arranged on the device: channels come last there, in EnvPool first.
@@ -142,7 +142,7 @@ class TorchLearner:
             self._remember(state, t, acted.carry)
         return state, acted.actions.cpu().numpy()
 
-    def _remember(self, state: TorchState, t: int, carry: Tree) -> None:
+    def _remember(self, state: TorchTrainState, t: int, carry: Tree) -> None:
         """Keep the carry with which step `t` was begun, where it is learnt from, and then the one after it."""
         for name, before in state.carry.items():
             if not self._network.sequences:
@@ -156,7 +156,7 @@ class TorchLearner:
         return self._computation.action_noise(seed, iteration, self._steps, self._env_ids, self._lanes, self._dtype)
 
     @torch.no_grad()
-    def targets(self, state: TorchState, flags: Arrays) -> tuple[TorchState, Any, dict[str, float]]:
+    def targets(self, state: TorchTrainState, flags: Arrays) -> tuple[TorchTrainState, Any, dict[str, float]]:
         """See `Learner.targets`."""
         on_device = (torch.from_numpy(flags[name]).to(self._device, self._dtype) for name in self._computation.flags)
         statistics = (state.statistics[s.name] for s in self._problem.algorithm.statistics)
@@ -166,8 +166,8 @@ class TorchLearner:
 
     @torch.no_grad()
     def update(
-        self, state: TorchState, batch: Any, seed: int, iteration: int, learning_rate: float
-    ) -> tuple[TorchState, dict[str, float]]:
+        self, state: TorchTrainState, batch: Any, seed: int, iteration: int, learning_rate: float
+    ) -> tuple[TorchTrainState, dict[str, float]]:
         """See `Learner.update`."""
         hp, names = self._ppo, self._computation.loss_names
         state.adam.learning_rate.fill_(learning_rate)
@@ -187,7 +187,7 @@ class TorchLearner:
 
     # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
 
-    def load(self, arrays: Arrays) -> TorchState:
+    def load(self, arrays: Arrays) -> TorchTrainState:
         """See `Learner.load`."""
         parameters = self._problem.parameters
         learnt, mean, variance = (
@@ -204,7 +204,7 @@ class TorchLearner:
         columns = (self._memory[name].unbind() for name in stepped)
         rows = [dict(zip(stepped, row, strict=True)) for row in zip(*columns, strict=True)]
         learnt.requires_grad_()
-        return TorchState(learnt, views | frozen, frozen, adam, statistics, carry, self._memory, rows)
+        return TorchTrainState(learnt, views | frozen, frozen, adam, statistics, carry, self._memory, rows)
 
     def _adam(self, steps: int, mean: Tensor, variance: Tensor) -> Adam:
         """Adam after `steps` steps. The learning rate is set before every update."""
@@ -220,7 +220,7 @@ class TorchLearner:
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.tensor(array, device=self._device, dtype=self._dtype)
 
-    def export(self, state: TorchState) -> Arrays:
+    def export(self, state: TorchTrainState) -> Arrays:
         """See `Learner.export`."""
         parameters, adam = self._problem.parameters, state.adam
         vectors = {"params": state.learnt.detach(), "adam.mean": adam.mean, "adam.variance": adam.variance}
@@ -276,6 +276,6 @@ def _learn(gradient: Callable[..., tuple[Tensor, Tensor]], fixed: Any, rows: Ten
     return measured
 
 
-def _learnt(state: TorchState, batch: Tree) -> list[Tensor]:
+def _learnt(state: TorchTrainState, batch: Tree) -> list[Tensor]:
     """Tensors that `_learn` writes to."""
     return [state.learnt.detach(), state.adam.mean, state.adam.variance, state.adam.count]
