@@ -11,7 +11,8 @@ import jax.numpy as jnp
 
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
-from ppo_bench.networks.layers import Activation, Conv
+from ppo_bench.mathematics.recurrent import CELLS
+from ppo_bench.networks.layers import Activation, CellName, Conv
 from ppo_bench.networks.ops import ScanStep
 from ppo_bench.tuning.jax_convolutions import convolve, max_pool
 from ppo_bench.tuning.switches import ON, Tuning
@@ -64,6 +65,26 @@ class JaxOps:
         """See `Ops.linear`."""
         sums = jnp.matmul(x, weight.T, preferred_element_type=self._dtype)
         return self.activate(activation, (sums + bias).astype(self._layers))
+
+    def recur(
+        self,
+        cell: CellName,
+        projected: jax.Array,
+        start: jax.Array,
+        state: tuple[jax.Array, ...],
+        weight: jax.Array,
+        bias: jax.Array,
+    ) -> jax.Array:
+        """See `Ops.recur`; one loop of the program."""
+
+        def step(state: tuple[jax.Array, ...], row: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
+            own, begun = row
+            kept = (1 - begun)[:, None].astype(self._layers)
+            state = tuple(part * kept for part in state)
+            state, _ = CELLS[cell].step(jnp, own, self.linear(state[0], weight, bias, None), state)
+            return state, state[0]
+
+        return jax.lax.scan(step, state, (projected, start))[1]
 
     def convolve(self, layer: Conv, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
         """See `Ops.convolve`."""

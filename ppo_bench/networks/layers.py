@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.mathematics.weights import Parameter
 
 Activation = Literal["tanh", "relu"]
@@ -87,3 +88,27 @@ class Residual:
 
 
 ImageLayer = Conv | MaxPool | Residual
+
+
+CellName = Literal["lstm", "gru"]
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """A recurrent cell of `units`, on a flat input: one of `ppo_bench.mathematics.recurrent.CELLS`."""
+
+    name: str
+    cell: CellName
+    inputs: int
+    units: int
+    gain: float = 1.0
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Weights of input and hidden state and a bias of each, named and laid out as those of `torch.nn.LSTM`."""
+        gates = CELLS[self.cell].gates * self.units
+        return (
+            Parameter(f"{self.name}.weight_ih", (gates, self.inputs), self.gain),
+            Parameter(f"{self.name}.weight_hh", (gates, self.units), self.gain),
+            Parameter(f"{self.name}.bias_ih", (gates,), None),
+            Parameter(f"{self.name}.bias_hh", (gates,), None),
+        )

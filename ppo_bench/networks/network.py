@@ -124,15 +124,21 @@ class NetworkSpec:
         before this step, else 0; without a declared carry they are `{}` and None. Layers compute in their own type;
         head and values are of the parameters' type.
         """
-        log_std = params.get("actor.log_std")  # no layer's: never rounded
+        layers = self._for_layers(ops, params)
+        return self._outputs(ops, params, layers, self._features(ops, layers, obs), carry)
+
+    def _for_layers(self, ops: Ops, params: Tree) -> Tree:
+        """Parameters as layers take them: in their type, and the weights that bytes meet first divided by 255."""
         if self.uint8:
             params = {**params, **{name: params[name] / 255.0 for name in self.scaled_weights}}
-        params = ops.for_layers(params)
-        features = self._features(ops, params, obs)
-        output = ops.full(_chain(ops, self.actor, params, features))
-        values = _chain(ops, self.critic, params, features)
+        return ops.for_layers(params)
+
+    def _outputs(self, ops: Ops, params: Tree, layers: Tree, features: Array, carry: Tree) -> Outputs:
+        """What actor and critic make of features `[B, F]`; `layers` are `params` for layers."""
+        output = ops.full(_chain(ops, self.actor, layers, features))
+        values = _chain(ops, self.critic, layers, features)
         values = ops.full(values.squeeze(-1) if self.critic[-1].outputs == 1 else values)
-        return Outputs((output,) if log_std is None else (output, log_std), values, carry)
+        return Outputs(self.head(params, output), values, carry)  # the deviation is no layer's: never rounded
 
     def act(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.networks.layers import Activation, Conv
+from ppo_bench.networks.layers import Activation, CellName, Conv
 
 ScanStep = Callable[[Any, Any], tuple[Any, Any]]
 """`(carry, row) -> (carry, output)`."""
@@ -46,6 +46,13 @@ class Ops(Protocol):
 
     def linear(self, x: Array, weight: Array, bias: Array, activation: Activation | None) -> Array:
         """`x @ weight.T + bias` `[B, out]` of `x [B, in]`, then `activation`."""
+
+    def recur(
+        self, cell: CellName, projected: Array, start: Array, state: tuple[Array, ...], weight: Array, bias: Array
+    ) -> Array:
+        """Hidden states `[T, B, H]` of `cell` from `state`, `[B, H]` each, which is forgotten before each step where
+        `start [T, B]` is 1; `projected [T, B, G]` comes from the input, `weight [G, H]` and `bias [G]` project the
+        hidden state."""
 
     def convolve(self, layer: Conv, x: Array, weight: Array, bias: Array) -> Array:
         """`layer` and its activation, on images."""

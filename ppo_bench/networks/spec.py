@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, MaxPool, Residual
+from ppo_bench.mathematics.recurrent import CELLS
+from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, MaxPool, Recurrence, Residual
 from ppo_bench.networks.network import Actions, NetworkSpec, channels_first
+from ppo_bench.networks.recurrent import RecurrentSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -160,6 +162,50 @@ class Auto:
         elif len(shape) == 3 and observation_space.dtype == bool:
             network = MinAtarCnn()
         return network.build(observation_space, action_space)
+
+
+@dataclass(frozen=True)
+class RecurrentMlp:
+    """`network=lstm` and `network=gru`: a recurrent cell after the hidden layers of an MLP, shared."""
+
+    cell: str
+    units: int
+    hidden_sizes: list[int]
+    activation: str
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
+        """The network for these spaces."""
+        mlp = Mlp(self.hidden_sizes, self.activation).build(observation_space, action_space)
+        trunk = tuple(dataclasses.replace(layer, name=f"trunk.{i}") for i, layer in enumerate(mlp.actor[:-1]))
+        features = mlp.actor[-1].inputs
+        return _recurrent(dataclasses.replace(mlp, trunk=trunk), self.cell, features, self.units)
+
+
+@dataclass(frozen=True)
+class RecurrentCnn:
+    """`network=lstm_cnn`: a recurrent cell after the network of Mnih et al. 2015."""
+
+    cell: str
+    units: int
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
+        """The network for these spaces."""
+        cnn = NatureCnn().build(observation_space, action_space)
+        return _recurrent(cnn, self.cell, cnn.trunk[-1].outputs, self.units)
+
+
+def _recurrent(network: NetworkSpec, cell: str, features: int, units: int) -> RecurrentSpec:
+    """`network` with a cell after its trunk of `features`, before an actor and a critic of one layer each."""
+    if cell not in CELLS:
+        raise ConfigError(f"network.cell={cell}: choose {' or '.join(CELLS)}")
+    if units < 1:
+        raise ConfigError(f"network.units={units}: must be at least 1")
+    parts = {field.name: getattr(network, field.name) for field in dataclasses.fields(network)}
+    parts |= {
+        "actor": (Linear("actor.0", units, network.actions.lanes, ACTOR_GAIN),),
+        "critic": (Linear("critic.0", units, 1, CRITIC_GAIN),),
+    }
+    return RecurrentSpec(**parts, memory=Recurrence("memory", cell, features, units))  # type: ignore[arg-type]
 
 
 def _actions(action_space: gymnasium.Space) -> Actions:

@@ -13,8 +13,9 @@ from torch import Tensor
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.layers import Activation, Conv
+from ppo_bench.networks.layers import Activation, CellName, Conv
 from ppo_bench.networks.ops import ScanStep
+from ppo_bench.networks.torch_recurrence import recur
 
 Params = dict[str, Tensor]
 
@@ -77,6 +78,12 @@ class TorchOps:
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor, activation: Activation | None) -> Tensor:
         """See `Ops.linear`."""
         return self.activate(activation, F.linear(x, weight, bias))
+
+    def recur(
+        self, cell: CellName, projected: Tensor, start: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        """See `Ops.recur`; one operation."""
+        return recur(cell, projected, start.to(self._layers), torch.stack(state), weight, bias)
 
     def convolve(self, layer: Conv, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """See `Ops.convolve`."""

@@ -1,0 +1,126 @@
+"""Sequences through a recurrent cell in PyTorch: one operation forward, one backward.
+
+A compiler that met the loop would lay every step out; 128 of them take minutes to compile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ppo_bench.mathematics.recurrent import CELLS
+
+_LIBRARY = torch.library.Library("ppo_bench", "FRAGMENT")
+
+
+def recur(name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Hidden states `[T, B, H]` of the cell `name`, one of `CELLS`, from those `projected [T, B, G]` on its input.
+
+    `state [S, B, H]` is that before the first step, forgotten before each step where `start [T, B]` is 1; `weight
+    [G, H]` and `bias [G]` project the hidden state.
+    """
+    if not torch.is_grad_enabled():
+        return torch.ops.ppo_bench.recur(name, projected, start, state, weight, bias)[0][1:, 0]
+    # Views, since a compiler would give the very arguments of `torch.func.grad` no gradient.
+    states, _ = _Recurrence.apply(name, projected, start, state, weight.view_as(weight), bias.view_as(bias))
+    hidden: Tensor = states[1:, 0]
+    return hidden
+
+
+def _forward(
+    name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """States `[T + 1, S, B, H]`, the first as it was given, and what each step saves, `[T, K, B, H]`."""
+    cell = CELLS[name]
+    current, states, saved = state.unbind(), [state], []
+    kept = (1 - start)[..., None]
+    with torch.no_grad():
+        for t in range(len(projected)):
+            current = tuple(part * kept[t] for part in current)
+            recurrent = torch.addmm(bias, current[0], weight.t())
+            current, step = cell.step(torch, projected[t], recurrent, current)
+            states.append(torch.stack(current))
+            saved.append(torch.stack(step))
+        return torch.stack(states), torch.stack(saved)
+
+
+def _backward(
+    name: str, gradient: Tensor, states: Tensor, saved: Tensor, start: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `projected`, of what is projected from the hidden state, `[T, B, G]` both, and of the state."""
+    cell = CELLS[name]
+    kept = (1 - start)[..., None]
+    projected, recurrent = [], []
+    with torch.no_grad():
+        after = tuple(gradient[-1].unbind())
+        for t in reversed(range(len(saved))):
+            before = tuple(part * kept[t] for part in states[t].unbind())
+            found = cell.backward(torch, after, before, states[t + 1].unbind(), saved[t].unbind())
+            projected.append(found.projected)
+            recurrent.append(found.recurrent)
+            hidden, *others = found.state
+            of_state = torch.stack([hidden + found.recurrent @ weight, *others]) * kept[t]
+            after = tuple((of_state + gradient[t]).unbind())
+        return torch.stack(projected[::-1]), torch.stack(recurrent[::-1]), torch.stack(after)
+
+
+def _forward_shapes(
+    name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    steps = projected.shape[0]
+    return state.new_empty(steps + 1, *state.shape), state.new_empty(steps, 4, *state.shape[1:])
+
+
+def _backward_shapes(
+    name: str, gradient: Tensor, states: Tensor, saved: Tensor, start: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    gates = states.new_empty(saved.shape[0], states.shape[2], weight.shape[0])
+    return gates, torch.empty_like(gates), torch.empty_like(states[0])
+
+
+for _schema, _impl, _shapes in (
+    (
+        "recur(str name, Tensor projected, Tensor start, Tensor state, Tensor weight, Tensor bias) -> (Tensor, Tensor)",
+        _forward,
+        _forward_shapes,
+    ),
+    (
+        "recur_backward(str name, Tensor gradient, Tensor states, Tensor saved, Tensor start, Tensor weight)"
+        " -> (Tensor, Tensor, Tensor)",
+        _backward,
+        _backward_shapes,
+    ),
+):
+    _LIBRARY.define(_schema)
+    _name = _schema.partition("(")[0]
+    _LIBRARY.impl(_name, _impl, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"ppo_bench::{_name}", _shapes)
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        states, saved = torch.ops.ppo_bench.recur(name, projected, start, state, weight, bias)
+        return states, saved
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        name, _, start, _, weight, _ = inputs
+        states, saved = output
+        ctx.name = name
+        ctx.mark_non_differentiable(saved)
+        ctx.save_for_backward(states, saved, start, weight)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[None, Tensor, None, Tensor, Tensor, Tensor]:
+        states, saved, start, weight = ctx.saved_tensors
+        projected, recurrent, state = torch.ops.ppo_bench.recur_backward(
+            ctx.name, gradient, states, saved, start, weight
+        )
+        hidden = (states[:-1, 0] * (1 - start)[..., None]).flatten(0, 1)
+        flat = recurrent.flatten(0, 1)
+        return None, projected, None, state, flat.t() @ hidden, flat.sum(0)
