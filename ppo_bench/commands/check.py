@@ -23,6 +23,7 @@ from ppo_bench.envs.check import Finding, check_contract
 from ppo_bench.envs.distribution import compare_distributions
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
 from ppo_bench.envs.limits import confusion, evidence
+from ppo_bench.envs.observed import make_env
 
 NUM_ENVS_OF_DISTRIBUTION = 50
 
@@ -68,7 +69,7 @@ def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Find
     config.backend.require()
 
     def make(num_envs: int) -> VectorEnv | GraphEnv:
-        return config.backend.make(dataclasses.replace(config.task, num_envs=num_envs))
+        return make_env(config.backend, dataclasses.replace(config.task, num_envs=num_envs))
 
     compared = options.distribution and ("gymnasium" in config.root.env.ids or not options.all)
     reference = _reference(config, overrides) if compared else None
@@ -76,7 +77,7 @@ def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Find
     if reference:
         task = dataclasses.replace(reference.task, num_envs=NUM_ENVS_OF_DISTRIBUTION)
         findings += compare_distributions(
-            functools.partial(make, task.num_envs), lambda: reference.backend.make(task), options.num_episodes
+            functools.partial(make, task.num_envs), lambda: make_env(reference.backend, task), options.num_episodes
         )
     if config.backend.name in ("envpool", "envpool_xla") and not config.task.atari and not options.all:
         findings.append(_failures_at_limits(config))

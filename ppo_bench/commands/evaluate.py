@@ -27,6 +27,7 @@ from ppo_bench.configuration.compose import compose_root, typed
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import recorded_config
 from ppo_bench.envs.host import on_host
+from ppo_bench.envs.observed import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode
 from ppo_bench.runs.play import load_agent, play
@@ -73,7 +74,7 @@ def main(arguments: list[str]) -> int:
         from ppo_bench.runs.video.filmed import draw_off_screen
 
         draw_off_screen()
-    env = on_host(config.backend.make(replace(config.task, num_envs=request.num_envs)))
+    env = on_host(make_env(config.backend, replace(config.task, num_envs=request.num_envs)))
     filmed: FilmedEnv | None = None
     try:
         agent = load_agent(config, saved, env, request.greedy, request.seed)

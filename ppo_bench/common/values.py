@@ -12,16 +12,19 @@ from typing import Any
 
 def younger(default: Any) -> Any:
     """A dataclass field that older runs did not have: at this default it is not hashed, and so moves no folder."""
-    return field(default=default, metadata={"younger": True})
+    metadata = {"younger": default}
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def plain(value: Any) -> Any:
     """`dataclasses.asdict` without the fields that are `younger` and at their defaults."""
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            f.name: plain(own)
+            f.name: plain(getattr(value, f.name))
             for f in fields(value)
-            if (own := getattr(value, f.name)) != f.default or not f.metadata.get("younger")
+            if "younger" not in f.metadata or f.metadata["younger"] != getattr(value, f.name)
         }
     if isinstance(value, Mapping):
         return {key: plain(child) for key, child in value.items()}

@@ -6,6 +6,7 @@ import os
 
 from ppo_bench.configuration.choices import Backend
 from ppo_bench.envs.base import Task
+from ppo_bench.envs.observed import make_env
 
 
 def acts_by_floats(backend: Backend, task: Task) -> bool:
@@ -15,7 +16,7 @@ def acts_by_floats(backend: Backend, task: Task) -> bool:
     before = dict(os.environ)
     try:
         backend.require()
-        env = backend.make(task.alone())
+        env = make_env(backend, task.alone())
         env.close()
         return isinstance(env.action_space, spaces.Box)
     except Exception:  # whatever it is, the one who is to train it meets it again, and says it

@@ -111,7 +111,16 @@ class Config:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
             raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")
         name, env_id = env_of(self.resolved)
-        return Task(name, env_id, self.ppo.num_envs, env.atari, env.kwargs or {}, tuple(env.wrappers), self.tuning)
+        return Task(
+            name,
+            env_id,
+            self.ppo.num_envs,
+            env.atari,
+            env.kwargs or {},
+            tuple(env.wrappers),
+            self.tuning,
+            tuple(env.observe),
+        )
 
     @cached_property
     def source(self) -> checkpoint.Checkpoint | None:

@@ -22,6 +22,7 @@ class EnvSchema:
     kwargs: dict[str, Any] | None = None
     wrappers: list[Any] = field(default_factory=list)
     rescale_actions: bool = younger(False)
+    observe: list[int] = younger([])  # noqa: RUF009 (a field of its own)
 
 
 @dataclass

@@ -113,10 +113,14 @@ class VectorEnv(Protocol):
         """Release everything."""
 
 
+EnvStep = Callable[[Any, Any], tuple[Any, Step]]
+"""See `Start.step`."""
+
+
 class Start(NamedTuple):
     """Environments of a JAX program that have just been reset."""
 
-    step: Callable[[Any, Any], tuple[Any, Step]]
+    step: EnvStep
     """`(state, actions [N] or [N, A]) -> (state, Step)` of JAX arrays, to be traced into a program. Equal to that of an
     earlier start where programs made from that one may go on to be used; otherwise they must not be."""
     state: Any
@@ -177,6 +181,8 @@ class Task:
     wrappers: tuple[Mapping[str, Any], ...] = ()
     """Gymnasium wrappers around each environment, innermost first: the class as `_target_`, and its arguments."""
     tuning: Tuning = ON
+    observe: tuple[int, ...] = ()
+    """Components of vector observations that are seen; all if empty."""
 
     def alone(self) -> Task:
         """The same with a single environment."""

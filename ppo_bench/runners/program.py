@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ppo_bench.envs.base import Seen, Step
+from ppo_bench.envs.base import EnvStep, Seen, Step
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.jax_learning import Learning, TrainState
-
-EnvStep = Callable[[Any, Any], tuple[Any, Step]]
-"""See `ppo_bench.envs.base.Start.step`."""
 
 
 class Envs(NamedTuple):

@@ -12,14 +12,14 @@ import numpy as np
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import GraphEnv
+from ppo_bench.envs.base import EnvStep, GraphEnv
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
 from ppo_bench.runners.jax_learning import Learning, TrainState
-from ppo_bench.runners.program import Envs, EnvStep, Iterate, Played, compiled, observed
+from ppo_bench.runners.program import Envs, Iterate, Played, compiled, observed
 
 MOST_AHEAD = 8
 """Iterations that the device has at a time. JAX makes who gives it more than 32 programs wait for the first."""

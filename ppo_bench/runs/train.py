@@ -18,6 +18,7 @@ from ppo_bench.common.errors import ConfigError, Failed, Interrupted
 from ppo_bench.common.progress import ProgressDisplay, say
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.folders import choose_folder
+from ppo_bench.envs.observed import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
@@ -39,7 +40,7 @@ def build_runner(config: Config) -> Runner[Any]:
 def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
     """The runner, and what there is to be said to those who begin with it."""
     config.framework.begin(config.root.num_seeds, config.tuning)
-    env = config.backend.make(config.task)
+    env = make_env(config.backend, config.task)
     try:
         return runner(config.problem(env)), list(advice(config, env))
     except BaseException:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ppo_bench.configuration.config import Config
+from ppo_bench.envs.observed import make_env
 from ppo_bench.runs.video.filmer import Filmer
 
 
@@ -25,7 +26,7 @@ def check_environments(configs: Iterable[Config]) -> None:
                 continue
             seen.add(what)
             if not config.backend.in_graph:
-                config.backend.make(task).close()
+                make_env(config.backend, task).close()
             if films:
                 Filmer(config).require()
     finally:  # what libraries of physics and graphics were told is no business of the runs

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ppo_bench.commands.bench.timed import TimedEnv
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv
+from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 
@@ -36,7 +37,7 @@ class Training:
     def __init__(self, config: Config, update_epochs: int) -> None:
         config.framework.begin(config.root.num_seeds, config.tuning)
         hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
-        env = config.backend.make(config.task)
+        env = make_env(config.backend, config.task)
         self.timed = None if isinstance(env, GraphEnv) else TimedEnv(env)
         problem = dataclasses.replace(config.problem(self.timed or env), ppo=hp)
         self.network = problem.network

@@ -10,6 +10,7 @@ import numpy as np
 from ppo_bench.commands.bench.laps import WARM_UP_ITERATIONS, Laps, Training
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.observed import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.precision import PRECISIONS
@@ -82,7 +83,7 @@ class Phases:
 
 def _alone(config: Config) -> Any:
     """A function that steps environments as often as a rollout does, and returns how long that took."""
-    env, steps = config.backend.make(config.task), config.ppo.num_steps
+    env, steps = make_env(config.backend, config.task), config.ppo.num_steps
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     if isinstance(env, GraphEnv):
         return _alone_in_program(env, seeds, steps, config)

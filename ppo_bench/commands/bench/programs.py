@@ -11,6 +11,7 @@ from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
+from ppo_bench.envs.observed import make_env
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.sweeps.expand import expand
 
@@ -66,7 +67,7 @@ def load(job: list[str]) -> Config:
 
 def network_of(config: Config) -> NetworkSpec:
     """The network of a configuration, whose environments are made to ask for their spaces."""
-    env = config.backend.make(config.task)
+    env = make_env(config.backend, config.task)
     try:
         return config.network_for(env)
     finally:

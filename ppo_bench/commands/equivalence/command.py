@@ -27,6 +27,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import GraphEnv
+from ppo_bench.envs.observed import make_env
 
 LEADER = "torch_eager"
 EXPLAINED = 5
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> int:
     configs = {name: load([*overrides, f"framework={name}"]) for name in frameworks}
     for each in configs.values():
         _require(each)
-    made = config.backend.make(config.task)  # whether it can be, said in one line
+    made = make_env(config.backend, config.task)  # whether it can be, said in one line
     made.close()
     if isinstance(made, GraphEnv) and not made.programs_last:
         raise ConfigError(

@@ -13,6 +13,7 @@ from ppo_bench.common.workers import Worker
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.envs.host import on_host
+from ppo_bench.envs.observed import make_env
 from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
 from ppo_bench.mathematics.arrays import Arrays, restored
 from ppo_bench.runners.base import Problem, Runner
@@ -85,7 +86,7 @@ class Workers:
 
 def _host(config: Config) -> VectorEnv:
     """The environments of `config`; those of a JAX program are stepped by a program of their own."""
-    return on_host(config.backend.make(config.task))
+    return on_host(make_env(config.backend, config.task))
 
 
 def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, Any, None]:

@@ -24,6 +24,7 @@ from ppo_bench.envs.base import Seen, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.host import on_host
+from ppo_bench.envs.observed import make_env
 from ppo_bench.runs.video.mp4 import Mp4
 
 MUJOCO_NEEDS = "MuJoCo needs apt install libegl1 libgl1-mesa-dri"
@@ -122,7 +123,7 @@ def _maker(config: Config) -> Callable[[], Scene]:
                 raise  # else the id is one of the run's backend, and gymnasium need not know it
     if envpool_id := env.ids.get("envpool") if env.id is None else env.id if "envpool" in backend.name else None:
         return functools.partial(_by_envpool, replace(task, id=envpool_id))
-    env_shown = on_host(backend.make(task))
+    env_shown = on_host(make_env(backend, task))
     if _has_planes(env_shown):
         return lambda: Scene(env_shown, _planes, FPS)
     env_shown.close()

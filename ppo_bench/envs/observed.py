@@ -1,0 +1,111 @@
+"""Environments of which some components are observed: any backend's, made by a task that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.envs.base import EnvStep, GraphEnv, Seen, Start, Step, Task, VectorEnv
+
+
+class Makes(Protocol):
+    """A backend, as far as it makes environments."""
+
+    def make(self, task: Task) -> VectorEnv | GraphEnv:
+        """The environments of `task`."""
+
+
+def make_env(backend: Makes, task: Task) -> VectorEnv | GraphEnv:
+    """The environments of `task` on `backend`, with the components that the task observes.
+
+    Raises `ConfigError` if they have no such components, or what `backend` raises.
+    """
+    env = backend.make(task)
+    if not task.observe:
+        return env
+    try:
+        space = _selected(env.observation_space, task)
+    except ConfigError:
+        env.close()
+        raise
+    components = np.array(task.observe)
+    return _ObservedGraph(env, space, components) if isinstance(env, GraphEnv) else _Observed(env, space, components)
+
+
+def _selected(space: Any, task: Task) -> Any:
+    """The space of the observed components of vectors of `space`."""
+    from gymnasium import spaces
+
+    if len(space.shape) != 1:
+        raise ConfigError(f"env.observe: observations of {task.id} have the shape {space.shape}; it is for vectors")
+    if any(not 0 <= component < space.shape[0] for component in task.observe):
+        raise ConfigError(f"env.observe={list(task.observe)}: {task.id} has the components 0 to {space.shape[0] - 1}")
+    chosen = list(task.observe)
+    return spaces.Box(space.low[chosen], space.high[chosen], dtype=space.dtype)
+
+
+class _Observed:
+    """A `VectorEnv` that shows some components of another's observations."""
+
+    def __init__(self, env: VectorEnv, space: Any, components: np.ndarray) -> None:
+        self._env, self._components = env, components
+        self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
+        self.observation_space = space
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the environments say of themselves, and how they are drawn."""
+        return getattr(self._env, name)
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        """See `VectorEnv.reset`."""
+        seen = self._env.reset(seeds)
+        return seen._replace(obs=seen.obs[:, self._components])
+
+    def step(self, actions: np.ndarray) -> Step:
+        """See `VectorEnv.step`."""
+        step = self._env.step(actions)
+        return step._replace(obs=step.obs[:, self._components])
+
+    def close(self) -> None:
+        """See `VectorEnv.close`."""
+        self._env.close()
+
+
+@dataclass(frozen=True)
+class _ObservedStep:
+    """`Start.step` with some components of the observations."""
+
+    step: EnvStep
+    components: tuple[int, ...]
+
+    def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
+        state, step = self.step(state, actions)
+        return state, step._replace(obs=step.obs[:, np.array(self.components)])
+
+
+class _ObservedGraph(GraphEnv):
+    """A `GraphEnv` that shows some components of another's observations."""
+
+    def __init__(self, env: GraphEnv, space: Any, components: np.ndarray) -> None:
+        self._env, self._components = env, components
+        self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
+        self.observation_space = space
+        self.programs_last = env.programs_last  # type: ignore[misc]  # that of what is observed
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the environments say of themselves."""
+        return getattr(self._env, name)
+
+    def reset(self, seeds: Sequence[int]) -> Start:
+        """See `GraphEnv.reset`."""
+        start = self._env.reset(seeds)
+        seen = start.seen._replace(obs=start.seen.obs[:, self._components])
+        return Start(_ObservedStep(start.step, tuple(self._components.tolist())), start.state, seen)
+
+    def close(self) -> None:
+        """See `GraphEnv.close`."""
+        self._env.close()
