@@ -97,12 +97,16 @@ CASES = {
     "rules": Case(rules=True),
     "rules, resets are learnt": Case(actions=CHOICES, rules=True, overrides=("ppo.mask_resets=false",)),
     "memory": Case("AveragingMlp", reference=Averaging),
+    "lstm": Case("lstm", actions=FORCES, overrides=("ppo.num_minibatches=2",)),
+    "lstm, as CleanRL": Case("lstm", overrides=(*CLEANRL, "ppo.num_minibatches=2")),
+    "gru": Case("gru", overrides=("ppo.num_minibatches=2",)),
+    "lstm_cnn": Case("lstm_cnn", FRAMES, CHOICES),
     "sequences": Case("AveragingSequencesMlp", reference=AveragingSequences, overrides=("ppo.num_minibatches=2",)),
 }
 COMBINED = ["limits are ends", "resets are learnt", "unclipped gradients", "bools", "nature_cnn, forces"]
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
-COMPILED = ["one choice", "forces", "normalized", "rules", "minatar_cnn", "nature_cnn"]
+COMPILED = ["one choice", "forces", "normalized", "rules", "minatar_cnn", "nature_cnn", "lstm", "gru", "lstm_cnn"]
 """Those that torch_compile is asked for: each takes it 10 s."""
 
 

@@ -5,6 +5,7 @@ They share names and layout of the weights with the package, and no code.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 
@@ -180,11 +181,51 @@ class AveragingSequences(Averaging):
     sequences = True
 
 
+class Remembering(Policy):
+    """An actor and a critic that see the hidden state of PyTorch's own cell, `units` wide, behind `trunk`."""
+
+    sequences = True
+
+    def __init__(self, trunk: nn.Module, cell: nn.LSTMCell | nn.GRUCell, actions: spaces.Space) -> None:
+        units = cell.hidden_size
+        super().__init__(trunk, nn.Linear(units, outputs_of(actions)), nn.Linear(units, 1), actions)
+        self.cell = cell
+        self.double()
+
+    def forward(self, obs: Tensor, memory: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        kept = torch.where(start[:, None], 0.0, memory).split(self.cell.hidden_size, -1)
+        features = self.trunk(obs)
+        state = self.cell(features, kept) if isinstance(self.cell, nn.LSTMCell) else (self.cell(features, kept[0]),)
+        return self.actor(state[0]), self.critic(state[0]).squeeze(-1), torch.cat(state, -1)
+
+    def memory_of(self, num_envs: int) -> Tensor:
+        parts = 2 if isinstance(self.cell, nn.LSTMCell) else 1
+        return torch.zeros(num_envs, parts * self.cell.hidden_size, dtype=torch.float64)
+
+    def named_arrays(self) -> Iterator[tuple[str, nn.Parameter]]:
+        yield from super().named_arrays()
+        yield from ((f"memory.{name}", array) for name, array in self.cell.named_parameters())
+
+
+def recurrent(cell: type[nn.LSTMCell | nn.GRUCell], space: spaces.Box, actions: spaces.Space) -> Policy:
+    layers: list[nn.Module] = [Inputs(space), nn.Flatten()]
+    for before, after in zip((math.prod(space.shape), *HIDDEN), HIDDEN, strict=False):
+        layers += [nn.Linear(before, after), nn.Tanh()]
+    return Remembering(nn.Sequential(*layers), cell(HIDDEN[-1], 64), actions)
+
+
+def lstm_cnn(space: spaces.Box, actions: spaces.Space) -> Policy:
+    return Remembering(nature_cnn(space, actions).trunk, nn.LSTMCell(512, 128), actions)
+
+
 NETWORKS: dict[str, Callable[[spaces.Box, spaces.Space], Policy]] = {
     "mlp": mlp,
     "nature_cnn": nature_cnn,
     "impala_cnn": impala_cnn,
     "minatar_cnn": minatar_cnn,
     "auto": auto,
+    "lstm": functools.partial(recurrent, nn.LSTMCell),
+    "gru": functools.partial(recurrent, nn.GRUCell),
+    "lstm_cnn": lstm_cnn,
 }
 """The reference of each file of conf/network."""
