@@ -13,7 +13,7 @@ from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
-from ppo_bench.networks.spec import ImpalaCnn, Mlp, NatureCnn
+from ppo_bench.networks.spec import ImpalaCnn, Mlp, NatureCnn, RecurrentCnn
 
 PRESETS = sorted(
     path.relative_to(CONF / "experiment").with_suffix("").as_posix() for path in CONF.rglob("experiment/**/*.yaml")
@@ -44,6 +44,7 @@ DISCRETE = {"num_steps": 128, "learning_rate": 2.5e-4, "update_epochs": 4, "num_
 CLEANRL: dict[str, dict[str, Any]] = {
     "cleanrl/ppo": SAME_IN_ALL | DISCRETE | {"num_envs": 4, "clip_coef": 0.2, "mask_resets": True},
     "cleanrl/ppo_atari": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": True},
+    "cleanrl/ppo_atari_lstm": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": True},
     "cleanrl/ppo_atari_envpool": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": False},
     "cleanrl/ppo_continuous_action": SAME_IN_ALL
     | {
@@ -93,6 +94,7 @@ CLEANRL: dict[str, dict[str, Any]] = {
 SETTINGS = {
     "cleanrl/ppo": (500_000, "gymnasium", "CartPole-v1", Mlp),
     "cleanrl/ppo_atari": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", NatureCnn),
+    "cleanrl/ppo_atari_lstm": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", RecurrentCnn),
     "cleanrl/ppo_atari_envpool": (10_000_000, "envpool", "Breakout-v5", NatureCnn),
     "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", Mlp),
     "cleanrl/ppo_continuous_action_isaacgym": (30_000_000, "jax", "brax-ant", Mlp),

@@ -61,6 +61,8 @@ def check_values(config: Config) -> None:
         ("ppo.obs_clip", ppo.obs_clip, _positive(ppo.obs_clip), positive),
         ("ppo.reward_clip", ppo.reward_clip, _positive(ppo.reward_clip), positive),
     ]
+    if root.env.atari:
+        checks.append(("env.atari.frames", root.env.atari.frames, root.env.atari.frames >= 1, natural))
     for key, value, good, rule in checks:
         if not good:
             raise ConfigError(f"{key}={value}: {rule}")

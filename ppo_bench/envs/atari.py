@@ -131,13 +131,14 @@ def make_atari(
     noop_max: int = NOOP_MAX,
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
+    frames: int = STACKED_FRAMES,
 ) -> gymnasium.Env[Any, Any]:
-    """One Atari game, observations `[4, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`.
+    """One Atari game, observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`.
 
     `kwargs` as in `make_game`.
     """
     env = make_game(env_id, 0, render_mode, kwargs)  # ale-py's limit counts no-ops too; ours is AtariEpisode's
     env = NoopFireReset(env, noop_max)
     env = AtariPreprocessing(env, noop_max=0, frame_skip=FRAME_SKIP, screen_size=84, terminal_on_life_loss=False)
-    env = LifeFrameStack(env, STACKED_FRAMES)
+    env = LifeFrameStack(env, frames)
     return AtariEpisode(env, episodic_life)

@@ -88,8 +88,9 @@ def make_atari_baselines(
     episodic_life: bool,
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
+    frames: int = STACKED_FRAMES,
 ) -> gymnasium.Env[Any, Any]:
-    """One Atari game, observations `[4, 84, 84]` uint8; `info["life_lost"]` as in `BaselinesEpisode`.
+    """One Atari game, observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `BaselinesEpisode`.
 
     `kwargs` as in `make_game`.
     """
@@ -97,4 +98,4 @@ def make_atari_baselines(
     env = MaxAndSkipObservation(NoopStart(env), FRAME_SKIP)
     env = BaselinesEpisode(env, episodic_life)
     env = GrayscaleObservation(ResizeObservation(env, (84, 84)))
-    return FrameStackObservation(env, STACKED_FRAMES)
+    return FrameStackObservation(env, frames)

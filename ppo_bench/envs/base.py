@@ -153,8 +153,8 @@ class GraphEnv(ABC):
 class Atari:
     """The preprocessing of Atari games, the same task on every backend (Machado et al. 2018, without sticky actions).
 
-    84 x 84 grey frames by area interpolation, the maximum of the last two of four skipped frames, four stacked, up to
-    30 no-ops and FIRE at the start, at most 27,000 steps a game.
+    84 x 84 grey frames by area interpolation, the maximum of the last two of four skipped frames, `frames` of them
+    stacked, up to 30 no-ops and FIRE at the start, at most 27,000 steps a game.
     """
 
     episodic_life: bool
@@ -163,6 +163,8 @@ class Atari:
     """Learn from the sign of the reward."""
     baselines: bool = younger(False)
     """The frames and resets of OpenAI Baselines' wrappers instead; see ppo_bench/envs/atari_baselines.py."""
+    frames: int = younger(4)
+    """How many of the last frames are observed, stacked."""
 
 
 @dataclass(frozen=True)

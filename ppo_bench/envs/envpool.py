@@ -65,6 +65,7 @@ class EnvPoolEnv:
         if task.atari:
             # Everything else is EnvPool's own default, and the same task as on gymnasium.
             self._options |= {"episodic_life": task.atari.episodic_life, "reward_clip": task.atari.reward_clip}
+            self._options |= {"stack_num": task.atari.frames}
             if "episodic_life" not in keys:
                 raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         if unknown := set(task.kwargs) - keys:

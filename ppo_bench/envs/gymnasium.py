@@ -158,7 +158,9 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         from ppo_bench.envs.atari_baselines import make_atari_baselines
 
         make = make_atari_baselines if task.atari.baselines else make_atari
-        return _wrapped(task, make(task.id, task.atari.episodic_life, render_mode=render_mode, kwargs=task.kwargs))
+        rules = task.atari
+        env = make(task.id, rules.episodic_life, render_mode=render_mode, kwargs=task.kwargs, frames=rules.frames)
+        return _wrapped(task, env)
 
 
 def _register(task: Task) -> None:

@@ -1,0 +1,164 @@
+"""Recurrent networks: cells are PyTorch's, gradients those of differences, an update begins where the rollout was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.load import load_config
+from ppo_bench.mathematics.recurrent import CELLS
+from ppo_bench.mathematics.weights import initial_weights
+from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.layers import CellName
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.spec import RecurrentMlp
+from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch_recurrence import recur
+from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.scenes import Endings
+from tests.test_cli import assert_one_line
+
+STEPS, ROWS, INPUTS, UNITS = 7, 3, 5, 4
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def theirs(cell: CellName) -> torch.nn.LSTM | torch.nn.GRU:
+    torch.manual_seed(1)
+    return (torch.nn.LSTM if cell == "lstm" else torch.nn.GRU)(INPUTS, UNITS).double()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_sequence_and_its_gradients_are_those_of_pytorchs_own(cell: CellName) -> None:
+    module, x = theirs(cell), drawn(STEPS, ROWS, INPUTS).requires_grad_()
+    state = drawn(len(CELLS[cell].states), ROWS, UNITS, seed=2).requires_grad_()
+    weights: Any = (module.weight_ih_l0, module.weight_hh_l0, module.bias_ih_l0, module.bias_hh_l0)
+    parts: Any = tuple(part[None] for part in state)
+    expected, _ = module(x, parts if cell == "lstm" else parts[0])
+    projected = torch.nn.functional.linear(x, weights[0], weights[2])
+    found = recur(cell, projected, torch.zeros(STEPS, ROWS), state, weights[1], weights[3])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
+    along = drawn(STEPS, ROWS, UNITS, seed=3)
+    mine, others = (torch.autograd.grad((y * along).sum(), (*weights, x, state)) for y in (found, expected))
+    for one, other in zip(mine, others, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_gradients_are_those_of_differences_where_episodes_begin_anew(cell: CellName) -> None:
+    gates, states = CELLS[cell].gates * UNITS, len(CELLS[cell].states)
+    start = (drawn(STEPS, ROWS, seed=4) > 0.5).double()
+    assert 0 < start.sum() < start.numel()
+    inputs = (drawn(STEPS, ROWS, gates), drawn(states, ROWS, UNITS), drawn(gates, UNITS), drawn(gates))
+    assert torch.autograd.gradcheck(
+        lambda projected, state, weight, bias: recur(cell, projected, start, state, weight, bias),
+        [x.requires_grad_() for x in inputs],
+    )
+
+
+def test_a_reset_by_hand() -> None:
+    """One unit, weights of 1: h = o tanh(c), c = f c + i g, all gates of x + h; a reset forgets h and c."""
+
+    def gate(x: float) -> float:
+        return 1 / (1 + np.exp(-x))
+
+    projected, start = torch.tensor([0.3, -0.2], dtype=torch.float64), torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    state = torch.tensor([[[0.5]], [[2.0]]], dtype=torch.float64)
+    found = recur(
+        "lstm",
+        projected[:, None, None].repeat(1, 1, 4),
+        start,
+        state,
+        torch.ones(4, 1).double(),
+        torch.zeros(4).double(),
+    )
+    cell = gate(0.8) * 2.0 + gate(0.8) * np.tanh(0.8)
+    assert abs(float(found[0, 0, 0]) - gate(0.8) * np.tanh(cell)) < 1e-15
+    cell = gate(-0.2) * np.tanh(-0.2)  # as if there had been nothing
+    assert abs(float(found[1, 0, 0]) - gate(-0.2) * np.tanh(cell)) < 1e-15
+
+
+def network(cell: CellName) -> NetworkSpec:
+    return RecurrentMlp(cell, 6, [8], "tanh").build(spaces.Box(-9, 9, (INPUTS,), np.float32), spaces.Discrete(3))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: CellName) -> None:
+    """With episodes that begin anew, and the carry that the last step leaves."""
+    spec = network(cell)
+    weights = {name: array.astype(np.float64) for name, array in initial_weights(spec.parameters, 1).items()}
+    obs, start = drawn(STEPS, ROWS, INPUTS).numpy(), (drawn(STEPS, ROWS, seed=4) > 0.5).double().numpy()
+    before = {c.name: drawn(ROWS, *c.shape, seed=5).numpy() for c in spec.carry}
+    heads = []
+    with jax.enable_x64(True):
+        in_torch = TorchOps(torch.float64, torch.float64), torch.from_numpy
+        in_jax = JaxOps(jnp.dtype("float64"), jnp.dtype("float64")), jnp.asarray
+        ways: tuple[tuple[Any, Any], ...] = (in_torch, in_jax)
+        for ops, array in ways:
+            params = {name: array(x) for name, x in weights.items()}
+            carry: Any = {name: array(x) for name, x in before.items()}
+            whole, values = spec.unroll(ops, params, array(obs), carry, array(start))
+            for t in range(STEPS):
+                head, value, carry = spec.forward(ops, params, array(obs[t]), carry, array(start[t]))
+                np.testing.assert_allclose(np.asarray(whole[0][t]), np.asarray(head[0]), rtol=0, atol=1e-15)
+                np.testing.assert_allclose(np.asarray(values[t]), np.asarray(value), rtol=0, atol=1e-15)
+            heads.append(np.asarray(whole[0]))
+    np.testing.assert_allclose(heads[0], heads[1], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-6), ("float64", 1e-12)])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_the_first_update_begins_with_the_policy_of_the_rollout(
+    name: str, framework: str, precision: str, tolerance: float
+) -> None:
+    """Recomputed log-probabilities are the rollout's: with one minibatch its ratio is 1, so that the policies' distance
+    is 0. Episodes end in the middle, with the last step, by time limits and by lost lives."""
+    scenes = Endings(spaces.Box(-9, 9, (INPUTS,), np.float32), spaces.Discrete(3), 16)
+    words = [f"network={name}", f"precision={precision}", "ppo.num_steps=16", "ppo.update_epochs=1"]
+    problem = problem_for(scenes, 10, [*words, "ppo.num_minibatches=1", "ppo.learning_rate=1e-2"])
+    runner = runner_for(framework, problem)
+    state = runner.init(1)
+    for _ in range(3):  # each from the carry and the parameters that the one before has left
+        state, metrics, _ = runner.step(state)
+        assert abs(metrics["old_approx_kl"]) < tolerance
+        assert abs(metrics["approx_kl"]) < tolerance
+        assert metrics["clip_fraction"] == 0
+        assert metrics["gradient_norm"] > 1e-3
+    runner.close()
+
+
+def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words, fragment in (
+        (["network=lstm", "ppo.num_envs=2", "ppo.num_minibatches=4"], "does not divide ppo.num_envs=2"),
+        (["network=lstm", "network.units=0"], "network.units=0: must be at least 1"),
+        (["network=lstm", "network.cell=rnn"], "network.cell=rnn: choose lstm or gru"),
+        (["network=lstm_cnn"], "network=nature_cnn takes images"),
+        (["env.observe=[4]"], "env.observe=[4]: CartPole-v1 has the components 0 to 3"),
+        (["env=breakout", "env.observe=[0]"], "env.observe: observations of Breakout-v5 have the shape (4, 84, 84)"),
+    ):
+        assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
+        assert_one_line(capfd.readouterr().err, fragment)
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool", "envpool_xla", "jax"])
+def test_components_are_selected_on_every_backend(backend: str, tmp_path: Path) -> None:
+    framework = "jax_xla" if backend in ("envpool_xla", "jax") else "torch_eager"
+    words = ["env=cartpole_masked", f"backend={backend}", f"framework={framework}", "ppo.num_envs=4", "device=cpu"]
+    words += ["ppo.num_steps=8", "total_timesteps=64", "checkpoint.every_iterations=1", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 0  # with environments that restart in between
+    config = load_config(words)
+    assert (config.run_folder / "result.json").exists()
+    assert config.run_folder != load_config([*words, "env.observe=[0,1]"]).run_folder
