@@ -1,10 +1,10 @@
-# make setup | setup-procgen | run | test | test-slurm | soak; everything lives in .venv, which `setup` makes and the others need.
+# make setup | setup-procgen | run | test | test-slurm | test-slow | soak; everything lives in .venv, which `setup` makes and the others need.
 # `test` opens a report in Chromium and plays Procgen, which needs root once, to install Chromium and Qt 5.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
 
-.PHONY: setup setup-procgen run test test-slurm soak lint
+.PHONY: setup setup-procgen run test test-slurm test-slow soak lint
 
 setup: .venv/.complete
 
@@ -27,9 +27,16 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=10  # threads that wait leave the CPU to others
+
 test: setup-procgen lint
 	tests/browser/install.sh
-	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile  # threads that wait leave the CPU to others
+	$(PYTEST) -m "not slow"
+
+# Trainings, kills and measurements that take minutes.
+test-slow: setup-procgen
+	tests/browser/install.sh
+	$(PYTEST) -m slow
 
 # The tests of tests/slurm, which start a SLURM of their own; needs root once, to install it.
 test-slurm: setup

@@ -21,6 +21,8 @@ from ppo_bench.networks.spec import Auto
 from ppo_bench.tuning.switches import Tuning
 from tests.test_cli import assert_one_line
 
+pytestmark = pytest.mark.slow
+
 
 def network(observations: spaces.Box) -> NetworkSpec:
     return Auto([64, 64], "tanh").build(observations, spaces.Discrete(3))

@@ -24,6 +24,8 @@ from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.compose import offered, snake_case
 from ppo_bench.configuration.load import load_config
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 IDS = {(env, backend): env_id for env, backend, env_id in offered()}
 GAMES = sorted(path.stem for path in (CONF / "env").glob("*.yaml") if "# Atari: " in path.read_text())

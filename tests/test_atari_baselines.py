@@ -193,9 +193,12 @@ def test_envpool_refuses_it() -> None:
     )
 
 
-def test_one_preset_alone_asks_for_it() -> None:
+def test_the_presets_of_gymnasiums_scripts_alone_ask_for_it() -> None:
     tasks = {preset: load_config([f"experiment={preset}"]).task for preset in PRESETS}
-    assert [name for name, task in tasks.items() if task.atari and task.atari.baselines] == ["cleanrl/ppo_atari"]
+    assert [name for name, task in tasks.items() if task.atari and task.atari.baselines] == [
+        "cleanrl/ppo_atari",
+        "cleanrl/ppo_atari_lstm",
+    ]
 
 
 def test_the_preset_keeps_it_for_another_game_and_it_can_be_switched_off() -> None:

@@ -21,6 +21,8 @@ from ppo_bench.configuration.load import load_config
 from tests.test_cli import assert_one_line
 from tests.wrappers import STEP_SECONDS
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_arithmetic_of_cartpoles_network_is_counted() -> None:
     """By hand: two chains of 4, 64, 64 and 2 or 1 units; no gradient for the observations."""

@@ -12,6 +12,8 @@ import pytest
 
 from ppo_bench.commands import check
 
+pytestmark = pytest.mark.slow
+
 ENDS = "episodes end within the play"
 
 

@@ -19,6 +19,8 @@ from ppo_bench.common.errors import Failed
 from ppo_bench.mathematics.arrays import Arrays
 from tests.runners import FRAMEWORKS
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["env=cartpole", "backend=gymnasium", "total_timesteps=4096"]
 LOSSES = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "explained_variance")
 METRICS = dict(zip(LOSSES, (0.5, 20.0, 0.7, 0.0, 0.0, 0.1), strict=True)) | {

@@ -92,7 +92,10 @@ DAMAGES = {
     "wrong value": (lambda run: config_with(run, total_timesteps="many"), "run.json: total_timesteps: Value 'many'"),
     "no environment": (lambda run: config_with(run, env=None), "run.json: "),
     "unknown key": (lambda run: config_with(run, surprise=1), "run.json: there is no key surprise"),
-    "unknown class": (lambda run: config_with(run, framework={"_target_": "os.path"}), "is not a choice of the group"),
+    "unknown class": (
+        lambda run: config_with(run, framework={"_target_": "os.PathLike"}),
+        "is not a choice of the group",
+    ),
 }
 
 

@@ -14,6 +14,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.evaluations import ON_CPU, SMALL, config_with, evaluated, trained
 
+pytestmark = pytest.mark.slow
+
 
 def frames_of(evaluation: dict[str, Any], folder: Path) -> np.ndarray:
     """Every frame of the only video in a folder, `[T, H, W, 3]`."""

@@ -30,6 +30,8 @@ from tests.faults import (
     started_run,
 )
 
+pytestmark = pytest.mark.slow
+
 RUN = ["env=cartpole", "total_timesteps=30720", "checkpoint.every_iterations=5"]
 
 

@@ -27,6 +27,8 @@ from ppo_bench.envs.random_play import random_actions
 from ppo_bench.networks.layers import Conv, Linear
 from ppo_bench.networks.spec import Auto, MinAtarCnn, Mlp
 
+pytestmark = pytest.mark.slow
+
 SHAPES = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": (10, 6), "space_invaders": (6, 4)}
 
 

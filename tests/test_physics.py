@@ -20,6 +20,8 @@ from ppo_bench.envs.jax.brax import PIPELINE, Brax
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.envs.random_play import random_actions
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_reacher_keeps_the_contract_and_is_cut_after_1000_steps() -> None:
     """One robot: all that differs between them is Brax's; `python -m ppo_bench.check --all` checks the others."""

@@ -15,6 +15,8 @@ from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.networks.spec import ImpalaCnn, Mlp, NatureCnn, RecurrentCnn
 
+pytestmark = pytest.mark.slow
+
 PRESETS = sorted(
     path.relative_to(CONF / "experiment").with_suffix("").as_posix() for path in CONF.rglob("experiment/**/*.yaml")
 )

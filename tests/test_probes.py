@@ -18,6 +18,8 @@ from tests.probes import (
 )
 from tests.runners import FRAMEWORKS, head_and_values, problem_for, train
 
+pytestmark = pytest.mark.slow
+
 GAMMA = 0.9
 LEARN_FAST = [
     f"ppo.gamma={GAMMA}",

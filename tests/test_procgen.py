@@ -30,6 +30,8 @@ from ppo_bench.networks.torch import TorchOps, named_views
 from ppo_bench.tuning.switches import Tuning
 from tests.runners import FRAMEWORKS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 GAMES = sorted({env for env, backend, env_id in offered() if env_id.endswith("Easy-v0")} - {"procgen"})
 FRAMES = spaces.Box(0, 255, (3, 64, 64), np.uint8)

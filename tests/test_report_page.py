@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from ppo_bench.commands.report.command import main
 from tests.synthetic import write_run, write_sweep
 
+pytestmark = pytest.mark.slow
+
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")

@@ -28,6 +28,8 @@ from tests.scenes import RandomScenes
 from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering
 from tests.training import ROOT
 
+pytestmark = pytest.mark.slow
+
 RUN = ["env=cartpole", "device=cpu", *SMALL, "total_timesteps=768", "checkpoint.every_iterations=4"]
 
 

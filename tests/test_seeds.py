@@ -26,6 +26,8 @@ from ppo_bench.runners.program_runner import ProgramRunner
 from tests.runners import problem_for
 from tests.test_cli import assert_one_line
 
+pytestmark = pytest.mark.slow
+
 NORMALIZED = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 RUN = ["framework=jax_xla", "backend=jax", "total_timesteps=4096"]
 ITERATIONS = 8

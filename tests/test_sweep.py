@@ -23,6 +23,8 @@ from ppo_bench.sweeps.journal import finished
 from ppo_bench.sweeps.sweep_job import divide
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL, assert_one_line
 
+pytestmark = pytest.mark.slow
+
 LONG = [*GYM, "total_timesteps=15_360", "checkpoint.every_iterations=5"]
 CPUS = len(os.sched_getaffinity(0))
 

@@ -27,6 +27,8 @@ from ppo_bench.runs.trackers.tensorboard import Tensorboard
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
 from tests.trackers import Troubled
 
+pytestmark = pytest.mark.slow
+
 BOTH = ["tracker=[tensorboard,wandb]", "tracker.wandb.mode=offline", "tracker.wandb.project=test"]
 CLEANRL = {
     *("charts/episodic_return", "charts/episodic_length", "charts/SPS", "charts/learning_rate"),

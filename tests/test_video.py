@@ -28,6 +28,8 @@ from ppo_bench.runs.video import filmer
 from ppo_bench.runs.video.filmed import COLOURS, FilmedEnv, draw_off_screen, film
 from ppo_bench.runs.video.mp4 import Mp4
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 EVERY = 30

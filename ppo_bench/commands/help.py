@@ -13,6 +13,7 @@ GROUPS = (
     "network",
     "algorithm",
     "ppo",
+    "tuning",
     "experiment",
     "tracker",
     "hydra/launcher",
