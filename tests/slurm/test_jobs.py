@@ -32,7 +32,7 @@ def test_a_job_trains_its_runs_in_turn_and_goes_on_where_it_was_told_to_end(runs
     runs.wait_for_checkpoint("seed2")
     status = runs.status()
     assert [status[run].state for run in ("seed1", "seed2", "seed3")] == ["failed", "running", "queued"]
-    assert "exit code 2: ppo_bench: no checkpoint in " in status["seed1"].remarks
+    assert status["seed1"].remarks.startswith("no checkpoint in ")
     assert status["seed3"].remarks == "1 before it in its job"
     # Preemption without a signal of its own: SIGTERM, and SLURM leaves it at that until the period of grace is over.
     slurm("scancel", "--signal=TERM", status["seed2"].job)
