@@ -16,6 +16,9 @@ TASKS = [
     Task("hopper", "Hopper-v4", 3),
     Task("breakout", "Breakout-v5", 3, Atari(episodic_life=True, reward_clip=True)),
     Task("walker_walk", "WalkerWalk-v1", 3),  # a dictionary of observations
+    Task("memory", "MiniGrid-MemoryS7-v0", 3),  # of categories among them
+    Task("taxi", "Taxi-v3", 3),  # choices
+    Task("maze", "Maze-v0", 3),  # dictionaries within a dictionary
     Task("lunar_lander", "LunarLander-v3", 3),
     Task("bipedal_walker", "BipedalWalker-v3", 3),  # whose action_array_spec lacks the number of environments
 ]
@@ -33,12 +36,11 @@ def test_a_step_is_that_of_the_pool(task: Task) -> None:
     pool = envpool.make_gymnasium(task.id, env_seed=[5, 6, 7], **env._options)
     obs, _ = pool.reset()
     resets, ends = np.zeros(3, bool), 0
-    if not isinstance(obs, dict):
-        assert_array_equal(first, obs)
+    assert_array_equal(first, obs if env.vectors.as_given else env.vectors(obs))
     rng = np.random.default_rng(1)
     for _ in range(300):
         actions = random_actions(env, rng)
-        theirs = as_step(resets, *pool.step(actions))
+        theirs = as_step(env.vectors, resets, *pool.step(actions))
         assert_same(env.step(actions), theirs)
         resets = theirs.terminated | theirs.truncated
         ends += int(resets.sum())

@@ -222,15 +222,9 @@ def test_ids_of_packages_that_are_not_installed_are_refused() -> None:
     assert "'nowhere'" in refusal(BACKENDS["gymnasium-sync"], Task("nowhere", "nowhere:Here-v0", 1))
 
 
-@pytest.mark.parametrize(
-    ("backend", "env_id", "kind"),
-    [
-        ("envpool", "FrozenLake-v1", "Discrete"),
-    ],
-)
-def test_observations_other_than_one_array_are_refused(backend: str, env_id: str, kind: str) -> None:
-    message = refusal(BACKENDS[backend], Task("unsupported", env_id, 1))
-    assert message.startswith(f"{env_id}: observations of kind {kind} are not supported")
+def test_games_of_several_players_are_refused() -> None:
+    message = refusal(BACKENDS["envpool"], Task("unsupported", "ConnectFour-v1", 1))
+    assert message == "ConnectFour-v1 is a game of 2 players, which take turns: not played here"
 
 
 class Spaces(gymnasium.Env[Any, Any]):

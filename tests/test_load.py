@@ -143,6 +143,12 @@ WRONG = {
     "damaged": ([], "is damaged (the checksum of arrays.safetensors does not match): name another one"),
     "wider network": (["network=mlp", "network.hidden_sizes=[32]"], "use the network that it was trained with"),
     "deeper network": (["network=mlp", "network.hidden_sizes=[64,64,64]"], "use the network that it was trained with"),
+    "a memory": (
+        ["network=lstm"],
+        "it lacks params.memory.bias_hh, params.memory.bias_ih, params.memory.weight_hh, params.memory.weight_ih, "
+        "params.trunk.0.bias, params.trunk.0.weight, and has params.actor.1.bias, params.actor.1.weight, "
+        "params.actor.2.bias",
+    ),
     "another environment": (["env=acrobot", "backend=gymnasium"], ", for acrobot: params.actor.0.weight is [64, 4] in"),
     "at the end": ([f"total_timesteps={LOADED * BATCH + 511}"], "has done 5120 steps, and total_timesteps=5631 leaves"),
     "beyond the end": (["total_timesteps=1024"], "has done 5120 steps, and total_timesteps=1024 leaves no iteration"),

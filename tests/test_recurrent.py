@@ -25,7 +25,7 @@ from ppo_bench.networks.spec import RecurrentMlp
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.networks.torch_recurrence import recur
 from tests.runners import FRAMEWORKS, problem_for, runner_for
-from tests.scenes import Endings
+from tests.scenes import Endings, Ends
 from tests.test_cli import assert_one_line
 
 STEPS, ROWS, INPUTS, UNITS = 7, 3, 5, 4
@@ -137,6 +137,41 @@ def test_the_first_update_begins_with_the_policy_of_the_rollout(
         assert abs(metrics["approx_kl"]) < tolerance
         assert metrics["clip_fraction"] == 0
         assert metrics["gradient_norm"] > 1e-3
+    runner.close()
+
+
+def logistic(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_episode_that_is_cut_short_is_worth_what_its_memory_says(framework: str) -> None:
+    """By the textbook's equations: the final observation is valued with its episode's memory, the next one without."""
+    words = ["network=lstm", "network.units=6", "precision=float64", "ppo.num_steps=6"]
+    problem = problem_for(Ends(2, False, False), 10, [*words, "ppo.num_minibatches=1"])
+    runner: Any = runner_for(framework, problem)
+    begun = runner.init(3)
+    p = {name.removeprefix("params."): array for name, array in runner.export(begun).items()}
+    state, _, _ = runner.step(begun)
+    obs, values = (np.asarray(state.learner.memory[name]) for name in ("obs", "values"))
+
+    def valued(begins_anew: int) -> np.ndarray:
+        hidden, rows = np.zeros((2, 6)), []
+        cell = hidden
+        for t in range(7):
+            hidden, cell = (part * (t != begins_anew) for part in (hidden, cell))
+            x = np.tanh(obs[t] @ p["trunk.0.weight"].T + p["trunk.0.bias"])
+            gates = x @ p["memory.weight_ih"].T + hidden @ p["memory.weight_hh"].T
+            i, f, g, o = np.split(gates + p["memory.bias_ih"] + p["memory.bias_hh"], 4, -1)
+            cell = logistic(f) * cell + logistic(i) * np.tanh(g)
+            hidden = logistic(o) * np.tanh(cell)
+            rows.append(hidden @ p["critic.0.weight"].T + p["critic.0.bias"])
+        return np.stack(rows)[..., 0]
+
+    # Steps 0 to 2 are an episode, 3 shows its final observation and only resets, 4 to 6 are the next episode.
+    np.testing.assert_allclose(values, valued(4), rtol=1e-12)
+    for wrong in (3, 5, 7):  # a step early, a step late, never
+        assert np.abs(valued(4) - valued(wrong)).max() > 1e-4
     runner.close()
 
 

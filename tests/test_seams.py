@@ -21,7 +21,7 @@ from ppo_bench.networks.network import masked
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.declared import declared_arrays
 from tests.runners import FRAMEWORKS, problem_for, runner_for
-from tests.scenes import RandomScenes
+from tests.scenes import Ends, RandomScenes
 from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering
 
 ACTING = [name for name in FRAMEWORKS if name != "torch_compile"]
@@ -96,25 +96,6 @@ def test_all_that_is_declared_is_exported_but_a_rollouts_memory(framework: str) 
 
 
 # --- Memory -----------------------------------------------------------------------------------------------------------
-
-
-class Ends(RandomScenes):
-    """Episodes that end on their third step: in one environment for good, in the other by a time limit."""
-
-    count: np.ndarray
-    resets: np.ndarray
-
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        self.count = np.where(self.resets, 0, self.count + 1)
-        ends = self.count == 3
-        self.resets = ends
-        first = np.arange(2) == 0
-        return step._replace(terminated=ends & first, truncated=ends & ~first, episode_over=ends)
-
-    def reset(self, seeds: Sequence[int]) -> Seen:
-        self.count, self.resets = np.zeros(2, int), np.zeros(2, bool)
-        return super().reset(seeds)
 
 
 @pytest.mark.parametrize("network", NETWORKS)

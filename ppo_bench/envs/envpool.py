@@ -11,6 +11,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, nearest, require
 from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
+from ppo_bench.envs.vectors import Vectors, categories
 from ppo_bench.tuning.follow import Followers
 
 QUICK = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
@@ -81,8 +82,11 @@ class EnvPoolEnv:
                 spec = envpool.make_spec(task.id, **self._options)
             except (TypeError, ValueError, AssertionError) as error:
                 raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
-            self.observation_space = _flat_space(spec.gymnasium_observation_space)
+            self.vectors = Vectors(categories(task.id, spec.gymnasium_observation_space))
+            self.observation_space = self.vectors.space
             self.action_space = spec.gymnasium_action_space
+            if (players := spec.config.max_num_players) > 1:
+                raise ConfigError(f"{task.id} is a game of {players} players, which take turns: not played here")
             self.time_limit = int(spec.config.max_episode_steps)
         supported_spaces(task, self.observation_space, self.action_space)
         self._drawn = {"render_mode": render_mode} if render_mode else {}
@@ -108,14 +112,14 @@ class EnvPoolEnv:
             obs, _ = self._pool.reset()
         self._core = Core(self._pool)
         self._resets = np.zeros(self.num_envs, np.bool_)
-        return Seen(_flat(obs))
+        return Seen(obs if self.vectors.as_given else self.vectors(obs))
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
         assert self._core, "reset comes first"
         if self._follows:  # it and this one never run at the same time
             self._threads.gather()
-        step = as_step(self._resets, *self._core.step(actions))
+        step = as_step(self.vectors, self._resets, *self._core.step(actions))
         self._resets = step.terminated | step.truncated
         return step
 
@@ -145,7 +149,11 @@ class Core:
         keys = list(pool._state_keys)
         self._reward, self._done, self._trunc = (keys.index(name) for name in ("reward", "done", "trunc"))
         self._info = {name: keys.index(f"info:{name}") for name in OF_ATARI if f"info:{name}" in keys}
-        parts = {key.removeprefix("obs:"): i for i, key in enumerate(keys) if key == "obs" or key.startswith("obs:")}
+        parts = {
+            key.removeprefix("obs:").replace(".", ":"): i
+            for i, key in enumerate(keys)
+            if key == "obs" or key.startswith("obs:")
+        }
         self._obs: int | dict[str, int] = next(iter(parts.values())) if len(parts) == 1 else parts
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
@@ -209,27 +217,11 @@ def _with_roms() -> list[str]:
     return [env_id for env_id, (module, *_) in registry.specs.items() if module == "envpool.atari"]
 
 
-def _flat_space(space: Any) -> Any:
-    """The space of `_flat` observations: one vector where EnvPool has a dictionary of them (dm_control)."""
-    from gymnasium import spaces
-
-    if not isinstance(space, spaces.Dict) or not all(isinstance(part, spaces.Box) for part in space.values()):
-        return space
-    size = sum(spaces.flatdim(part) for part in space.values())
-    return spaces.Box(-np.inf, np.inf, (size,), np.dtype(np.float64))
-
-
-def _flat(obs: Any) -> Any:
-    """A dictionary of arrays `[N, ...]` as one `[N, D]`, its parts in the order of their names."""
-    if not isinstance(obs, dict):
-        return obs
-    parts = [obs[name].reshape(len(obs[name]), -1) for name in sorted(obs)]
-    return parts[0].__array_namespace__().concatenate(parts, 1)
-
-
-def as_step(resets: Any, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> Step:
+def as_step(
+    vectors: Vectors, resets: Any, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
+) -> Step:
     """The `Step` of what a pool returned, arrays of NumPy or JAX; `resets [N]` where the step before was done."""
-    obs = _flat(obs)
+    obs = obs if vectors.as_given else vectors(obs)
     reward = reward * ~resets  # of a reset, some of dm_control's tasks return the first state's
     if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is the game's end alone
         # And tells of one in the very step of the time limit, which EnvPool calls truncated (ppo_bench/envs/limits.py).

@@ -6,7 +6,7 @@ loaded into another run, allocated or restarted follows from these declarations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -65,9 +65,7 @@ class Declared(NamedTuple):
     def of(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """This array of a checkpoint, in its declared type. Raises `ConfigError` if it is not there in this shape."""
         if self.name not in arrays:
-            raise ConfigError(
-                f"the checkpoint has no {self.name}: it is of another network; use the one that it was trained with"
-            )
+            raise ConfigError(f"the checkpoint has no {self.name}: it is of another algorithm")
         array = arrays[self.name]
         if array.shape != self.shape:
             raise ConfigError(
@@ -87,8 +85,19 @@ def filled(declared: Iterable[Declared]) -> Arrays:
     return {array.name: array.filled() for array in declared}
 
 
-def restored(declared: Iterable[Declared], arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """The `declared` arrays of a checkpoint, in their types. Raises `ConfigError` if one does not fit."""
+def restored(declared: Sequence[Declared], arrays: Mapping[str, np.ndarray], whole: bool = False) -> Arrays:
+    """The `declared` arrays of a checkpoint, in their types.
+
+    Raises `ConfigError` if one is not there or has another shape, or if `whole` and the checkpoint has learnt others.
+    """
+    learnt = {array.name for array in of_kinds(declared, Kind.LEARNT)}
+    lacks, besides = learnt - set(arrays), {name for name in arrays if name.startswith("params.")} - learnt
+    if lacks or (whole and besides):
+        lists = [", ".join(sorted(names)) or "nothing" for names in (lacks, besides)]
+        raise ConfigError(
+            "the checkpoint is of another network or algorithm: it lacks {}, and has {} besides; "
+            "use the network that it was trained with".format(*lists)
+        )
     return {array.name: array.of(arrays) for array in declared}
 
 

@@ -127,3 +127,11 @@ def env_seeds(seed: int, iteration: int, num_envs: int, stream: Stream = Stream.
     key = stream_key(np, one * seed, stream, one * iteration, one * 0)
     words, _ = threefry2x32(key, (np.arange(num_envs, dtype=np.int32), np.zeros(num_envs, np.int32)))
     return [int(word) for word in words & 0x7FFFFFFF]
+
+
+def reset_words(xp: Any, seeds: Array, episodes: Array, num_words: int) -> Array:
+    """Words `[N, num_words]` for the first states of episodes, from int32 `seeds` and numbers `episodes`, `[N]`."""
+    key0, key1 = stream_key(xp, seeds, Stream.ENV_RESETS, episodes, xp.zeros_like(seeds))
+    lanes = xp.arange(num_words, dtype=xp.int32)[None, :]
+    words, _ = threefry2x32((key0[:, None], key1[:, None]), (xp.zeros_like(lanes), lanes))
+    return words

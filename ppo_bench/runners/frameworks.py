@@ -96,7 +96,10 @@ class TorchCompile(Torch):
         if folder := _cache_folder(self.compile_cache, "torch"):
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # read when something is first compiled
         import torch
+        import torch._functorch.config
 
+        # Else traces with a gradient of our own in them (networks/torch_recurrence.py) are not kept for the next start.
+        torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
         # Shapes never change, so none is made symbolic; a graph break would be an error, not a slow path.
         return functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
 

@@ -73,7 +73,7 @@ class HostRunner:
 
     def restore(self, arrays: Arrays, carried: bool = False) -> HostState:
         """See `Runner.restore`."""
-        state = restored(of_kinds(self._declared, *KEPT), arrays)
+        state = restored(of_kinds(self._declared, *KEPT), arrays, whole=True)
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         stands = of_kinds(self._declared, Kind.ENVIRONMENT)
         state |= restored(stands, arrays) if carried else filled(stands)

@@ -121,7 +121,7 @@ class ProgramRunner:
         """See `Runner.restore`."""
         if carried:
             raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
-        state = restored(of_kinds(self._declared, *KEPT), arrays)
+        state = restored(of_kinds(self._declared, *KEPT), arrays, whole=True)
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         return self._fresh(seed, iteration, self.learning.load(state), state)
 

@@ -19,6 +19,7 @@ DYNAMICS = {
     "MountainCar-v0": "ppo_bench.envs.jax.mountain_car.MountainCar",
     "MountainCarContinuous-v0": "ppo_bench.envs.jax.mountain_car.MountainCarContinuous",
     "Pendulum-v1": "ppo_bench.envs.jax.pendulum.Pendulum",
+    "ProofOfMemory-v0": "ppo_bench.envs.jax.proof_of_memory.ProofOfMemory",
 }
 """The class of each id, a `Dynamics`."""
 

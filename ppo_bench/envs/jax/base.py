@@ -102,10 +102,7 @@ class JaxEnv(GraphEnv):
 
     def _first(self, seeds: jax.Array, episodes: jax.Array) -> State:
         """First states of the `episodes`-th episode of each environment."""
-        key0, key1 = noise.stream_key(jnp, seeds, noise.Stream.ENV_RESETS, episodes, jnp.zeros_like(seeds))
-        lanes = jnp.arange(self._dynamics.num_words, dtype=jnp.int32)[None, :]
-        words, _ = noise.threefry2x32((key0[:, None], key1[:, None]), (jnp.zeros_like(lanes), lanes))
-        return self._dynamics.reset(words)
+        return self._dynamics.reset(noise.reset_words(jnp, seeds, episodes, self._dynamics.num_words))
 
     def close(self) -> None:
         """Nothing to release."""

@@ -1,0 +1,87 @@
+"""Dictionaries and choices are laid out as gymnasium lays them out; MiniGrid's grids as categories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench.envs.base import Task
+from ppo_bench.envs.envpool import EnvPoolEnv
+from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
+from ppo_bench.envs.vectors import Vectors, categories
+
+SPACES = {
+    "choice": spaces.Discrete(5),
+    "choice that does not start at 0": spaces.Discrete(4, start=3),
+    "choices": spaces.MultiDiscrete([3, 2, 4]),
+    "grid of choices": spaces.MultiDiscrete(np.array([[3, 2], [4, 5]])),
+    "bits": spaces.MultiBinary((2, 3)),
+    "dictionary": spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(-1, 1, (2, 2), np.float64)}),
+    "dictionary of dictionaries": spaces.Dict(
+        {"z": spaces.Discrete(2), "c": spaces.Dict({"y": spaces.Box(0, 1, (), np.float32), "x": spaces.MultiBinary(2)})}
+    ),
+}
+
+
+def stacked(samples: list[Any]) -> Any:
+    if isinstance(samples[0], dict):
+        return {name: stacked([sample[name] for sample in samples]) for name in samples[0]}
+    return np.stack(samples)
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=list(SPACES))
+def test_the_layout_is_gymnasiums(space: Any) -> None:
+    space.seed(1)
+    samples = [space.sample() for _ in range(7)]
+    vectors = Vectors(space)
+    found = vectors(stacked(samples))
+    assert_array_equal(found, [spaces.flatten(space, sample) for sample in samples])
+    assert (found.shape[1:], found.dtype) == (vectors.space.shape, vectors.space.dtype)
+
+
+def test_arrays_stay_as_they_are() -> None:
+    space = spaces.Box(0, 255, (4, 8, 8), np.uint8)
+    assert Vectors(space).space is space
+    assert Vectors(space).as_given
+
+
+def test_what_has_no_place_in_a_vector_is_left_for_others_to_refuse() -> None:
+    space = spaces.Dict({"a": spaces.Discrete(2), "words": spaces.Text(4)})
+    assert Vectors(space).space is space
+
+
+def test_a_cell_of_minigrid_by_hand() -> None:
+    """A locked (2) red (0) door (4), beside a cell that was not seen; bytes of a text count as 255 to 1."""
+    space = spaces.Dict(
+        {"image": spaces.Box(0, 255, (1, 2, 3), np.uint8), "mission": spaces.Box(0, 255, (2,), np.uint8)}
+    )
+    vectors = Vectors(categories("MiniGrid-Empty-5x5-v0", space))
+    obs = {"image": np.array([[[[4, 0, 2], [0, 0, 0]]]], np.uint8), "mission": np.array([[51, 255]], np.uint8)}
+    door, unseen = np.zeros(20), np.zeros(20)
+    door[[4, 11 + 0, 11 + 6 + 2]] = 1
+    unseen[[0, 11, 17]] = 1
+    assert_allclose(vectors(obs)[0], np.array([*door, *unseen, 0.2, 1.0], np.float32), rtol=1e-7)
+    assert categories("Sokoban-v0", space) is space
+
+
+@pytest.mark.parametrize("env_id", ["MiniGrid-MemoryS7-v0", "Taxi-v3"])
+def test_programs_see_what_the_host_sees(env_id: str) -> None:
+    task = Task("x", env_id, 3)
+    host, program = EnvPoolEnv(task, 1), EnvPoolXlaBackend("envpool_xla", 1).make(task)
+    first, start = host.reset([1, 2, 3]).obs, program.reset([1, 2, 3])
+    assert_array_equal(first, start.seen.obs)
+    state, rng = start.state, np.random.default_rng(1)
+    for _ in range(30):
+        actions = rng.integers(0, int(host.action_space.n), 3)
+        step = host.step(actions)
+        state, other = start.step(state, jnp.asarray(actions))
+        assert_array_equal(step.obs, other.obs)
+        assert step.obs.dtype == other.obs.dtype == np.float32
+        assert (step.obs.max(), step.obs.min()) == (1.0, 0.0)
+    host.close()
+    program.close()
