@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
@@ -46,13 +47,12 @@ def learnt(folder: Path) -> Arrays:
     return load(folder / f"checkpoints/iteration_{LOADED + 1:08d}").arrays
 
 
-def test_every_framework_goes_on_from_every_others_checkpoint_with_the_same_next_iteration(
-    runs: RUNS, tmp_path: Path
-) -> None:
+def assert_all_go_on_alike(runs: RUNS, outputs: Path, *overrides: str) -> None:
+    """Every framework from every other's checkpoint, with the same next iteration."""
     pairs = [(source, target) for source in FRAMEWORKS for target in FRAMEWORKS if source != target]
     assert len(pairs) >= 6
     for source, target in pairs:
-        folder = trained(tmp_path, f"framework={target}", f"checkpoint.load={runs[source] / CHECKPOINT}")
+        folder = trained(outputs, *overrides, f"framework={target}", f"checkpoint.load={runs[source] / CHECKPOINT}")
         expected, found = learnt(runs[source]), learnt(folder)
         start = load(runs[source] / CHECKPOINT).arrays
         names = [name for name in expected if name.startswith(("params.", "adam.", "normalize."))]
@@ -69,6 +69,23 @@ def test_every_framework_goes_on_from_every_others_checkpoint_with_the_same_next
             assert row[key] == pytest.approx(reference[key], rel=1e-3, abs=1e-6), (source, target, key)
         first, *_ = rows(folder / "episodes.jsonl")
         assert first["global_step"] > LOADED * BATCH
+
+
+def test_every_framework_goes_on_from_every_others_checkpoint(runs: RUNS, tmp_path: Path) -> None:
+    assert_all_go_on_alike(runs, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_framework_goes_on_with_every_others_memory(tmp_path: Path) -> None:
+    runs = {framework: trained(tmp_path, "network=lstm", f"framework={framework}") for framework in FRAMEWORKS}
+    assert_all_go_on_alike(runs, tmp_path / "loaded", "network=lstm")
+    for greedy in ("true", "false"):
+        played = []
+        for framework in FRAMEWORKS:
+            assert evaluate([str(runs["jax_xla"]), f"framework={framework}", "episodes=4", f"greedy={greedy}"]) == 0
+            newest = max((runs["jax_xla"] / "evaluations").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+            played.append(json.loads(newest.read_text())["returns"])
+        assert played[0] == played[1] == played[2]
 
 
 def test_a_run_goes_on_from_its_own_checkpoint_exactly(runs: RUNS, tmp_path: Path) -> None:

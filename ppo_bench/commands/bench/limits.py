@@ -58,6 +58,8 @@ def _arithmetic(config: Config) -> Arithmetic:
 
     ops, start = TorchOps(dtype, layers), torch.zeros(rows, dtype=dtype, device=device) if network.carry else None
     carry = {c.name: torch.zeros((rows, *c.shape), dtype=dtype, device=device) for c in network.carry}
+    for array in carry.values():  # in a sequence the gradient goes on through it
+        array.requires_grad_(network.sequences)
 
     def forward() -> Any:
         head, values, _ = network.forward(ops, params, obs, carry, start)
