@@ -33,14 +33,17 @@ class Cell(NamedTuple):
     states: tuple[str, ...]
     """Names of the arrays of its state."""
     step: Callable[[Any, Array, Array, State], tuple[State, State]]
-    """`(xp, projected, recurrent, state) -> (state, saved)`; `saved`, `[B, H]` each, is for `backward`."""
-    backward: Callable[[Any, State, State, State, State], Gradients]
-    """`(xp, gradients of the state after, state before, state after, saved) -> Gradients`."""
+    """`(xp, projected, recurrent, state) -> (state, saved)`; `saved`, `[B, H]` each, is for the gradients."""
+    slopes: Callable[[Any, State, State, State], State]
+    """`(xp, state before, state after, saved) -> slopes`, of any number of steps at once: all of the gradients that does
+    not depend on those after it."""
+    backward: Callable[[Any, State, State], Gradients]
+    """`(xp, gradients of the state after, slopes) -> Gradients`, of a step."""
 
 
 def sigmoid(xp: Any, x: Array) -> Array:
-    """The logistic function, by a name that all frameworks have."""
-    return 0.5 * xp.tanh(0.5 * x) + 0.5
+    """The logistic function; NumPy and JAX have no name of their own for it."""
+    return xp.sigmoid(x) if hasattr(xp, "sigmoid") else 0.5 * xp.tanh(0.5 * x) + 0.5
 
 
 def _split(x: Array, parts: int) -> list[Array]:
@@ -56,19 +59,18 @@ def _lstm_step(xp: Any, projected: Array, recurrent: Array, state: State) -> tup
     return (o * xp.tanh(cell), cell), (i, f, g, o)
 
 
-def _lstm_backward(xp: Any, gradients: State, before: State, after: State, saved: State) -> Gradients:
-    hidden, cell = gradients
+def _lstm_slopes(xp: Any, before: State, after: State, saved: State) -> State:
     i, f, g, o = saved
     shown = xp.tanh(after[1])
-    cell = cell + hidden * o * (1 - shown * shown)
-    parts = (
-        cell * g * i * (1 - i),
-        cell * before[1] * f * (1 - f),
-        cell * i * (1 - g * g),
-        hidden * shown * o * (1 - o),
-    )
-    gates = xp.concatenate(parts, -1)
-    return Gradients(gates, gates, (xp.zeros_like(hidden), cell * f))
+    gates = (g * i * (1 - i), before[1] * f * (1 - f), i * (1 - g * g), shown * o * (1 - o))
+    return o * (1 - shown * shown), f, xp.concatenate(gates, -1)
+
+
+def _lstm_backward(xp: Any, gradients: State, slopes: State) -> Gradients:
+    (hidden, cell), (shown, forget, gates) = gradients, slopes
+    cell = cell + hidden * shown
+    gates = gates * xp.concatenate((cell, cell, cell, hidden), -1)
+    return Gradients(gates, gates, (xp.zeros_like(hidden), cell * forget))
 
 
 def _gru_step(xp: Any, projected: Array, recurrent: Array, state: State) -> tuple[State, State]:
@@ -80,16 +82,20 @@ def _gru_step(xp: Any, projected: Array, recurrent: Array, state: State) -> tupl
     return (n + z * (hidden - n),), (r, z, n, hn)
 
 
-def _gru_backward(xp: Any, gradients: State, before: State, _: State, saved: State) -> Gradients:
-    ((hidden,), (r, z, n, hn)) = gradients, saved
-    new = hidden * (1 - z) * (1 - n * n)
-    update = hidden * (before[0] - n) * z * (1 - z)
-    reset = new * hn * r * (1 - r)
-    projected, recurrent = xp.concatenate((reset, update, new), -1), xp.concatenate((reset, update, new * r), -1)
-    return Gradients(projected, recurrent, (hidden * z,))
+def _gru_slopes(xp: Any, before: State, _: State, saved: State) -> State:
+    r, z, n, hn = saved
+    new = (1 - z) * (1 - n * n)
+    reset, update = new * hn * r * (1 - r), (before[0] - n) * z * (1 - z)
+    return z, xp.concatenate((reset, update, new), -1), xp.concatenate((reset, update, new * r), -1)
+
+
+def _gru_backward(xp: Any, gradients: State, slopes: State) -> Gradients:
+    ((hidden,), (keep, projected, recurrent)) = gradients, slopes
+    each = xp.concatenate((hidden, hidden, hidden), -1)
+    return Gradients(projected * each, recurrent * each, (hidden * keep,))
 
 
 CELLS = {
-    "lstm": Cell(4, ("hidden", "cell"), _lstm_step, _lstm_backward),
-    "gru": Cell(3, ("hidden",), _gru_step, _gru_backward),
+    "lstm": Cell(4, ("hidden", "cell"), _lstm_step, _lstm_slopes, _lstm_backward),
+    "gru": Cell(3, ("hidden",), _gru_step, _gru_slopes, _gru_backward),
 }

@@ -33,36 +33,38 @@ def _forward(
     name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """States `[T + 1, S, B, H]`, the first as it was given, and what each step saves, `[T, K, B, H]`."""
-    cell = CELLS[name]
-    current, states, saved = state.unbind(), [state], []
-    kept = (1 - start)[..., None]
+    cell, kept = CELLS[name], (1 - start)[..., None]
+    steps, (parts, rows, units) = len(projected), state.shape
+    states, saved = state.new_empty(steps + 1, parts, rows, units), state.new_empty(steps, 4, rows, units)
+    transposed = weight.t()
     with torch.no_grad():
-        for t in range(len(projected)):
-            current = tuple(part * kept[t] for part in current)
-            recurrent = torch.addmm(bias, current[0], weight.t())
-            current, step = cell.step(torch, projected[t], recurrent, current)
-            states.append(torch.stack(current))
-            saved.append(torch.stack(step))
-        return torch.stack(states), torch.stack(saved)
+        states[0] = state
+        for t in range(steps):
+            current = states[t] * kept[t]
+            after, step = cell.step(torch, projected[t], torch.addmm(bias, current[0], transposed), current.unbind())
+            torch.stack(after, out=states[t + 1])
+            torch.stack(step, out=saved[t])
+        return states, saved
 
 
 def _backward(
     name: str, gradient: Tensor, states: Tensor, saved: Tensor, start: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `projected`, of what is projected from the hidden state, `[T, B, G]` both, and of the state."""
-    cell = CELLS[name]
-    kept = (1 - start)[..., None]
+    cell, kept = CELLS[name], (1 - start)[..., None]
     projected, recurrent = [], []
     with torch.no_grad():
-        after = tuple(gradient[-1].unbind())
+        before = states[:-1] * kept[:, None]
+        slopes = cell.slopes(torch, before.unbind(1), states[1:].unbind(1), saved.unbind(1))
+        after = gradient[-1].unbind()
         for t in reversed(range(len(saved))):
-            before = tuple(part * kept[t] for part in states[t].unbind())
-            found = cell.backward(torch, after, before, states[t + 1].unbind(), saved[t].unbind())
+            found = cell.backward(torch, after, tuple(slope[t] for slope in slopes))
             projected.append(found.projected)
             recurrent.append(found.recurrent)
             hidden, *others = found.state
-            of_state = torch.stack([hidden + found.recurrent @ weight, *others]) * kept[t]
-            after = tuple((of_state + gradient[t]).unbind())
+            of_state = torch.stack([torch.addmm(hidden, found.recurrent, weight), *others])
+            after = torch.addcmul(gradient[t], of_state, kept[t]).unbind()
+        # What the state before the first step has of its own, `gradient[0]`, is in `after`.
         return torch.stack(projected[::-1]), torch.stack(recurrent[::-1]), torch.stack(after)
 
 
