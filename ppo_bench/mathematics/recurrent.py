@@ -35,8 +35,8 @@ class Cell(NamedTuple):
     step: Callable[[Any, Array, Array, State], tuple[State, State]]
     """`(xp, projected, recurrent, state) -> (state, saved)`; `saved`, `[B, H]` each, is for the gradients."""
     slopes: Callable[[Any, State, State, State], State]
-    """`(xp, state before, state after, saved) -> slopes`, of any number of steps at once: all of the gradients that does
-    not depend on those after it."""
+    """`(xp, state before, state after, saved) -> slopes`, of any number of steps at once: all that gradients need and
+    that does not depend on later steps."""
     backward: Callable[[Any, State, State], Gradients]
     """`(xp, gradients of the state after, slopes) -> Gradients`, of a step."""
 
