@@ -45,7 +45,7 @@ def test_the_arithmetic_of_breakouts_network_is_counted_whoever_multiplies() -> 
 
 
 def test_the_arithmetic_of_a_memory_is_counted() -> None:
-    """By hand: 4 and 64 units, four gates from those and from 64 of the memory, 2 or 1; no gradient for observations."""
+    """By hand: 4 and 64 units, four gates from those and 64 of the memory, 2 or 1; no gradient for observations."""
     products = [4 * 64, 64 * 4 * 64, 64 * 4 * 64, 64 * 2, 64 * 1]
     forward, without_first = 2 * sum(products), 2 * (sum(products) - products[0])
     needed = arithmetic(load_config(["env=cartpole", "backend=gymnasium", "device=cpu", "network=lstm"]))
