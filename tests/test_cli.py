@@ -119,7 +119,7 @@ WRONG = {
     "env.id=Nothing-v0 backend=gymnasium": "gymnasium cannot make 'Nothing-v0'",
     "env.id=CartPole-v99 backend=gymnasium": "gymnasium cannot make 'CartPole-v99'",
     "env.id=nowhere:Env-v0 backend=gymnasium": "gymnasium cannot make 'nowhere:Env-v0'",
-    "env.id=FrozenLake-v1 backend=envpool": "observations of kind Discrete are not supported here, only Box",
+    "env.id=ConnectFour-v1 backend=envpool": "is a game of 2 players, which take turns",
     # syntax and interpolations
     "seed": "seed",
     "seed=[1": "[1",
