@@ -29,11 +29,17 @@ def ours(network: str) -> list[str]:
 class Levelled(Ppo):
     """PPO that also learns the level of the returns, and counts the transitions that it has seen."""
 
-    learnt = (Parameter("level", (), None),)
-    frozen = (Parameter("projection", (2, 3), 1.0),)
-    statistics = (Statistic("transitions", ()),)
     batch_metrics = (*Ppo.batch_metrics, Metric("transitions", "charts/transitions"))
     loss_metrics = (*Ppo.loss_metrics, Metric("level_loss", "losses/level"))
+
+    def learnt(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        return (Parameter("level", (), None),)
+
+    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        return (Parameter("projection", (2, 3), 1.0),)
+
+    def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
+        return (Statistic("transitions", ()),)
 
     def targets(self, ops: Any, network: Any, hp: Any, arrays: Any, statistics: Any, rollout: Any) -> Targets:
         targets = super().targets(ops, network, hp, arrays, statistics, rollout)

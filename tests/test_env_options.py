@@ -79,10 +79,26 @@ def test_arguments_of_atari_games_are_those_that_the_task_leaves_open() -> None:
     override = Task("pong", "Pong-v5", 1, flags, kwargs={"reward_clip": False})
     assert "reward_clip is set by env.atari" in refusal(BACKENDS["envpool"], override)
     sticky = Task("pong", "Pong-v5", 1, flags, kwargs={"repeat_action_probability": 0.25})
-    assert "repeat_action_probability is part of the Atari task" in refusal(BACKENDS["envpool"], sticky)
+    assert "repeat_action_probability is set by env.atari" in refusal(BACKENDS["envpool"], sticky)
     for backend, env_id in (("gymnasium-sync", "PongNoFrameskip-v4"), ("envpool", "Pong-v5")):  # in frames, in steps
         shorter = Task("pong", env_id, 1, flags, kwargs={"max_episode_steps": 100})
         assert "max_episode_steps is part of the Atari task" in refusal(BACKENDS[backend], shorter)
+
+
+@pytest.mark.parametrize(("backend", "env_id"), [("gymnasium-sync", "PongNoFrameskip-v4"), ("envpool", "Pong-v5")])
+def test_sticky_actions_play_another_game_and_are_seeded(backend: str, env_id: str) -> None:
+    def play(probability: float) -> np.ndarray:
+        rules = Atari(episodic_life=True, reward_clip=True, repeat_action_probability=probability)
+        env = BACKENDS[backend](Task("pong", env_id, 1, rules))
+        env.reset([1])
+        rng = np.random.default_rng(1)
+        rows = [env.step(rng.integers(0, 6, 1)).obs.copy() for _ in range(60)]
+        env.close()
+        return np.stack(rows)
+
+    plain, sticky = play(0.0), play(0.25)
+    assert (plain != sticky).any()
+    np.testing.assert_array_equal(sticky, play(0.25))
 
 
 def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:

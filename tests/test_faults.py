@@ -36,19 +36,21 @@ RUN = ["env=cartpole", "total_timesteps=30720", "checkpoint.every_iterations=5"]
 
 
 @pytest.mark.parametrize(
-    ("backend", "framework", "network"),
+    ("backend", "framework", "words"),
     [
-        ("envpool", "torch_compile", "auto"),
-        ("jax", "jax_xla", "auto"),
-        ("envpool_xla", "jax_xla", "auto"),
-        ("envpool", "torch_eager", "gru"),
-        ("jax", "jax_xla", "lstm"),
+        ("envpool", "torch_compile", []),
+        ("jax", "jax_xla", []),
+        ("envpool_xla", "jax_xla", []),
+        ("envpool", "torch_eager", ["network=gru"]),
+        ("jax", "jax_xla", ["network=lstm"]),
+        ("envpool", "torch_eager", ["algorithm=rnd", "algorithm.features=16"]),
+        ("jax", "jax_xla", ["algorithm=rnd", "algorithm.features=16", "network=lstm"]),
     ],
 )
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
-    backend: str, framework: str, network: str, tmp_path: Path
+    backend: str, framework: str, words: list[str], tmp_path: Path
 ) -> None:
-    run = [*RUN, f"backend={backend}", f"framework={framework}", f"network={network}"]
+    run = [*RUN, f"backend={backend}", f"framework={framework}", *words]
     whole, killed = ([*run, f"outputs={tmp_path / name}"] for name in ("whole", "killed"))
     assert finish(whole).returncode == 0
     kill_and_restart(killed, 3, random.Random(backend))

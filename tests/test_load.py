@@ -76,9 +76,14 @@ def test_every_framework_goes_on_from_every_others_checkpoint(runs: RUNS, tmp_pa
 
 
 @pytest.mark.slow
-def test_every_framework_goes_on_with_every_others_memory(tmp_path: Path) -> None:
-    runs = {framework: trained(tmp_path, "network=lstm", f"framework={framework}") for framework in FRAMEWORKS}
-    assert_all_go_on_alike(runs, tmp_path / "loaded", "network=lstm")
+@pytest.mark.parametrize(
+    "words",
+    [["network=lstm"], ["algorithm=rnd", "algorithm.features=16", "algorithm.warm_up_iterations=2"]],
+    ids=["memory", "exploration"],
+)
+def test_every_framework_goes_on_with_every_others_memory_and_algorithm(words: list[str], tmp_path: Path) -> None:
+    runs = {framework: trained(tmp_path, *words, f"framework={framework}") for framework in FRAMEWORKS}
+    assert_all_go_on_alike(runs, tmp_path / "loaded", *words)
     for greedy in ("true", "false"):
         played = []
         for framework in FRAMEWORKS:

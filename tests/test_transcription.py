@@ -18,7 +18,9 @@ from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings
 from tests.seams import remembering
 from tests.transcribed_networks import HIDDEN, NETWORKS, Averaging, AveragingSequences, Policy, mlp
-from tests.transcription import ALGORITHMS, Ppo
+from tests.transcribed_rnd import OVERRIDES as RND
+from tests.transcribed_rnd import Rnd
+from tests.transcription import Ppo
 
 SEED = 3
 ITERATIONS = 2
@@ -41,6 +43,9 @@ CHOICE = spaces.Discrete(3)
 CHOICES = spaces.MultiDiscrete([3, 2, 4])
 SWITCHES = spaces.MultiBinary(3)
 FORCES = spaces.Box(-0.5, 0.5, (2,), np.float32)
+
+ALGORITHMS: dict[str, type[Ppo]] = {"ppo": Ppo, "rnd": Rnd}
+"""The reference of each file of conf/algorithm."""
 
 CLEANRL = ("ppo.bootstrap_truncated=false", "ppo.mask_resets=false")
 NORMALIZED = ("ppo.norm_obs=true", "ppo.norm_reward=true", "ppo.obs_clip=1.5", "ppo.reward_clip=1.0")
@@ -101,12 +106,27 @@ CASES = {
     "lstm, as CleanRL": Case("lstm", overrides=(*CLEANRL, "ppo.num_minibatches=2")),
     "gru": Case("gru", overrides=("ppo.num_minibatches=2",)),
     "lstm_cnn": Case("lstm_cnn", FRAMES, CHOICES),
+    "rnd": Case(algorithm="rnd", overrides=RND),
+    "rnd, frames": Case("nature_cnn", FRAMES, CHOICES, RND, algorithm="rnd"),
+    "rnd, rnd_cnn": Case("rnd_cnn", FRAMES, overrides=RND, algorithm="rnd"),
+    "rnd, lstm": Case("lstm", actions=FORCES, overrides=(*RND, "ppo.num_minibatches=2"), algorithm="rnd"),
     "sequences": Case("AveragingSequencesMlp", reference=AveragingSequences, overrides=("ppo.num_minibatches=2",)),
 }
 COMBINED = ["limits are ends", "resets are learnt", "unclipped gradients", "bools", "nature_cnn, forces"]
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
-COMPILED = ["one choice", "forces", "normalized", "rules", "minatar_cnn", "nature_cnn", "lstm", "gru", "lstm_cnn"]
+COMPILED = [
+    "rnd",
+    "one choice",
+    "forces",
+    "normalized",
+    "rules",
+    "minatar_cnn",
+    "nature_cnn",
+    "lstm",
+    "gru",
+    "lstm_cnn",
+]
 """Those that torch_compile is asked for: each takes it 10 s."""
 
 
@@ -153,7 +173,7 @@ def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> 
     problem = problem_for(scenes, OF_TRAINING, case.configuration)
     runner = runner_for(framework, problem)
     state = runner.init(SEED)
-    before = under("params", runner.export(state))
+    before, frozen = (under(kind, runner.export(state)) for kind in ("params", "frozen"))
     found = []
     for _ in range(ITERATIONS):
         state, _, _ = runner.step(state)
@@ -161,8 +181,10 @@ def compared(framework: str, case: Case, algorithm: type[Ppo] | None = None) -> 
     runner.close()
     torch.set_num_threads(1)
     policy = (case.reference or NETWORKS[case.network])(case.observations, case.actions)
+    kind = algorithm or ALGORITHMS[case.algorithm]
+    policy = kind.around(policy, case.observations, frozen)
     policy.load(before)
-    reference = (algorithm or ALGORITHMS[case.algorithm])(policy, scenes, problem.ppo, OF_TRAINING, SEED)
+    reference = kind(policy, scenes, problem.ppo, OF_TRAINING, SEED)
     rows = []
     for arrays in found:
         reference.iterate()

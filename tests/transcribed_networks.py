@@ -218,6 +218,23 @@ def lstm_cnn(space: spaces.Box, actions: spaces.Space) -> Policy:
     return Remembering(nature_cnn(space, actions).trunk, nn.LSTMCell(512, 128), actions)
 
 
+class Wide(Policy):
+    """The critic also sees what its own layer made its features of."""
+
+    def forward(self, obs: Tensor, memory: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        hidden = self.trunk(obs)
+        own, last = (layer for layer in self.critic.modules() if isinstance(layer, nn.Linear))
+        return self.actor(hidden), last(hidden + torch.relu(own(hidden))).squeeze(-1), memory
+
+
+def rnd_cnn(space: spaces.Box, actions: spaces.Space) -> Policy:
+    convolutions = (nn.Conv2d(channels(space), 32, 8, 4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3, 1))
+    narrow = shared(space, actions, 256, *(layer for conv in convolutions for layer in (conv, nn.ReLU())))
+    trunk = nn.Sequential(narrow.trunk, nn.Linear(256, 448), nn.ReLU())
+    actor = nn.Sequential(nn.Linear(448, 448), nn.ReLU(), nn.Linear(448, outputs_of(actions)))
+    return Wide(trunk, actor, nn.Sequential(nn.Linear(448, 448), nn.Linear(448, 1)), actions).double()
+
+
 NETWORKS: dict[str, Callable[[spaces.Box, spaces.Space], Policy]] = {
     "mlp": mlp,
     "nature_cnn": nature_cnn,
@@ -227,5 +244,6 @@ NETWORKS: dict[str, Callable[[spaces.Box, spaces.Space], Policy]] = {
     "lstm": functools.partial(recurrent, nn.LSTMCell),
     "gru": functools.partial(recurrent, nn.GRUCell),
     "lstm_cnn": lstm_cnn,
+    "rnd_cnn": rnd_cnn,
 }
 """The reference of each file of conf/network."""

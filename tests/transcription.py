@@ -70,6 +70,11 @@ class Ppo:
         self.clipped, self.kept, self.shrunk = 0, 0, 0
         """Ratios outside of the interval and within it, and gradients that were too long, in all."""
 
+    @classmethod
+    def around(cls, policy: Policy, space: spaces.Box, frozen: dict[str, np.ndarray]) -> Policy:
+        """`policy` with all that the algorithm learns besides, or has beside it."""
+        return policy
+
     # --- What may be stated wrongly ---------------------------------------------------------------------------------
 
     def mean(self, x: Tensor) -> Tensor:
@@ -249,7 +254,11 @@ class Ppo:
         ratio = difference.exp()
         surrogate = torch.min(ratio * advantage, ratio.clamp(1 - hp.clip_coef, 1 + hp.clip_coef) * advantage)
         loss = -self.mean(surrogate) + hp.vf_coef * 0.5 * self.mean(error)
-        loss = loss - hp.ent_coef * self.mean(policy.entropy())
+        return self.step(loss - hp.ent_coef * self.mean(policy.entropy()), ratio, difference)
+
+    def step(self, loss: Tensor, ratio: Tensor, difference: Tensor) -> float:
+        """One step of Adam down the loss; how far the policy had gone from that of the rollout."""
+        hp = self.hp
         self.adam.zero_grad()
         loss.backward()
         gradients = [p.grad for p in self.policy.parameters() if p.grad is not None]
@@ -276,7 +285,3 @@ def moments(rows: np.ndarray, counts: np.ndarray) -> list[tuple[np.ndarray, np.n
         mean = entries.sum(0) / weight
         found.append((mean, (1e-4 * (1.0 + mean**2) + ((entries - mean) ** 2).sum(0)) / weight))
     return found
-
-
-ALGORITHMS: dict[str, type[Ppo]] = {"ppo": Ppo}
-"""The reference of each file of conf/algorithm."""

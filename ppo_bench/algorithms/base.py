@@ -80,6 +80,8 @@ class Statistic(NamedTuple):
     name: str
     shape: tuple[int, ...]
     fill: float = 0.0
+    of_each_env: bool = False
+    """One of each environment, `[N, ...]`, which begins anew with them."""
 
 
 class Targets(NamedTuple):
@@ -101,19 +103,23 @@ class Algorithm(Protocol):
         """Name of the YAML file."""
 
     @property
+    def warm_up(self) -> int:
+        """Rollouts of a policy of zeros before the training, from which statistics alone learn; see `warmed`."""
+
+    def require(self) -> None:
+        """Raise `ConfigError` if an option is out of range."""
+
+    @property
     def streams(self) -> tuple[str, ...]:
         """The streams of rewards, of each of which the critic has a value: one, or values `[..., S]` of several."""
 
-    @property
-    def learnt(self) -> tuple[Parameter, ...]:
-        """Parameters beside the network's, which learn with them."""
+    def learnt(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """Parameters beside those of `network`, which learn with them. Raises `ConfigError` if there can be none."""
 
-    @property
-    def frozen(self) -> tuple[Parameter, ...]:
+    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         """Arrays that begin as parameters do and never change."""
 
-    @property
-    def statistics(self) -> tuple[Statistic, ...]:
+    def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
         """Arrays that follow what has been seen."""
 
     @property
@@ -133,8 +139,11 @@ class Algorithm(Protocol):
         the observations after the last step: `obs`, `actions`, `heads` (the first part of the policy's head: logits or
         mean), `values`; and of each step, `[T, N]`: `rewards`, `terminated`, `truncated`, `valid` (0 where the step
         only reset its environment: for the critic), `acts` (0 too where the action did not count: for the policy).
-        Flags are floats of 0 and 1.
+        Flags are floats of 0 and 1. `seed` and `iteration`, `[1]` int32, are for noise.
         """
+
+    def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
+        """The statistics after a rollout before the training; `rollout` as in `targets`."""
 
     def loss(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, head: Head, values: Array, batch: Tree

@@ -20,9 +20,6 @@ class Ppo:
     """`algorithm=ppo`, an `Algorithm`: Schulman et al. 2017; its hyperparameters are those of the group `ppo`."""
 
     streams: ClassVar[tuple[str, ...]] = ("reward",)
-    learnt: ClassVar[tuple[Parameter, ...]] = ()
-    frozen: ClassVar[tuple[Parameter, ...]] = ()
-    statistics: ClassVar[tuple[Statistic, ...]] = ()
     loss_metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("policy_loss", "losses/policy_loss"),
         Metric("value_loss", "losses/value_loss"),
@@ -35,6 +32,30 @@ class Ppo:
         Metric("explained_variance", "losses/explained_variance", always_finite=False),  # undefined for equal returns
     )
     name: str
+
+    @property
+    def warm_up(self) -> int:
+        """See `Algorithm.warm_up`."""
+        return 0
+
+    def require(self) -> None:
+        """See `Algorithm.require`."""
+
+    def learnt(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """See `Algorithm.learnt`."""
+        return ()
+
+    def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
+        """See `Algorithm.frozen`."""
+        return ()
+
+    def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
+        """See `Algorithm.statistics`."""
+        return ()
+
+    def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
+        """See `Algorithm.warmed`."""
+        return statistics
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree

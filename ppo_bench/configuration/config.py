@@ -59,6 +59,7 @@ class Config:
             )
         self.framework.require()
         self.backend.require()
+        self.algorithm.require()
         for tracker in self.trackers.values():
             tracker.require()
         if every_episodes := self.root.video.every_episodes:

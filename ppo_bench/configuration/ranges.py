@@ -63,6 +63,8 @@ def check_values(config: Config) -> None:
     ]
     if root.env.atari:
         checks.append(("env.atari.frames", root.env.atari.frames, root.env.atari.frames >= 1, natural))
+        sticky = root.env.atari.repeat_action_probability
+        checks.append(("env.atari.repeat_action_probability", sticky, 0 <= sticky < 1, "between 0 and 1"))
     for key, value, good, rule in checks:
         if not good:
             raise ConfigError(f"{key}={value}: {rule}")

@@ -101,15 +101,19 @@ class AtariEpisode(gymnasium.Wrapper):
 
 
 def make_game(
-    env_id: str, max_frames: int, render_mode: str | None, kwargs: Mapping[str, Any] | None
+    env_id: str,
+    max_frames: int,
+    render_mode: str | None,
+    kwargs: Mapping[str, Any] | None,
+    repeat_action_probability: float,
 ) -> gymnasium.Env[Any, Any]:
-    """One game by single frames as ale-py shows them, without sticky actions, truncated after `max_frames` if not 0.
+    """One game by single frames as ale-py shows them, truncated after `max_frames` if not 0.
 
     `kwargs` are ale-py's, such as `mode` and `difficulty`. Raises `ConfigError` for one that the task itself sets.
     """
     fixed: dict[str, Any] = {
         "frameskip": 1,
-        "repeat_action_probability": 0.0,
+        "repeat_action_probability": repeat_action_probability,
         "full_action_space": False,
         "max_num_frames_per_episode": max_frames,
         "max_episode_steps": None,
@@ -132,12 +136,14 @@ def make_atari(
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
     frames: int = STACKED_FRAMES,
+    repeat_action_probability: float = 0.0,
 ) -> gymnasium.Env[Any, Any]:
     """One Atari game, observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`.
 
     `kwargs` as in `make_game`.
     """
-    env = make_game(env_id, 0, render_mode, kwargs)  # ale-py's limit counts no-ops too; ours is AtariEpisode's
+    # ale-py's limit counts no-ops too; ours is AtariEpisode's.
+    env = make_game(env_id, 0, render_mode, kwargs, repeat_action_probability)
     env = NoopFireReset(env, noop_max)
     env = AtariPreprocessing(env, noop_max=0, frame_skip=FRAME_SKIP, screen_size=84, terminal_on_life_loss=False)
     env = LifeFrameStack(env, frames)

@@ -89,12 +89,13 @@ def make_atari_baselines(
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
     frames: int = STACKED_FRAMES,
+    repeat_action_probability: float = 0.0,
 ) -> gymnasium.Env[Any, Any]:
     """One Atari game, observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `BaselinesEpisode`.
 
     `kwargs` as in `make_game`.
     """
-    env = make_game(env_id, MAX_FRAMES_PER_GAME, render_mode, kwargs)
+    env = make_game(env_id, MAX_FRAMES_PER_GAME, render_mode, kwargs, repeat_action_probability)
     env = MaxAndSkipObservation(NoopStart(env), FRAME_SKIP)
     env = BaselinesEpisode(env, episodic_life)
     env = GrayscaleObservation(ResizeObservation(env, (84, 84)))

@@ -165,6 +165,8 @@ class Atari:
     """The frames and resets of OpenAI Baselines' wrappers instead; see ppo_bench/envs/atari_baselines.py."""
     frames: int = younger(4)
     """How many of the last frames are observed, stacked."""
+    repeat_action_probability: float = younger(0.0)
+    """Sticky actions: how likely the emulator repeats the last one in a frame (Machado et al. 2018)."""
 
 
 @dataclass(frozen=True)

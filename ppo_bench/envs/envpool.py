@@ -67,6 +67,7 @@ class EnvPoolEnv:
             # Everything else is EnvPool's own default, and the same task as on gymnasium.
             self._options |= {"episodic_life": task.atari.episodic_life, "reward_clip": task.atari.reward_clip}
             self._options |= {"stack_num": task.atari.frames}
+            self._options |= {"repeat_action_probability": task.atari.repeat_action_probability}
             if "episodic_life" not in keys:
                 raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         if unknown := set(task.kwargs) - keys:

@@ -159,7 +159,8 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
 
         make = make_atari_baselines if task.atari.baselines else make_atari
         rules = task.atari
-        env = make(task.id, rules.episodic_life, render_mode=render_mode, kwargs=task.kwargs, frames=rules.frames)
+        shown: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
+        env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **shown)
         return _wrapped(task, env)
 
 

@@ -38,6 +38,7 @@ class Stream(IntEnum):
     ENV_RESETS = 4
     EVALUATION_ACTIONS = 5
     EVALUATION_ENV_SEEDS = 6
+    TRANSITIONS = 7
 
 
 def _rotate_left(x: Array, bits: int) -> Array:

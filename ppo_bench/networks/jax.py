@@ -17,7 +17,11 @@ from ppo_bench.networks.ops import ScanStep
 from ppo_bench.tuning.jax_convolutions import convolve, max_pool
 from ppo_bench.tuning.switches import ON, Tuning
 
-_ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": nn.relu}
+_ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
+    "tanh": jnp.tanh,
+    "relu": nn.relu,
+    "leaky_relu": nn.leaky_relu,
+}
 
 
 class JaxOps:

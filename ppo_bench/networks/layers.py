@@ -9,7 +9,7 @@ from typing import Literal
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.mathematics.weights import Parameter
 
-Activation = Literal["tanh", "relu"]
+Activation = Literal["tanh", "relu", "leaky_relu"]
 
 HIDDEN_GAIN = math.sqrt(2.0)  # of orthogonal weights: details, 2
 
@@ -23,6 +23,8 @@ class Linear:
     outputs: int
     gain: float
     activation: Activation | None = None
+    residual: bool = False
+    """Its input is added to what it makes of it."""
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Weight and bias, in the neutral layout."""

@@ -157,12 +157,7 @@ class NetworkSpec:
 
     def _features(self, ops: Ops, params: Tree, obs: Array) -> Array:
         """Features that actor and critic share, `[B, F]`."""
-        if not self.convolutions:
-            return _chain(ops, self.trunk, params, ops.flat(obs))
-        x = ops.images(obs)
-        for layer in self.convolutions:
-            x = _image_layer(ops, layer, params, x)
-        return _chain(ops, self.trunk, params, ops.flattened(x))
+        return features(ops, self.convolutions, self.trunk, params, obs)
 
     def unroll(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array) -> tuple[Head, Array]:
         """Heads `[T, B, ...]` and values `[T, B]` of whole sequences `obs [T, B, ...]` from the carry before the first
@@ -209,6 +204,18 @@ def masked(xp: Any, head: Head, legal: Array | None) -> Head:
     return head if legal is None else (xp.where(legal, head[0], ILLEGAL),)
 
 
+def features(
+    ops: Ops, convolutions: tuple[ImageLayer, ...], trunk: tuple[Linear, ...], params: Tree, obs: Array
+) -> Array:
+    """What layers make of observations `[B, ...]`, `[B, F]`; `params` are those of layers."""
+    if not convolutions:
+        return _chain(ops, trunk, params, ops.flat(obs))
+    x = ops.images(obs)
+    for layer in convolutions:
+        x = _image_layer(ops, layer, params, x)
+    return _chain(ops, trunk, params, ops.flattened(x))
+
+
 def _image_layer(ops: Ops, layer: ImageLayer, params: Tree, x: Array) -> Array:
     if isinstance(layer, MaxPool):
         return ops.max_pool(x)
@@ -220,7 +227,8 @@ def _image_layer(ops: Ops, layer: ImageLayer, params: Tree, x: Array) -> Array:
 
 def _chain(ops: Ops, layers: tuple[Linear, ...], params: Tree, x: Array) -> Array:
     for layer in layers:
-        x = ops.linear(x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"], layer.activation)
+        y = ops.linear(x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"], layer.activation)
+        x = x + y if layer.residual else y
     return x
 
 

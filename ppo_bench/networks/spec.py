@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,22 @@ class MinAtarCnn:
         """The network for these spaces."""
         convolutions = (Conv("trunk.0", _channels("minatar_cnn", observation_space.shape), 16, kernel=3, stride=1),)
         return _shared_cnn("minatar_cnn", convolutions, 16, 128, observation_space, action_space)
+
+
+@dataclass(frozen=True)
+class RndCnn:
+    """`network=rnd_cnn`: CleanRL's for random network distillation, as of Burda et al. 2018."""
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
+        """The network for these spaces."""
+        cnn = NatureCnn().build(observation_space, action_space)
+        flat, wide = cnn.trunk[0], functools.partial(Linear, inputs=448, outputs=448, activation="relu")
+        return dataclasses.replace(
+            cnn,
+            trunk=(dataclasses.replace(flat, outputs=256), Linear("trunk.4", 256, 448, HIDDEN_GAIN, "relu")),
+            actor=(wide("actor.0", gain=0.01), Linear("actor.1", 448, cnn.actions.lanes, ACTOR_GAIN)),
+            critic=(wide("critic.0", gain=0.1, residual=True), Linear("critic.1", 448, 1, 0.01)),
+        )
 
 
 def _channels(network: str, shape: tuple[int, ...]) -> int:

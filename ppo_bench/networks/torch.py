@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +20,11 @@ from ppo_bench.networks.torch_recurrence import recur
 
 Params = dict[str, Tensor]
 
-_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh_, "relu": torch.relu_}
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh_,
+    "relu": torch.relu_,
+    "leaky_relu": functools.partial(F.leaky_relu, inplace=True),
+}
 """In place: no layer needs its own sums again, and a large one's memory is passed over once less."""
 
 

@@ -45,6 +45,7 @@ class Problem:
     def __post_init__(self) -> None:
         """Raise `ConfigError` if its parts do not go together."""
         self.action_bounds  # noqa: B018 (raises if they cannot be rescaled)
+        self.algorithm.learnt(self.network)  # raises if it cannot learn from such observations
         if self.ppo.norm_obs and self.network.uint8:
             raise ConfigError("ppo.norm_obs=true is for observations of floats; the network scales those of bytes")
         if self.network.sequences and self.ppo.num_envs % self.ppo.num_minibatches:
@@ -61,7 +62,7 @@ class Problem:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """All that is learnt: the network's parameters, then the algorithm's."""
-        return (*self.network.parameters, *self.algorithm.learnt)
+        return (*self.network.parameters, *self.algorithm.learnt(self.network))
 
 
 class Episode(NamedTuple):

@@ -60,7 +60,7 @@ class Computation(NamedTuple):
     # --- Learning -----------------------------------------------------------------------------------------------------
 
     def targets(self, arrays: Tree, statistics: Tree, rollout: Tree) -> Targets:
-        """The batch that minibatches are taken from; `rollout` has the memory and the `flags`.
+        """The batch that minibatches are taken from; `rollout` has the memory, the `flags`, seed and iteration.
 
         Transitions lie one after the other, `[T * N, ...]`; for a network that learns from sequences they keep their
         axes, `[T, N, ...]`, beside the carry before the first step, `[N, ...]`.
@@ -76,6 +76,15 @@ class Computation(NamedTuple):
             return targets._replace(batch=batch | carry)
         batch |= {name: array[:-1] for name, array in carry.items()}
         return targets._replace(batch={name: x.reshape((-1, *x.shape[2:])) for name, x in batch.items()})
+
+    def warmed(self, statistics: Tree, rollout: Tree) -> Tree:
+        """See `Algorithm.warmed`."""
+        return self.algorithm.warmed(self.ops, self.network, self.ppo, statistics, rollout)
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the algorithm's statistics."""
+        return tuple(statistic.name for statistic in self.algorithm.statistics(self.network))
 
     def minibatch(self, batch: Tree, rows: Array) -> Tree:
         """The samples `rows [M]` of a batch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ppo_bench.algorithms.base import Statistic
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Declared, Kind, filled, of_kinds
 from ppo_bench.mathematics.precision import PRECISIONS, Precision
@@ -27,9 +28,16 @@ def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
         *of("adam.mean", problem.parameters, Kind.STATISTIC),
         *of("adam.variance", problem.parameters, Kind.STATISTIC),
         Declared("adam.step", (), "int64", Kind.STATISTIC),
-        *of("frozen", algorithm.frozen, Kind.FROZEN),
-        *(Declared(f"statistics.{s.name}", s.shape, dtype, Kind.STATISTIC, s.fill) for s in algorithm.statistics),
+        *of("frozen", algorithm.frozen(problem.network), Kind.FROZEN),
+        *(_statistic(s, problem.ppo.num_envs, dtype) for s in algorithm.statistics(problem.network)),
     )
+
+
+def _statistic(statistic: Statistic, num_envs: int, dtype: str) -> Declared:
+    name = f"statistics.{statistic.name}"
+    if not statistic.of_each_env:
+        return Declared(name, statistic.shape, dtype, Kind.STATISTIC, statistic.fill)
+    return Declared(name, (num_envs, *statistic.shape), dtype, Kind.ENVIRONMENT, statistic.fill, env_axis=0)
 
 
 def policy_arrays(network: NetworkSpec, precision: Precision) -> tuple[Declared, ...]:
@@ -122,7 +130,12 @@ def declared_arrays(problem: Problem) -> tuple[Declared, ...]:
 def initial_arrays(problem: Problem, seed: int) -> Arrays:
     """Initial arrays of a training from `seed`, without its environments."""
     begun = filled(of_kinds(declared_arrays(problem), *KEPT))
-    frozen = problem.algorithm.frozen
+    frozen = problem.algorithm.frozen(problem.network)
     drawn = initial_weights((*problem.parameters, *frozen), seed)
     begun |= {f"params.{p.name}": drawn[p.name] for p in problem.parameters}
     return begun | {f"frozen.{p.name}": drawn[p.name] for p in frozen} | {"seed": np.array(seed)}
+
+
+def of_zeros(problem: Problem) -> Arrays:
+    """The parameters of a policy that sees no difference: choices are uniform, floats standard normal."""
+    return {f"params.{p.name}": np.zeros(p.shape, np.float32) for p in problem.parameters}

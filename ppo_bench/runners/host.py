@@ -10,7 +10,7 @@ import numpy as np
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, of_kinds, restored
 from ppo_bench.runners.base import Episode, Metrics, Problem
-from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays
+from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runners.learner import Learner
 
@@ -43,7 +43,7 @@ class HostRunner:
         iteration = state.iteration + 1
         learning_rate = self._ppo.learning_rate_of(iteration, self._problem.num_iterations)
         learner, envs, flags, episodes = self._collect(state, iteration)
-        learner, batch, measured = self._learner.targets(learner, flags)
+        learner, batch, measured = self._learner.targets(learner, flags, state.seed, iteration)
         learner, losses = self._learner.update(learner, batch, state.seed, iteration, learning_rate)
         measured |= losses | {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(flags["valid"]))}
         metrics = {metric.name: measured[metric.name] for metric in metrics_of(self._problem.algorithm)}
@@ -64,7 +64,14 @@ class HostRunner:
 
     def init(self, seed: int) -> HostState:
         """See `Runner.init`."""
-        return self.restore(initial_arrays(self._problem, seed))
+        begun, warm_up = initial_arrays(self._problem, seed), self._problem.algorithm.warm_up
+        if not warm_up:
+            return self.restore(begun)
+        state = self.restore(begun | of_zeros(self._problem))
+        for iteration in range(-warm_up, 0):
+            learner, envs, flags, _ = self._collect(state, iteration)
+            state = HostState(seed, 0, self._learner.warmed(learner, flags), envs)
+        return self.restore(self.export(state) | {name: begun[name] for name in of_zeros(self._problem)})
 
     def export(self, state: HostState) -> Arrays:
         """See `Runner.export`."""
@@ -88,6 +95,7 @@ class HostRunner:
     def restart(self, state: HostState, iteration: int) -> HostState:
         """See `Runner.restart`. The network's memory begins anew where `envs.start` says so, which is everywhere."""
         state.envs = self._envs.start(state.envs, state.seed, iteration)
+        state.learner = self._learner.restart(state.learner)
         return state
 
     def close(self) -> None:

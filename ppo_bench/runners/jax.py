@@ -42,6 +42,8 @@ class JaxLearner:
         self._noise = jax.jit(self._learning.action_noise)
         self._act = jax.jit(self._learning.act, donate_argnums=1)
         self._learn = jax.jit(self._targets_and_update, donate_argnums=0)
+        self._warmed = jax.jit(self._learning.warmed)
+        self._flags = self._learning.computation.flags
         self._actions_type = np.int64 if problem.network.discrete else None
 
     # --- An iteration -------------------------------------------------------------------------------------------------
@@ -69,9 +71,22 @@ class JaxLearner:
             state.carry = carry
         return state, np.array(actions, self._actions_type)  # its own, as PyTorch's: some environments write to it
 
-    def targets(self, state: JaxLearnerState, flags: Arrays) -> tuple[JaxLearnerState, Any, dict[str, float]]:
+    def warmed(self, state: JaxLearnerState, flags: Arrays) -> JaxLearnerState:
+        """See `Learner.warmed`."""
+        with self.acting():
+            state.learnt = self._warmed(state.learnt, state.memory, {name: flags[name] for name in self._flags})
+        return state
+
+    def restart(self, state: JaxLearnerState) -> JaxLearnerState:
+        """See `Learner.restart`."""
+        state.learnt = self._learning.restart(state.learnt)
+        return state
+
+    def targets(
+        self, state: JaxLearnerState, flags: Arrays, seed: int, iteration: int
+    ) -> tuple[JaxLearnerState, Any, dict[str, float]]:
         """See `Learner.targets`; they are computed in the program of `update`."""
-        return state, {name: flags[name] for name in self._learning.computation.flags}, {}
+        return state, {name: flags[name] for name in self._flags}, {}
 
     def update(
         self, state: JaxLearnerState, batch: Any, seed: int, iteration: int, learning_rate: float
@@ -86,7 +101,7 @@ class JaxLearner:
     def _targets_and_update(
         self, learnt: TrainState, memory: Tree, flags: Tree, seed: Any, iteration: Any, learning_rate: Any
     ) -> tuple[TrainState, Tree]:
-        learnt, batch, measured = self._learning.targets(learnt, memory, flags)
+        learnt, batch, measured = self._learning.targets(learnt, memory, flags, seed, iteration)
         learnt, losses = self._learning.update(learnt, batch, seed, iteration, learning_rate)
         return learnt, {**losses, **measured}
 

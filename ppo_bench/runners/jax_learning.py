@@ -11,7 +11,7 @@ import optax
 
 from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics import noise, ppo
-from ppo_bench.mathematics.arrays import Arrays, Declared, Tree, named, under
+from ppo_bench.mathematics.arrays import Arrays, Declared, Kind, Tree, named, of_kinds, under
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.jax import JaxOps
 from ppo_bench.runners.base import Problem
@@ -66,6 +66,12 @@ class Learning:
         params, frozen, statistics = trees
         # Every array tied to the device, as those that a program returns: else it would be compiled twice.
         return jax.device_put(TrainState(params, adam, frozen, statistics), self.device)
+
+    def restart(self, learnt: TrainState) -> TrainState:
+        """See `Learner.restart`."""
+        anew = of_kinds(learner_arrays(self.problem), Kind.ENVIRONMENT)
+        fresh = under("statistics", {array.name: self._array(array, array.filled()) for array in anew})
+        return learnt._replace(statistics={**learnt.statistics, **jax.device_put(fresh, self.device)})
 
     def _array(self, declared: Declared, array: np.ndarray) -> jax.Array:
         return jnp.asarray(array, jnp.dtype(INTEGERS.get(declared.dtype, declared.dtype)))
@@ -129,11 +135,21 @@ class Learning:
 
     # --- Learning -----------------------------------------------------------------------------------------------------
 
-    def targets(self, learnt: TrainState, memory: Tree, flags: Tree) -> tuple[TrainState, Tree, Tree]:
+    def targets(
+        self, learnt: TrainState, memory: Tree, flags: Tree, seed: jax.Array, iteration: jax.Array
+    ) -> tuple[TrainState, Tree, Tree]:
         """See `Learner.targets`."""
-        floats = {name: flags[name].astype(self.dtype) for name in self.computation.flags}
-        batch, statistics, metrics = self.computation.targets(learnt.arrays, learnt.statistics, {**memory, **floats})
+        rollout = {**memory, **self._floats(flags), "seed": seed[None], "iteration": iteration[None]}
+        batch, statistics, metrics = self.computation.targets(learnt.arrays, learnt.statistics, rollout)
         return learnt._replace(statistics=statistics), batch, metrics
+
+    def warmed(self, learnt: TrainState, memory: Tree, flags: Tree) -> TrainState:
+        """See `Learner.warmed`."""
+        rollout = {**memory, **self._floats(flags)}
+        return learnt._replace(statistics=self.computation.warmed(learnt.statistics, rollout))
+
+    def _floats(self, flags: Tree) -> Tree:
+        return {name: flags[name].astype(self.dtype) for name in self.computation.flags}
 
     def update(
         self, learnt: TrainState, batch: Tree, seed: jax.Array, iteration: jax.Array, learning_rate: jax.Array

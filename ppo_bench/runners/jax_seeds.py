@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ppo_bench.envs.base import GraphEnv
+from ppo_bench.envs.base import EnvStep, GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.episodes import Totals
@@ -42,6 +42,7 @@ class SeedsState:
     totals: list[Totals]
     iterate: Iterate
     """Iteration of one seed; see `ProgramState`."""
+    env_step: EnvStep
     ahead: list[Ahead] = field(default_factory=list)
     """See `ProgramState`; arrays of all seeds, stacked."""
 
@@ -162,6 +163,7 @@ class JaxSeedsRunner:
             envs=stack(*(state.envs for state in padded)),
             totals=[state.totals for state in states],
             iterate=first.iterate,
+            env_step=first.env_step,
         )
 
     def _apart(self, state: SeedsState) -> list[ProgramState]:
@@ -172,6 +174,7 @@ class JaxSeedsRunner:
         def own(k: int) -> ProgramState:
             with jax.enable_x64(True):
                 learnt, envs = jax.device_put(jax.tree.map(lambda array: array[k], everything), self._device)
-            return ProgramState(state.seeds[k], state.iteration, learnt, envs, state.totals[k], state.iterate)
+            stands = state.seeds[k], state.iteration, learnt, envs, state.totals[k]
+            return ProgramState(*stands, state.iterate, state.env_step)
 
         return [own(k) for k in range(len(state.seeds))]

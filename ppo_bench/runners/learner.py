@@ -39,7 +39,13 @@ class Learner(Protocol[State]):
         After the last step, `t = num_steps`, the values alone are of use, and the carry stays as it was.
         """
 
-    def targets(self, state: State, flags: Arrays) -> tuple[State, Any, dict[str, float]]:
+    def warmed(self, state: State, flags: Arrays) -> State:
+        """The algorithm's statistics have seen the rollout: all that is learnt from one before the training."""
+
+    def restart(self, state: State) -> State:
+        """The algorithm's statistics of each environment begin anew, as the environments do."""
+
+    def targets(self, state: State, flags: Arrays, seed: int, iteration: int) -> tuple[State, Any, dict[str, float]]:
         """The batch of the rollout and what it measures; `flags [T, N]` are those of `Computation.flags`.
 
         A learner whose `update` computes the targets too, in the same program, returns the flags for the batch.

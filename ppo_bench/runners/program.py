@@ -58,9 +58,23 @@ def iterate(
     """An iteration; what it measured beside `learning_rate` and `masked_fraction`."""
     noise = learning.action_noise(seed, iteration)
     envs, memory, flags, played = _collect(learning, env_step, learnt.arrays, envs, noise)
-    learnt, batch, measured = learning.targets(learnt, memory, flags)
+    learnt, batch, measured = learning.targets(learnt, memory, flags, seed, iteration)
     learnt, losses = learning.update(learnt, batch, seed, iteration, learning_rate)
     return learnt, envs, played, {**losses, **measured}
+
+
+def warmed(
+    learning: Learning, env_step: EnvStep, learnt: TrainState, envs: Envs, seed: jax.Array, iterations: jax.Array
+) -> tuple[TrainState, Envs]:
+    """After rollouts of the numbers `iterations [K]`, from which only statistics learn."""
+
+    def rollout(carried: tuple[TrainState, Envs], iteration: jax.Array) -> tuple[tuple[TrainState, Envs], None]:
+        learnt, envs = carried
+        noise = learning.action_noise(seed, iteration)
+        envs, memory, flags, _ = _collect(learning, env_step, learnt.arrays, envs, noise)
+        return (learning.warmed(learnt, memory, flags), envs), None
+
+    return jax.lax.scan(rollout, (learnt, envs), iterations)[0]
 
 
 def _collect(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,10 +17,10 @@ from ppo_bench.envs.base import EnvStep, GraphEnv
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
 from ppo_bench.runners.base import Episode, Metrics, Problem
-from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays
+from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
 from ppo_bench.runners.jax_learning import Learning, TrainState
-from ppo_bench.runners.program import Envs, Iterate, Played, compiled, observed
+from ppo_bench.runners.program import Envs, Iterate, Played, compiled, observed, warmed
 
 MOST_AHEAD = 8
 """Iterations that the device has at a time. JAX makes who gives it more than 32 programs wait for the first."""
@@ -47,6 +48,7 @@ class ProgramState:
     totals: Totals
     iterate: Iterate
     """The compiled iteration of these environments; others may need another."""
+    env_step: EnvStep
     ahead: list[Ahead] = field(default_factory=list)
     """Iterations that `step` has yet to return; learner and environments stand after them."""
 
@@ -105,7 +107,15 @@ class ProgramRunner:
 
     def init(self, seed: int) -> ProgramState:
         """See `Runner.init`."""
-        return self.restore(initial_arrays(self.problem, seed))
+        begun, warm_up = initial_arrays(self.problem, seed), self.problem.algorithm.warm_up
+        if not warm_up:
+            return self.restore(begun)
+        state = self.restore(begun | of_zeros(self.problem))
+        with jax.default_device(self.learning.device):
+            program = jax.jit(functools.partial(warmed, self.learning, state.env_step))
+            iterations = np.arange(-warm_up, 0, dtype=np.int32)
+            state.learnt, state.envs = program(state.learnt, state.envs, np.int32(seed), iterations)
+        return self.restore(self.export(state) | {name: begun[name] for name in of_zeros(self.problem)})
 
     def export(self, state: ProgramState) -> Arrays:
         """See `Runner.export`. Only where no iteration is ahead."""
@@ -122,6 +132,7 @@ class ProgramRunner:
         if carried:
             raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
         state = restored(of_kinds(self._declared, *KEPT), arrays, whole=True)
+        state |= filled(of_kinds(self._declared, Kind.ENVIRONMENT))
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         return self._fresh(seed, iteration, self.learning.load(state), state)
 
@@ -132,7 +143,8 @@ class ProgramRunner:
     def restart(self, state: ProgramState, iteration: int) -> ProgramState:
         """See `Runner.restart`. Only where no iteration is ahead."""
         assert not state.ahead, "the device has run ahead of the iteration after which environments are to restart"
-        fresh = self._fresh(state.seed, iteration, state.learnt, self._statistics(state))
+        learnt = self.learning.restart(state.learnt)
+        fresh = self._fresh(state.seed, iteration, learnt, self._statistics(state))
         fresh.iteration = state.iteration
         return fresh
 
@@ -148,7 +160,8 @@ class ProgramRunner:
         observations."""
         num_envs, stands = self.problem.ppo.num_envs, filled(of_kinds(self._declared, Kind.ENVIRONMENT))
         carry = under("envs.carry", stands)
-        stands = {name: array for name, array in stands.items() if name not in (*FOLDED, *named("envs.carry", carry))}
+        apart = (*FOLDED, *named("envs.carry", carry))
+        stands = {name: array for name, array in stands.items() if name.startswith("envs.") and name not in apart}
         stands |= named("normalize", under("normalize", statistics))
         with jax.default_device(self.learning.device), jax.enable_x64(True):
             start = self._env.reset(noise.env_seeds(seed, iteration, num_envs))
@@ -158,7 +171,7 @@ class ProgramRunner:
             arrays |= observed(self.problem, arrays, start.seen.obs)
             # Tied to the device, as what the program returns.
             envs = jax.device_put(Envs(start.state, arrays, jax.tree.map(jnp.array, carry)), self.learning.device)
-        return ProgramState(seed, iteration, learnt, envs, no_totals(num_envs), self._iterate(start.step))
+        return ProgramState(seed, iteration, learnt, envs, no_totals(num_envs), self._iterate(start.step), start.step)
 
     def _iterate(self, env_step: EnvStep) -> Iterate:
         """The compiled iteration of environments that step by `env_step`; compiled anew only if that is another."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics import noise
-from ppo_bench.mathematics.arrays import Arrays, Tree, named, under
+from ppo_bench.mathematics.arrays import Arrays, Kind, Tree, filled, named, of_kinds, under
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import Acted
 from ppo_bench.networks.torch import Params, TorchOps, named_views
@@ -156,11 +156,29 @@ class TorchLearner:
         return self._computation.action_noise(seed, iteration, self._steps, self._env_ids, self._lanes, self._dtype)
 
     @torch.no_grad()
-    def targets(self, state: TorchTrainState, flags: Arrays) -> tuple[TorchTrainState, Any, dict[str, float]]:
+    def warmed(self, state: TorchTrainState, flags: Arrays) -> TorchTrainState:
+        """See `Learner.warmed`."""
+        seen = state.memory | dict(zip(self._computation.flags, self._on_device(flags), strict=True))
+        state.statistics = dict(self._computation.warmed(state.statistics, seen))
+        return state
+
+    def restart(self, state: TorchTrainState) -> TorchTrainState:
+        """See `Learner.restart`."""
+        anew = filled(of_kinds(learner_arrays(self._problem), Kind.ENVIRONMENT))
+        state.statistics |= {name: self._tensor(array) for name, array in under("statistics", anew).items()}
+        return state
+
+    def _on_device(self, flags: Arrays) -> list[Tensor]:
+        return [torch.from_numpy(flags[name]).to(self._device, self._dtype) for name in self._computation.flags]
+
+    @torch.no_grad()
+    def targets(
+        self, state: TorchTrainState, flags: Arrays, seed: int, iteration: int
+    ) -> tuple[TorchTrainState, Any, dict[str, float]]:
         """See `Learner.targets`."""
-        on_device = (torch.from_numpy(flags[name]).to(self._device, self._dtype) for name in self._computation.flags)
-        statistics = (state.statistics[s.name] for s in self._problem.algorithm.statistics)
-        targets = self._targets((state.arrays, state.memory), *on_device, *statistics)
+        statistics = (state.statistics[name] for name in self._computation.statistics)
+        inputs = *self._on_device(flags), self._scalar(seed), self._scalar(iteration), *statistics
+        targets = self._targets((state.arrays, state.memory), *inputs)
         state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
         return state, targets.batch, {name: float(value) for name, value in targets.metrics.items()}
 
@@ -260,11 +278,11 @@ def _act(
 
 @torch.no_grad()
 def _targets(computation: Computation, fixed: Any, *inputs: Tensor) -> Any:
-    """`Computation.targets`; `fixed` are the arrays and the memory, `inputs` the flags and the statistics."""
+    """`Computation.targets`; `fixed` are arrays and memory, `inputs` the flags, seed, iteration and statistics."""
     arrays, memory = fixed
-    names = computation.flags
+    names = (*computation.flags, "seed", "iteration")
     flags = dict(zip(names, inputs, strict=False))
-    statistics = dict(zip((s.name for s in computation.algorithm.statistics), inputs[len(names) :], strict=True))
+    statistics = dict(zip(computation.statistics, inputs[len(names) :], strict=True))
     return computation.targets(arrays, statistics, memory | flags)
 
 

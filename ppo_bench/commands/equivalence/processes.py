@@ -101,7 +101,9 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
         env = recorder = RecordingEnv(made)
     root = config.root
     runner: Runner[Any] = config.framework.runner(config.problem(env))
-    state = runner.init(root.seed)
+    state = None if follows else runner.init(root.seed)  # a follower begins where its leader was
+    if not follows and config.algorithm.warm_up:
+        recorder.take()  # no iteration
     iteration, outcome = 0, None
     while True:
         message = yield outcome

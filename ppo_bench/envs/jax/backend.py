@@ -29,6 +29,9 @@ MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway",
 BRAX = tuple(f"brax-{task}" for task in ("ant", "humanoid", "halfcheetah", "hopper", "walker2d", "reacher"))
 """The ids of the robots that the package brax writes."""
 
+DEEP_SEA = tuple(f"DeepSea{size}-v0" for size in range(10, 41))
+"""The ids of ppo_bench/envs/deep_sea.py."""
+
 
 @dataclass(frozen=True)
 class JaxBackend:
@@ -43,9 +46,9 @@ class JaxBackend:
         require("jax", "jax", "backend=jax")
 
     def make(self, task: Task) -> JaxEnv:
-        """The environments of `task`. Raises `ConfigError` if its id is not one of `DYNAMICS`, `MINATAR` or `BRAX`."""
+        """The environments of `task`. Raises `ConfigError` if its id is none of those above."""
         task.plain("jax", kwargs_too=True)
-        known = (*DYNAMICS, *MINATAR, *BRAX)
+        known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *BRAX)
         if task.id not in known:
             raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(known)}")
         if task.atari:
@@ -67,5 +70,9 @@ def _dynamics(env_id: str) -> Dynamics:
         from ppo_bench.envs.jax.brax import Brax
 
         return Brax(env_id)
+    if env_id in DEEP_SEA:
+        from ppo_bench.envs.jax.deep_sea import DeepSea
+
+        return DeepSea(env_id)
     dynamics: Dynamics = class_named(env_id, DYNAMICS[env_id])()
     return dynamics

@@ -1,0 +1,91 @@
+"""Deep sea: dive to the treasure, N times right, each of which costs a little (Osband et al. 2020, as bsuite's).
+
+Which action goes right is another for each cell. Random play finds the treasure once in 2^N episodes. The rules stand
+once, over NumPy and JAX: below as gymnasium's environment, in `ppo_bench/envs/jax/deep_sea.py` as a JAX program's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from ppo_bench.mathematics import noise
+from ppo_bench.mathematics.arrays import Array
+
+SIZES = range(10, 41)
+COST = 0.01
+"""Of N times right."""
+
+
+class Diver(NamedTuple):
+    """Where an episode stands; integers `[N]` each."""
+
+    row: Array
+    column: Array
+
+
+def right_actions(size: int) -> np.ndarray:
+    """The action that goes right in each cell, `[size, size]`; the same in every episode, of every seed."""
+    one, cells = np.ones(1, np.int32), np.arange(size * size, dtype=np.int32)
+    key = noise.stream_key(np, one * size, noise.Stream.ENV_RESETS, one * 0, one * 0)
+    words, _ = noise.threefry2x32(key, (cells, 0 * cells))
+    return ((words >> 16) & 1).reshape(size, size)
+
+
+def moved(xp: Any, size: int, right: Array, diver: Diver, actions: Array) -> tuple[Diver, Array, Array]:
+    """The divers, rewards `[N]` and terminated `[N]` after actions `[N]`; `right` is `right_actions`."""
+    row = xp.clip(diver.row, 0, size - 1)  # beyond the last one only where an episode is over
+    goes = right[row, diver.column] == actions
+    found = goes & (diver.column == size - 1)
+    rewards = xp.where(found, 1.0, 0.0) - xp.where(goes, COST / size, 0.0)
+    column = xp.clip(diver.column + xp.where(goes, 1, -1), 0, size - 1)
+    return Diver(diver.row + 1, column), rewards, diver.row + 1 >= size
+
+
+def observed(xp: Any, size: int, diver: Diver) -> Array:
+    """Observations `[N, size * size]` float32: 1 in the cell of the diver, nowhere once an episode is over."""
+    cell = xp.where(diver.row < size, diver.row * size + diver.column, -1)
+    return (cell[:, None] == xp.arange(size * size)[None, :]).astype(xp.float32)
+
+
+def observation_space(size: int) -> spaces.Box[Any]:
+    """Of one environment."""
+    return spaces.Box(0.0, 1.0, (size * size,), np.float32)
+
+
+class DeepSea(gymnasium.Env[np.ndarray, np.int64]):
+    """The task as gymnasium's environment."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
+
+    def __init__(self, size: int, render_mode: str | None = None) -> None:
+        self.observation_space, self.action_space = observation_space(size), spaces.Discrete(2)
+        self.render_mode = render_mode
+        self._size, self._right = size, right_actions(size)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """See `gymnasium.Env.reset`; every episode begins at the top left."""
+        super().reset(seed=seed)
+        self._diver = Diver(np.zeros(1, int), np.zeros(1, int))
+        return observed(np, self._size, self._diver)[0], {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """See `gymnasium.Env.step`."""
+        self._diver, rewards, over = moved(np, self._size, self._right, self._diver, np.asarray(action)[None])
+        return observed(np, self._size, self._diver)[0], float(rewards[0]), bool(over[0]), False, {}
+
+    def render(self) -> np.ndarray:
+        """The sea, `[8 N, 8 N, 3]` uint8: the diver orange, the treasure green."""
+        cells = np.full((self._size, self._size, 3), (31, 119, 180), np.uint8)
+        cells[-1, -1] = (44, 160, 44)
+        row, column = (int(part[0]) for part in self._diver)
+        if row < self._size:
+            cells[row, column] = (255, 127, 14)
+        return np.kron(cells, np.ones((8, 8, 1), np.uint8))
+
+
+for _size in SIZES:
+    gymnasium.register(f"DeepSea{_size}-v0", f"{__name__}:DeepSea", max_episode_steps=_size, kwargs={"size": _size})

@@ -1,0 +1,176 @@
+"""Random network distillation: its equations by hand, its warm-up, what learns and what does not."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from numpy.testing import assert_allclose, assert_array_equal
+from torch import Tensor
+
+from ppo_bench.algorithms.rnd import discounted, endless_gae
+from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.envs.base import Task
+from ppo_bench.envs.gymnasium import GymnasiumBackend
+from ppo_bench.envs.jax.backend import JaxBackend
+from ppo_bench.mathematics.arrays import Arrays, under
+from ppo_bench.networks.torch import TorchOps
+from ppo_bench.runners.computation import computation_of
+from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.scenes import RandomScenes
+from tests.test_cli import assert_one_line
+
+OPS = TorchOps(torch.float64, torch.float64)
+SMALL = ["algorithm=rnd", "algorithm.features=8", "precision=float64", "ppo.num_steps=16"]
+
+
+def column(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)[:, None]
+
+
+def test_running_returns_cross_resets_by_hand() -> None:
+    """Of 1, 2, a reset, 4, at 1/2, from 8: 8/2 + 1 = 5, 5/2 + 2 = 4.5, as it was, 4.5/2 + 4 = 6.25."""
+    rewards, valid = column(1, 2, 0, 4), column(1, 1, 0, 1)
+    last, along = discounted(OPS, torch.tensor([8.0], dtype=torch.float64), rewards, valid, 0.5)
+    assert_array_equal(along, column(5, 4.5, 4.5, 6.25))
+    assert_array_equal(last, [6.25])
+    _, on = discounted(OPS, last, column(1, 0), column(1, 1), 0.5)  # and the ends of rollouts
+    assert_array_equal(on, column(4.125, 2.0625))
+
+
+def test_advantages_pass_through_a_reset_by_hand() -> None:
+    """At gamma = lambda = 1/2, so that the decay is 1/4; the third row only resets.
+
+    delta_3 = 3 + 10/2 - 4 = 4, A_3 = 4. The reset takes the next row's: A_2 = 4, V_2 = 4, not 100. delta_1 = 2 + 4/2
+    - 8 = -4, A_1 = -4 + 4/4 = -3. delta_0 = 1 + 8/2 - 6 = -1, A_0 = -1 - 3/4.
+    """
+    rewards, valid = column(1, 2, 77, 3), column(1, 1, 0, 1)
+    values = column(6, 8, 100, 4, 10)
+    advantages, returns = endless_gae(OPS, rewards, values, valid, 0.5, 0.5)
+    assert_array_equal(advantages, column(-1.75, -3, 4, 4))
+    assert_array_equal(returns, column(4.25, 5, 8, 8))
+    # A reset as the last row takes the value after the rollout, with no discount: A_3 = 0, delta_1 = 2 + 10/2 - 8 = -1.
+    advantages, _ = endless_gae(OPS, rewards[:3], values[[0, 1, 2, 4]], valid[:3], 0.5, 0.5)
+    assert_array_equal(advantages, column(-1.25, -1, 0))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_target_never_changes_and_the_predictor_does(framework: str) -> None:
+    runner = runner_for(
+        framework, problem_for(RandomScenes(4, False, False), 10, [*SMALL, "algorithm.warm_up_iterations=1"])
+    )
+
+    def digest(arrays: Arrays, kind: str) -> str:
+        return hashlib.sha256(b"".join(array.tobytes() for array in under(kind, arrays).values())).hexdigest()
+
+    state = runner.init(1)
+    begun = runner.export(state)
+    assert len(under("frozen.target", begun)) == 4
+    for _ in range(3):
+        state, metrics, _ = runner.step(state)
+        assert 0 < metrics["forward_loss"] < np.inf
+    after = runner.export(state)
+    assert digest(after, "frozen") == digest(begun, "frozen")
+    assert digest(after, "params.predictor") != digest(begun, "params.predictor")
+    runner.close()
+
+
+def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
+    """Other observations there change neither the loss nor its gradient; elsewhere they do."""
+    problem = problem_for(RandomScenes(4, False, False), 10, [*SMALL, "algorithm.update_proportion=1.0"])
+    computation = computation_of(problem, OPS)
+    arrays = {p.name: 0.1 * torch.ones(p.shape, dtype=torch.float64) for p in problem.parameters}
+    arrays |= {p.name: torch.ones(p.shape, dtype=torch.float64) for p in problem.algorithm.frozen(problem.network)}
+    statistics = {
+        s.name: torch.full((4, *s.shape) if s.of_each_env else s.shape, s.fill, dtype=torch.float64)
+        for s in problem.algorithm.statistics(problem.network)
+    }
+    rng = torch.Generator().manual_seed(1)
+    valid = (torch.rand(16, 4, generator=rng, dtype=torch.float64) > 0.3).double()
+    rollout = {name: torch.zeros(16, 4, dtype=torch.float64) for name in ("rewards", "terminated", "truncated")}
+    rollout |= {
+        "obs": torch.randn(17, 4, 5, generator=rng, dtype=torch.float64),
+        "actions": torch.zeros(17, 4, dtype=torch.int64),
+        "heads": torch.zeros(17, 4, 3, dtype=torch.float64),
+        "values": torch.zeros(17, 4, 2, dtype=torch.float64),
+        **{"valid": valid, "acts": valid},
+        **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration")},
+    }
+
+    def learnt(masked: float) -> tuple[float, Tensor]:
+        changed = rollout["obs"].clone()
+        changed[1:] += masked * (1 - valid)[..., None]
+        targets = computation.targets(arrays, statistics, {**rollout, "obs": changed})
+        weight = arrays["predictor.0.weight"].clone().requires_grad_()
+        _, measured = computation.loss({**arrays, "predictor.0.weight": weight}, targets.batch)
+        loss = measured[computation.loss_names.index("forward_loss")]
+        return float(loss.detach()), torch.autograd.grad(loss, weight)[0]
+
+    loss, gradient = learnt(0.0)
+    other_loss, other_gradient = learnt(3.0)
+    assert loss == other_loss > 0
+    assert_array_equal(gradient, other_gradient)
+    rollout["obs"] += torch.randn(17, 4, 5, generator=rng, dtype=torch.float64)
+    assert learnt(0.0)[0] != loss
+
+
+def statistics_of(framework: str, env: Any, words: list[str]) -> Arrays:
+    problem = problem_for(env, 10, words)
+    runner = runner_for(framework, problem)
+    arrays = runner.export(runner.init(1))
+    runner.close()
+    return arrays
+
+
+def test_warm_up_sees_the_same_in_every_framework_and_backend() -> None:
+    words = [*SMALL, "algorithm.warm_up_iterations=3"]
+    host = Task("deep_sea", "ppo_bench.envs.deep_sea:DeepSea10-v0", 4)
+    seen = [statistics_of(f, GymnasiumBackend("gymnasium", "sync").make(host), words) for f in FRAMEWORKS]
+    seen.append(statistics_of("jax_xla", JaxBackend("jax").make(Task("deep_sea", "DeepSea10-v0", 4)), words))
+    cold = statistics_of(
+        "torch_eager", GymnasiumBackend("gymnasium", "sync").make(host), [*words[:-1], "algorithm.warm_up_iterations=0"]
+    )
+    for arrays in seen:
+        statistics = under("statistics", arrays)
+        # 3 x 16 steps of 4 environments, of which one in eleven only resets.
+        assert 170 <= float(statistics["inputs.count"]) <= 180
+        assert 0.05 < float(statistics["inputs.mean"].max()) < 0.2  # the cells of a first step
+        for name, array in statistics.items():
+            assert_allclose(array, under("statistics", seen[0])[name], rtol=1e-12, atol=1e-15, err_msg=name)
+        for name, array in under("params", cold).items():  # uniform actions leave the policy as it is drawn
+            assert_array_equal(array, under("params", arrays)[name], err_msg=name)
+        assert int(arrays["iteration"]) == 0
+        assert not under("statistics", arrays)["intrinsic_returns"].any()
+
+
+def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words, fragment in (
+        (["algorithm.int_gamma=1.5"], "algorithm.int_gamma=1.5: must be between 0 and 1"),
+        (["algorithm.update_proportion=0"], "algorithm.update_proportion=0.0: must be above 0, at most 1"),
+        (["algorithm.warm_up_iterations=-1"], "algorithm.warm_up_iterations=-1: must be at least 0"),
+        (["algorithm.features=0"], "algorithm.features=0: must be at least 1"),
+    ):
+        assert exit_code(main, ["algorithm=rnd", *words, f"outputs={tmp_path}"]) == 2
+        assert_one_line(capfd.readouterr().err, fragment)
+
+
+def test_images_that_are_too_small_are_refused() -> None:
+    scenes = RandomScenes(4, True, False)
+    scenes.observation_space = spaces.Box(0, 255, (4, 20, 20), np.uint8)
+    with pytest.raises(ConfigError, match="algorithm=rnd takes images of 36 x 36 pixels or more, not 20 x 20"):
+        problem_for(scenes, 10, ["algorithm=rnd", "network=minatar_cnn"])
+
+
+@pytest.mark.slow
+def test_lockstep_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["env=deep_sea", "backend=gymnasium", "precision=float64", "algorithm.features=16", "total_timesteps=8192"]
+    assert equivalence([*words, "algorithm.warm_up_iterations=2", f"outputs={tmp_path}"]) == 0
+    assert "the frameworks do the same" in capsys.readouterr().out
