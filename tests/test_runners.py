@@ -123,7 +123,9 @@ def test_a_checkpoint_of_another_network_is_refused(framework: str) -> None:
     with pytest.raises(ConfigError, match=r"actor\.0\.weight is \[8, 4\] in the checkpoint and \[64, 4\]"):
         runner.restore(after_iterations(framework, small, 0))
     deeper = cartpole_problem("network=mlp", "network.hidden_sizes=[64, 2, 2]")
-    with pytest.raises(ConfigError, match=r"it lacks params\.actor\.3\.bias, params\.actor\.3\.weight, .* and has nothing besides"):
+    with pytest.raises(
+        ConfigError, match=r"it lacks params\.actor\.3\.bias, params\.actor\.3\.weight, .* and has nothing besides"
+    ):
         runner_for(framework, deeper).restore(
             after_iterations(framework, cartpole_problem("network=mlp", "network.hidden_sizes=[64, 2]"), 0)
         )
