@@ -19,8 +19,9 @@ from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
+from ppo_bench.envs.deep_sea import SIZES
 from ppo_bench.envs.gymnasium import GymnasiumBackend
-from ppo_bench.envs.jax.backend import JaxBackend
+from ppo_bench.envs.jax.backend import DEEP_SEA, JaxBackend
 from ppo_bench.mathematics.arrays import Arrays, under
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.computation import computation_of
@@ -167,6 +168,10 @@ def test_images_that_are_too_small_are_refused() -> None:
     scenes.observation_space = spaces.Box(0, 255, (4, 20, 20), np.uint8)
     with pytest.raises(ConfigError, match="algorithm=rnd takes images of 36 x 36 pixels or more, not 20 x 20"):
         problem_for(scenes, 10, ["algorithm=rnd", "network=minatar_cnn"])
+
+
+def test_programs_know_the_sizes_that_gymnasium_knows() -> None:
+    assert [f"DeepSea{size}-v0" for size in SIZES] == list(DEEP_SEA)
 
 
 @pytest.mark.slow

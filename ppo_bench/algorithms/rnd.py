@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from ppo_bench.networks.ops import Ops
 
 OBS_CLIP = 5.0
-"""Of normalised observations (Burda et al. 2018, section 2.4)."""
+"""The clip of normalised observations (Burda et al. 2018, section 2.4)."""
 
 
 class Novelty(NamedTuple):
-    """What a rollout's next observations are to the predictor."""
+    """Errors of the predictor on a rollout's next observations."""
 
     inputs: Array
     """`[T, N, ...]`, normalised."""
@@ -93,14 +93,14 @@ class Rnd(Ppo):
         return self.curiosity(network).parameters(TARGET)
 
     def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
-        """See `Algorithm.statistics`: of inputs and of intrinsic returns, these returns, and what has been seen."""
+        """See `Algorithm.statistics`: of inputs and intrinsic returns; these returns; of vectors, what was seen."""
         shape = self.curiosity(network).input_shape
         fields = {"mean": 0.0, "var": 1.0, "count": INITIAL_COUNT}
         return (
             *(Statistic(f"inputs.{name}", () if name == "count" else shape, fill) for name, fill in fields.items()),
             *(Statistic(f"returns.{name}", (), fill) for name, fill in fields.items()),
             Statistic("intrinsic_returns", (), of_each_env=True),
-            Statistic("seen", shape),
+            *([Statistic("seen", shape)] if len(shape) == 1 else []),
         )
 
     # --- After a rollout ----------------------------------------------------------------------------------------------
@@ -135,18 +135,18 @@ class Rnd(Ppo):
             "led_on": valid,
             "words": _words(xp, rollout, valid),
         }
-        seen = _ever_seen(xp, statistics["seen"], inputs, valid)
+        seen = {"seen": _ever_seen(xp, statistics["seen"], inputs, valid)} if "seen" in statistics else {}
         metrics = {
             **own.metrics,
             "intrinsic_reward": ppo.masked_mean(xp, rewards, valid),
             "intrinsic_return": ppo.masked_mean(xp, along, valid),
-            "seen_fraction": xp.mean(seen) if seen.ndim == 1 else xp.mean(seen) * float("nan"),
+            "seen_fraction": xp.mean(seen["seen"]) if seen else xp.full_like(along[0, 0], float("nan")),
         }
-        after = {"intrinsic_returns": returns, "seen": seen}
+        after = {"intrinsic_returns": returns, **seen}
         return Targets(batch, {**_named("inputs", of_inputs), **_named("returns", of_returns), **after}, metrics)
 
     def _inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
-        """What the steps led to, `[T, N, ...]`, as predictor and target take it but for normalisation."""
+        """Observations that the steps led to, `[T, N, ...]`, as the networks take them but for normalisation."""
         return ops.full(self.curiosity(network).part(rollout["obs"][1:]))
 
     def _seen(self, ops: Ops, statistics: Tree, inputs: Array, valid: Array) -> RunningStats:
@@ -230,9 +230,7 @@ def endless_gae(
 
 
 def _ever_seen(xp: Any, seen: Array, inputs: Array, valid: Array) -> Array:
-    """1 for each component of the inputs that was ever other than 0, `[...]`, else 0."""
-    if seen.ndim > 1:
-        return seen
+    """Ones for the components `[D]` of the inputs that were ever other than 0, else zeros."""
     present = xp.where(inputs != 0, valid[..., None], 0.0 * valid[..., None])
     return xp.clip(seen + xp.sum(present, (0, 1)), 0.0, 1.0)
 

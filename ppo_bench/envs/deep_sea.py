@@ -17,7 +17,7 @@ from ppo_bench.mathematics.arrays import Array
 
 SIZES = range(10, 41)
 COST = 0.01
-"""Of N times right."""
+"""The cost of going right N times."""
 
 
 class Diver(NamedTuple):
@@ -52,7 +52,7 @@ def observed(xp: Any, size: int, diver: Diver) -> Array:
 
 
 def observation_space(size: int) -> spaces.Box[Any]:
-    """Of one environment."""
+    """The space of one environment."""
     return spaces.Box(0.0, 1.0, (size * size,), np.float32)
 
 

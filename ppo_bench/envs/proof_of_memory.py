@@ -19,7 +19,7 @@ from ppo_bench.mathematics.arrays import Array
 ENDS = 5
 """Steps from the middle to either end."""
 POSITIONS = np.arange(-ENDS, ENDS + 1, dtype=np.float32) / ENDS
-"""As they are observed."""
+"""Positions as they are observed."""
 STARTS = 2
 """An episode begins within so many steps of the middle."""
 SHOWN_STEPS = 2
@@ -66,7 +66,7 @@ def observed(xp: Any, line: Line) -> Array:
 
 
 def observation_space() -> spaces.Box[Any]:
-    """Of one environment."""
+    """The space of one environment."""
     return spaces.Box(-1.0, 1.0, (3,), np.float32)
 
 

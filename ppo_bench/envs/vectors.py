@@ -89,7 +89,7 @@ def _rows(x: Any) -> Any:
 
 
 def _one_hot(sizes: np.ndarray, first: int) -> Part:
-    """Of choices `[N, K]` among `sizes [K]`: 1 in the lane of each choice, 0 in the others of its component."""
+    """Lanes of choices `[N, K]` among `sizes [K]`: 1 in that of each choice, 0 in the others of its component."""
     component = np.repeat(np.arange(len(sizes)), sizes)
     choice = np.concatenate([np.arange(first, first + size) for size in sizes])
     return lambda x: _rows(x)[:, component] == choice

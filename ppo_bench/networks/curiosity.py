@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PREDICTOR, TARGET = "predictor", "target"
 FEWEST_PIXELS = 36
-"""Along a side: fewer are nothing to the convolutions."""
+"""The shortest side of images: fewer pixels are nothing to the convolutions."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Curiosity:
         return tuple(dataclasses.replace(layer, name=f"{which}.{layer.name}") for layer in self.convolutions)
 
     def part(self, obs: Array) -> Array:
-        """What is taken of observations `[..., *network.input_shape]`: of images the last frame."""
+        """The part that is taken of observations `[..., *network.input_shape]`: of images the last frame."""
         return obs[..., -self.input_shape[-1] :] if self.convolutions else obs.reshape((*obs.shape[:2], -1))
 
 

@@ -67,11 +67,12 @@ class HostRunner:
         begun, warm_up = initial_arrays(self._problem, seed), self._problem.algorithm.warm_up
         if not warm_up:
             return self.restore(begun)
-        state = self.restore(begun | of_zeros(self._problem))
+        zeros = of_zeros(self._problem)
+        state = self.restore(begun | zeros)
         for iteration in range(-warm_up, 0):
             learner, envs, flags, _ = self._collect(state, iteration)
             state = HostState(seed, 0, self._learner.warmed(learner, flags), envs)
-        return self.restore(self.export(state) | {name: begun[name] for name in of_zeros(self._problem)})
+        return self.restore(self.export(state) | {name: begun[name] for name in zeros})
 
     def export(self, state: HostState) -> Arrays:
         """See `Runner.export`."""

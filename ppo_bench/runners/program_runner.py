@@ -110,12 +110,13 @@ class ProgramRunner:
         begun, warm_up = initial_arrays(self.problem, seed), self.problem.algorithm.warm_up
         if not warm_up:
             return self.restore(begun)
-        state = self.restore(begun | of_zeros(self.problem))
+        zeros = of_zeros(self.problem)
+        state = self.restore(begun | zeros)
         with jax.default_device(self.learning.device):
             program = jax.jit(functools.partial(warmed, self.learning, state.env_step))
             iterations = np.arange(-warm_up, 0, dtype=np.int32)
             state.learnt, state.envs = program(state.learnt, state.envs, np.int32(seed), iterations)
-        return self.restore(self.export(state) | {name: begun[name] for name in of_zeros(self.problem)})
+        return self.restore(self.export(state) | {name: begun[name] for name in zeros})
 
     def export(self, state: ProgramState) -> Arrays:
         """See `Runner.export`. Only where no iteration is ahead."""
