@@ -62,7 +62,11 @@ def slurm(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def wait_for(what: str, condition: Callable[[], object], seconds: float = 60) -> None:
+HANG_SECONDS = 180
+"""A wait that is this long is a hang. When a job that was queued again starts is the controller's affair."""
+
+
+def wait_for(what: str, condition: Callable[[], object], seconds: float = HANG_SECONDS) -> None:
     """Return as soon as `condition` holds; fail if it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -96,10 +100,10 @@ def cluster() -> Iterator[None]:
         stack.callback(lambda: os.environ.pop("SLURM_CONF") if before is None else None)
         munge = [f"--{name.replace('_', '-')}={folder}/{file}" for name, file in MUNGE_FILES.items()]
         _daemon(stack, folder, ["munged", "--foreground", *munge])
-        wait_for("munged up", (folder / "munge.socket").exists, 10)
+        wait_for("munged up", (folder / "munge.socket").exists)
         _daemon(stack, folder, ["slurmctld", "-D", "-i", "-f", str(configuration)])
         _daemon(stack, folder, ["slurmd", "-D", "-f", str(configuration)])
-        wait_for("an idle node", lambda: _node_state() == "idle", 20)
+        wait_for("an idle node", lambda: _node_state() == "idle")
         stack.callback(_empty)
         yield
 
@@ -138,7 +142,7 @@ def _empty() -> None:
     """Cancel what is left, so that no job outlives the cluster."""
     for job in slurm("squeue", "-h", "-o", "%A").split():
         subprocess.run(["scancel", job], check=False)
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"), 30)
+    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
 
 
 def _free_ports(count: int) -> list[int]:

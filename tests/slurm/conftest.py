@@ -61,20 +61,28 @@ class Runs:
         assert summary == f"{len(found)} runs: {counts}"
         return found
 
-    def wait(self, what: str, condition: Callable[[dict[str, Line]], object], seconds: float = 90) -> dict[str, Line]:
-        """The first status for which `condition` holds."""
+    def wait(self, what: str, condition: Callable[[dict[str, Line]], object]) -> dict[str, Line]:
+        """The first status for which `condition` holds. An `AssertionError` carries what there was instead."""
         seen: list[dict[str, Line]] = []
 
         def holds() -> object:
             seen.append(self.status())
             return condition(seen[-1])
 
-        wait_for(what, holds, seconds)
+        try:
+            wait_for(what, holds)
+        except AssertionError as error:
+            error.add_note(slurm("scontrol", "show", "job"))
+            for run, line in seen[-1].items():
+                error.add_note(f"{run}: {line}")
+            for log in sorted(self.outputs.glob(".slurm/jobs/*.log")):
+                error.add_note(f"{log.name}:\n{log.read_text()[-2000:]}")
+            raise
         return seen[-1]
 
-    def wait_until_idle(self, seconds: float = 150) -> dict[str, Line]:
+    def wait_until_idle(self) -> dict[str, Line]:
         """The status when nothing is queued or running."""
-        return self.wait("all over", lambda s: not {r.state for r in s.values()} & {"queued", "running"}, seconds)
+        return self.wait("all over", lambda s: not {r.state for r in s.values()} & {"queued", "running"})
 
     def folder(self, run: str) -> Path:
         """Where a run is, once it has begun."""
@@ -90,7 +98,6 @@ class Runs:
         wait_for(
             f"a checkpoint of {run}",
             lambda: list(self.outputs.glob(f"default/*/{run}/checkpoints/iteration_*")),
-            60,
         )
 
     def process(self, run: str) -> int:
@@ -115,7 +122,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     yield runs
     for path in (runs.outputs / ".slurm" / "submissions").glob("*.json"):
         subprocess.run(["scancel", path.stem], check=False)
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"), 30)
+    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -36,7 +36,7 @@ def test_a_job_trains_its_runs_in_turn_and_goes_on_where_it_was_told_to_end(runs
     assert status["seed3"].remarks == "1 before it in its job"
     # Preemption without a signal of its own: SIGTERM, and SLURM leaves it at that until the period of grace is over.
     slurm("scancel", "--signal=TERM", status["seed2"].job)
-    runs.wait("the job queued again", lambda s: s["seed2"].state == "queued", 20)
+    runs.wait("the job queued again", lambda s: s["seed2"].state == "queued")
     assert runs.status()["seed1"].state == "failed"
     status = runs.wait_until_idle()
     assert [status[run].state for run in ("seed1", "seed2", "seed3")] == ["failed", "done", "done"]
@@ -55,17 +55,17 @@ def test_time_limits_without_end_and_cancelled_jobs_are_failures(runs: Runs) -> 
     job, cancelled = (runs.status()[run].job for run in ("seed1", "seed2"))
     slurm("scancel", "--signal=USR2", job)
     slurm("scancel", cancelled)
-    status = runs.wait("one queued again, one cancelled", lambda s: s["seed2"].state == "failed", 20)
+    status = runs.wait("one queued again, one cancelled", lambda s: s["seed2"].state == "failed")
     assert status["seed2"].remarks.startswith("cancelled")
-    runs.wait("resuming", lambda s: s["seed1"].state == "running" and "resuming" in runs.log(s["seed1"]), 30)
-    runs.wait("the second try", lambda s: s["seed1"].remarks == "requeues: 1", 10)
+    runs.wait("resuming", lambda s: s["seed1"].state == "running" and "resuming" in runs.log(s["seed1"]))
+    runs.wait("the second try", lambda s: s["seed1"].remarks == "requeues: 1")
     steps = runs.status()["seed1"].steps
-    runs.wait("progress", lambda s: s["seed1"].steps > steps, 10)
+    runs.wait("progress", lambda s: s["seed1"].steps > steps)
     slurm("scancel", "--signal=USR2", job)
-    status = runs.wait("given up", lambda s: s["seed1"].state == "failed", 20)
+    status = runs.wait("given up", lambda s: s["seed1"].state == "failed")
     assert "timed-out too many times" in status["seed1"].remarks
     assert status["seed2"].state == "failed"
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"), 20)
+    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
     assert "2 of 2 runs submitted" in runs.launch(*RUN, ENDLESS, "seed=1,2", *limits)
 
 
@@ -82,9 +82,9 @@ def test_a_job_that_is_told_to_end_before_it_can_heed_it_is_queued_again(runs: R
     begun = tmp_path / "begun"
     (tmp_path / "sitecustomize.py").write_text(SLOW_START.format(begun=str(begun)))
     runs.launch(*RUN, SHORT, "seed=1", f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']")
-    wait_for("the start of the job", begun.exists, 30)
+    wait_for("the start of the job", begun.exists)
     slurm("scancel", "--signal=USR2", runs.status()["seed1"].job)
-    runs.wait("the job queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"), 20)
+    runs.wait("the job queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"))
     status = runs.wait_until_idle()
     assert status["seed1"].state == "done"
 

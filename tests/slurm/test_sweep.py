@@ -60,7 +60,7 @@ def without_slurm(outputs: Path) -> Iterator[dict[str, Future[Path]]]:
 
 def disturb_four(runs: Runs) -> dict[str, str]:
     """Preempt a run, let one hang until its time limit, requeue one, kill one; which, and how."""
-    status = runs.wait("two runs running", lambda s: states(s) == {"running": 2, "queued": 4}, 10)
+    status = runs.wait("two runs running", lambda s: states(s) == {"running": 2, "queued": 4})
     assert list(status) == SEEDS
     assert {line.remarks for line in status.values() if line.state == "queued"} <= {"Resources", "Priority", "None"}
     assert "0 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
@@ -80,7 +80,7 @@ def disturb_four(runs: Runs) -> dict[str, str]:
         processes[run] = runs.process(run)
         os.kill(processes[run], signal.SIGSTOP)
     slurm("sbatch", "--partition=high", "--ntasks=1", "--output=/dev/null", "--wrap=sleep 1")
-    status = runs.wait("one run preempted", requeued, 20)
+    status = runs.wait("one run preempted", requeued)
     (run,) = requeued(status)
     disturbed[run] = "preempted"
     (other,) = processes.keys() - {run}
@@ -101,7 +101,7 @@ def disturb_four(runs: Runs) -> dict[str, str]:
     run = next_run()
     os.kill(runs.process(run), signal.SIGKILL)
     disturbed[run] = "killed"
-    status = runs.wait(f"{run} failed", lambda s: s[run].state == "failed", 5)
+    status = runs.wait(f"{run} failed", lambda s: s[run].state == "failed")
     assert status[run].remarks.startswith("killed by SIGKILL; see ")
 
     assert sorted(disturbed.values()) == ["killed", "preempted", "requeued", "timed out"]
