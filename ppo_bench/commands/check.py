@@ -69,7 +69,7 @@ def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Find
     config.backend.require()
 
     def make(num_envs: int) -> VectorEnv | GraphEnv:
-        return make_env(config.backend, dataclasses.replace(config.task, num_envs=num_envs))
+        return make_env(config.backend, config.task.at_least(num_envs))
 
     compared = options.distribution and ("gymnasium" in config.root.env.ids or not options.all)
     reference = _reference(config, overrides) if compared else None
@@ -79,9 +79,13 @@ def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Find
         findings += compare_distributions(
             functools.partial(make, task.num_envs), lambda: make_env(reference.backend, task), options.num_episodes
         )
-    if config.backend.name in ("envpool", "envpool_xla") and not config.task.atari and not options.all:
+    if _may_confuse(config) and not options.all:
         findings.append(_failures_at_limits(config))
     return findings, f"{config.task.id} on {config.backend.name}"
+
+
+def _may_confuse(config: Config) -> bool:
+    return "envpool" in config.backend.name and not config.task.atari and config.task.players == 1
 
 
 def _failures_at_limits(config: Config) -> Finding:

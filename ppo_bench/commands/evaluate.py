@@ -20,25 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import SCHEMA_VERSION, read_json, write_json
+from ppo_bench.common.files import SCHEMA_VERSION, write_json
 from ppo_bench.common.progress import PLAIN_INTERVAL_SECONDS, say
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import compose_root, typed
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.load import recorded_config
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode
 from ppo_bench.runs.play import load_agent, play
+from ppo_bench.runs.recorded import load_run
 from ppo_bench.runs.provenance import provenance
 
 if TYPE_CHECKING:
     from ppo_bench.runs.video.filmed import FilmedEnv
-
-STEPPED_ALONE = {"envpool_xla": "envpool"}
-"""Where the environments of a backend come from when no program that learns steps them."""
-
 
 @dataclass
 class Request:
@@ -68,13 +64,13 @@ def main(arguments: list[str]) -> int:
     path = checkpoint.find(Path(options.run), snapshots=True)
     saved = checkpoint.load_named(path)
     run_folder = path.resolve().parents[1]
-    config = load_run(run_folder, request)
+    config = load_run(run_folder, {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")})
     file = _file(path, run_folder, config, request)
     if request.video:
         from ppo_bench.runs.video.filmed import draw_off_screen
 
         draw_off_screen()
-    env = on_host(make_env(config.backend, replace(config.task, num_envs=request.num_envs)))
+    env = on_host(make_env(config.backend, config.task.at_least(request.num_envs)))
     filmed: FilmedEnv | None = None
     try:
         agent = load_agent(config, saved, env, request.greedy, request.seed)
@@ -119,27 +115,6 @@ def load_request(overrides: list[str]) -> Request:
         if not good:
             raise ConfigError(f"{key}={value}: {rule}")
     return replace(request, num_envs=min(request.num_envs, request.episodes))
-
-
-def load_run(run_folder: Path, request: Request) -> Config:
-    """The configuration of a run with what `request` changes of it. Raises `ConfigError`."""
-    path = run_folder / "run.json"
-    if not path.exists():
-        raise ConfigError(f"{run_folder} has no run.json: name a run folder or one of its checkpoints/iteration_<k>")
-    run = read_json(path, "name another run")
-    if run.get("schema_version") != SCHEMA_VERSION or not isinstance(run.get("config"), dict):
-        raise ConfigError(f"{path} is no record of a run by this ppo_bench (schema version {SCHEMA_VERSION})")
-    try:
-        own = recorded_config(run["config"], {})
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
-    if request.backend is None and own.backend.name in STEPPED_ALONE:
-        changes["backend"] = compose_root("evaluate", [f"backend={STEPPED_ALONE[own.backend.name]}"]).backend
-    config = recorded_config(run["config"], {key: value for key, value in changes.items() if value is not None})
-    config.framework.require()
-    config.backend.require()
-    return config
 
 
 def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Path:

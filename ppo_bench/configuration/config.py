@@ -121,6 +121,7 @@ class Config:
             tuple(env.wrappers),
             self.tuning,
             tuple(env.observe),
+            env.players,
         )
 
     @cached_property

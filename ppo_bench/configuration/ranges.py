@@ -45,6 +45,7 @@ def check_values(config: Config) -> None:
         ),
         ("checkpoint.keep", root.checkpoint.keep, root.checkpoint.keep >= 1, natural),
         ("video.every_episodes", root.video.every_episodes, root.video.every_episodes >= 0, "must not be negative"),
+        ("env.players", root.env.players, root.env.players >= 1, natural),
         ("ppo.num_envs", ppo.num_envs, ppo.num_envs >= 1, natural),
         ("ppo.num_steps", ppo.num_steps, ppo.num_steps >= 1, natural),
         ("ppo.update_epochs", ppo.update_epochs, ppo.update_epochs >= 1, natural),

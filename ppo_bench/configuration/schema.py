@@ -23,6 +23,7 @@ class EnvSchema:
     wrappers: list[Any] = field(default_factory=list)
     rescale_actions: bool = younger(False)
     observe: list[int] = younger([])  # noqa: RUF009 (a field of its own)
+    players: int = younger(1)
 
 
 @dataclass

@@ -85,8 +85,9 @@ class Step(NamedTuple):
 class VectorEnv(Protocol):
     """N environments that step together.
 
-    They may say more of themselves, from which warnings are made (ppo_bench/runs/advice.py): `time_limit`, steps
-    after which an episode is truncated; `flattens_images`, whether images are laid out as part of a vector.
+    They may say more of themselves: `players`, how many rows are one game; and, from which warnings are made
+    (ppo_bench/runs/advice.py), `time_limit`, steps after which an episode is truncated; `flattens_images`, whether
+    images are laid out as part of a vector.
     """
 
     num_envs: int
@@ -187,10 +188,16 @@ class Task:
     tuning: Tuning = ON
     observe: tuple[int, ...] = ()
     """Components of vector observations that are seen; all if empty."""
+    players: int = 1
+    """How many play a game of turns, each in a row of its own; see ppo_bench/envs/turns.py."""
 
     def alone(self) -> Task:
-        """The same with a single environment."""
-        return replace(self, num_envs=1)
+        """The same with a single environment, or the rows of a single game."""
+        return self.at_least(1)
+
+    def at_least(self, num_envs: int) -> Task:
+        """The same with so many environments, or more where those would not be whole games."""
+        return replace(self, num_envs=-(-num_envs // self.players) * self.players)
 
     def plain(self, backend: str, kwargs_too: bool = False) -> None:
         """Raise `ConfigError` if something is asked for that `backend` does not take: wrappers, Baselines' resets.

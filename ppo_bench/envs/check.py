@@ -14,7 +14,7 @@ import numpy as np
 
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.host import on_host
-from ppo_bench.envs.random_play import Play, play
+from ppo_bench.envs.random_play import Play, by_component, play, players_of
 from ppo_bench.mathematics import noise
 
 FEWEST_STEPS, MOST_STEPS = 1200, 4800
@@ -37,6 +37,7 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
     order and other actions in one of them; seed 2 once, with the actions of seed 1. Raises what the environment does.
     """
     env = on_host(make())
+    players = players_of(env)
     seeds, others = (noise.env_seeds(seed, 0, env.num_envs) for seed in (1, 2))
     try:
         first = play(env, seeds, num_steps or FEWEST_STEPS)
@@ -49,7 +50,7 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
         altered = play(env, seeds, length, alter_reset_actions=True)
         # If it differs, is it because of its actions, or because no two plays are the same?
         repeats = _same_play(first, altered) or _same_play(first, play(env, seeds, length))
-        mirrored = play(env, seeds, length, mirror=True).mirrored()
+        mirrored = play(env, seeds, length, mirror=True).mirrored(players)
         other = play(env, others, length)
     finally:
         env.close()
@@ -57,9 +58,11 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
         *types,
         *_autoreset(first, altered, repeats),
         *_episodes(first),
+        *_choices(first, env),
+        *_turns(first, players),
         _time_limit(first),
         *_seeds(first, other, repeats),
-        _independence(first, mirrored, repeats),
+        _independence(first, mirrored, repeats, players),
     ]
 
 
@@ -99,6 +102,7 @@ def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
     paid = int((resets & ((steps.reward != 0) | (steps.raw_reward != 0))).sum())
     heeded = repeats and not _same_play(first, altered)  # of a play that never repeats it cannot be told
     shown_twice = sum(np.array_equal(first.obs[t, env], first.obs[t + 1, env]) for t, env in np.argwhere(resets))
+    where_else = "and where a row passes " if steps.acts is not None else ""
     same_step = "; the environment resets in the same step, next-step autoreset is asked for"
     yield Finding(
         "the step after an end has reward 0",
@@ -108,7 +112,8 @@ def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
     yield Finding(
         "the step after an end ignores its action",
         not heeded,
-        f"other actions there {'change' if heeded else 'do not change'} the play" + (same_step if heeded else ""),
+        f"other actions there {where_else}{'change' if heeded else 'do not change'} the play"
+        + (same_step if heeded else ""),
     )
     yield Finding(
         "an end shows the episode's last observation, not the next one's first",
@@ -139,6 +144,48 @@ def _episodes(first: Play) -> Iterator[Finding]:
         f"rewards {steps.reward.min():g} to {steps.reward.max():g}, "
         f"raw {steps.raw_reward.min():g} to {steps.raw_reward.max():g}",
     )
+
+
+def _choices(first: Play, env: VectorEnv) -> Iterator[Finding]:
+    """Of environments that say which choices are legal."""
+    legal, masks = first.steps.legal, env.masks_actions
+    if legal is None and not masks:
+        return
+    if legal is None or not masks or legal.dtype != bool:
+        kind = "none" if legal is None else f"{legal.dtype} {list(legal.shape[1:])}"
+        yield Finding("masks of what is legal are bool, of environments that announce them", False, f"{masks}: {kind}")
+        return
+    rows = legal.reshape(-1, legal.shape[-1])
+    none = int((~np.stack([part.any(1) for part in by_component(env.action_space, rows)], 1).all(1)).sum())
+    yield Finding(
+        "one choice of each component is legal", none == 0, f"{none} of {len(rows)} rows leave none of a component"
+    )
+
+
+def _turns(first: Play, players: int) -> Iterator[Finding]:
+    """Of games of several players, which are rows side by side."""
+    steps = first.steps
+    if players == 1:
+        return
+    length, rows = first.done.shape
+
+    def games(flags: np.ndarray) -> np.ndarray:
+        return flags.reshape(length, rows // players, players)
+
+    ends = games(np.stack([steps.terminated, steps.truncated, steps.episode_over]).any(0))
+    apart = int((ends.any(-1) & ~ends.all(-1)).sum())
+    yield Finding("the rows of a game end together", apart == 0, f"{apart} of {int(ends.any(-1).sum())} ends do not")
+    acting = games(np.zeros_like(first.done) if steps.acts is None else steps.acts).sum(-1)
+    expected = np.where(games(first.done).any(-1), 0, 1)
+    wrong = int((acting != expected).sum())
+    yield Finding(
+        "one row of a game is to move, and none when it is over",
+        wrong == 0,
+        f"{wrong} of {acting.size} times it is otherwise",
+    )
+    free = np.ones_like(first.done) if steps.legal is None else steps.legal.all(-1)
+    bound = 0 if steps.acts is None else int((~steps.acts & ~free).sum())
+    yield Finding("a row that passes may choose anything", bound == 0, f"{bound} times it may not")
 
 
 def _time_limit(first: Play) -> Finding:
@@ -182,13 +229,13 @@ def _seeds(first: Play, other: Play, repeats: bool) -> Iterator[Finding]:
     yield Finding("another seed plays otherwise", differs, "it does" if differs else "observations are identical")
 
 
-def _independence(first: Play, mirrored: Play, repeats: bool) -> Finding:
+def _independence(first: Play, mirrored: Play, repeats: bool, players: int) -> Finding:
     """`mirrored` had its seeds in the opposite order and other actions in environment 0; it is shown in this order."""
     rule = "an environment follows from its own seed and actions alone"
     if not repeats:
         return Finding(rule, True, "of a play that never repeats it cannot be told")
     changed = [
-        env for env in range(1, first.obs.shape[1]) if not np.array_equal(first.obs[:, env], mirrored.obs[:, env])
+        env for env in range(players, first.obs.shape[1]) if not np.array_equal(first.obs[:, env], mirrored.obs[:, env])
     ]
     evidence = "in another place, beside other actions, "
     return Finding(rule, not changed, evidence + (f"environments {changed} differ" if changed else "each is the same"))

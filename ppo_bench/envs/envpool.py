@@ -11,6 +11,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, nearest, require
 from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
+from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
 from ppo_bench.envs.vectors import Vectors, categories
 from ppo_bench.tuning.follow import Followers
 
@@ -20,8 +21,8 @@ QUICK_ENVS = 64
 """Of which so many are stepped in the time it takes to wake a thread."""
 SET_HERE = {"num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
 """Options of every pool that are nobody else's to set."""
-OF_ATARI = ("lives", "terminated", "reward")
-"""Keys of `info` that tell of a game; see `as_step`."""
+TOLD = ("lives", "terminated", "reward", "current_player", "legal_action_mask")
+"""Keys of `info` that tell of an Atari game or of a game of turns; see `as_step`."""
 OF_THE_ATARI_TASK = {
     *("frame_skip", "stack_num", "noop_max", "max_episode_steps", "repeat_action_probability", "full_action_space"),
     *("use_fire_reset", "zero_discount_on_life_loss", "img_height", "img_width", "gray_scale", "use_inter_area_resize"),
@@ -52,17 +53,15 @@ class EnvPoolBackend:
 class EnvPoolEnv:
     """A `VectorEnv` over one EnvPool pool."""
 
-    masks_actions = False
-
     def __init__(self, task: Task, num_threads: int, render_mode: str | None = None) -> None:
         import gymnasium  # noqa: F401 (its import resets warning filters: before ours)
 
         envpool = _envpool()
         keys = _keys(envpool, task)
         task.plain("envpool")
-        self.num_envs = task.num_envs
+        self.num_envs, self.players = task.num_envs, task.players
         self._id = task.id
-        self._options: dict[str, Any] = {"num_envs": task.num_envs, "num_threads": num_threads}
+        self._options: dict[str, Any] = {"num_envs": games_of(task), "num_threads": num_threads}
         if task.atari:
             # Everything else is EnvPool's own default, and the same task as on gymnasium.
             self._options |= {"episodic_life": task.atari.episodic_life, "reward_clip": task.atari.reward_clip}
@@ -86,8 +85,11 @@ class EnvPoolEnv:
             self.vectors = Vectors(categories(task.id, spec.gymnasium_observation_space))
             self.observation_space = self.vectors.space
             self.action_space = spec.gymnasium_action_space
-            if (players := spec.config.max_num_players) > 1:
-                raise ConfigError(f"{task.id} is a game of {players} players, which take turns: not played here")
+            require_players(task, spec.config.max_num_players)
+            told = spec.state_array_spec
+            self.masks_actions = "info:legal_action_mask" in told
+            if self.players > 1 and not (self.masks_actions and "info:current_player" in told):
+                raise ConfigError(f"{task.id}: EnvPool does not say whose turn it is; such games are not played here")
             self.time_limit = int(spec.config.max_episode_steps)
         supported_spaces(task, self.observation_space, self.action_space)
         self._drawn = {"render_mode": render_mode} if render_mode else {}
@@ -109,19 +111,28 @@ class EnvPoolEnv:
         with self._threads.starting(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             # `seed=k` would give env i the seed k + i, so that neighbouring seeds share all but one stream.
-            self._pool = envpool.make_gymnasium(self._id, env_seed=list(seeds), **self._options, **self._drawn)
-            obs, _ = self._pool.reset()
-        self._core = Core(self._pool)
-        self._resets = np.zeros(self.num_envs, np.bool_)
-        return Seen(obs if self.vectors.as_given else self.vectors(obs))
+            options = {**self._options, "env_seed": list(seeds)[:: self.players]}
+            self._pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
+            obs, info = self._pool.reset()
+        self._core = Core(self._pool, self.players)
+        self._resets, self._acts = np.zeros(self.num_envs, np.bool_), None
+        obs = obs if self.vectors.as_given else self.vectors(obs)
+        if not self.masks_actions:
+            return Seen(obs)
+        turn, legal = (in_order(info["env_id"], array) for array in _turns(info))
+        seen = seen_by_rows(np, self.players, in_order(info["env_id"], obs), turn, legal)
+        self._acts = seen.acts
+        return seen
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
         assert self._core, "reset comes first"
         if self._follows:  # it and this one never run at the same time
             self._threads.gather()
-        step = as_step(self.vectors, self._resets, *self._core.step(actions))
-        self._resets = step.terminated | step.truncated
+        if self.players > 1:
+            actions = of_movers(actions, self._acts, self.players)
+        step = as_step(self.vectors, self.players, self._resets, *self._core.step(actions))
+        self._resets, self._acts = step.terminated | step.truncated, step.acts
         return step
 
     def render(self) -> np.ndarray:
@@ -143,13 +154,15 @@ class Core:
     the pool's core, by EnvPool's own names for them; they are what `pool.step` returns, bit for bit.
     """
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, players: int) -> None:
         self._send, self._recv = pool._send, pool._recv
         self._action_dtype = pool.spec.action_array_spec["action"].dtype
         self._ids = pool.all_env_ids
+        self._of_rows = np.repeat(self._ids, players)
         keys = list(pool._state_keys)
+        self._games = keys.index("info:env_id") if players > 1 else None
         self._reward, self._done, self._trunc = (keys.index(name) for name in ("reward", "done", "trunc"))
-        self._info = {name: keys.index(f"info:{name}") for name in OF_ATARI if f"info:{name}" in keys}
+        self._info = {name: keys.index(f"info:{name}") for name in TOLD if f"info:{name}" in keys}
         parts = {
             key.removeprefix("obs:").replace(".", ":"): i
             for i, key in enumerate(keys)
@@ -158,9 +171,11 @@ class Core:
         self._obs: int | dict[str, int] = next(iter(parts.values())) if len(parts) == 1 else parts
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Observations, rewards, terminated, truncated and what `info` has of `OF_ATARI`."""
-        self._send([self._ids, self._ids, actions.astype(self._action_dtype, order="C")])
+        """Observations, rewards, terminated, truncated and what `info` has of `TOLD`."""
+        self._send([self._ids, self._of_rows, actions.astype(self._action_dtype, order="C")])
         arrays = self._recv()
+        if self._games is not None:
+            arrays = [in_order(arrays[self._games], array) for array in arrays]
         obs = arrays[self._obs] if isinstance(self._obs, int) else {k: arrays[i] for k, i in self._obs.items()}
         truncated = arrays[self._trunc]
         info = {name: arrays[i] for name, i in self._info.items()}
@@ -218,8 +233,34 @@ def _with_roms() -> list[str]:
     return [env_id for env_id, (module, *_) in registry.specs.items() if module == "envpool.atari"]
 
 
+def of_movers(actions: np.ndarray, acts: np.ndarray, players: int) -> np.ndarray:
+    """In all rows of a game `[N]`, the action of the one that acts: EnvPool takes the first row's, whoever is to move."""
+    games = np.arange(0, len(actions), players)
+    return np.repeat(actions[games + acts.reshape(-1, players).argmax(1)], players)
+
+
+def in_order(games: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """An array of games, or of their players, in the order of the games' numbers `[G]`; games of several players come
+    as their threads are done with them."""
+    by_game = array.reshape(len(games), -1, *array.shape[1:])
+    return by_game[np.argsort(games)].reshape(array.shape)
+
+
+def _turns(info: dict[str, Any]) -> tuple[Any, Any]:
+    """Whose turn it is `[G]`, and what that player may do `[G, A]`."""
+    legal = info["legal_action_mask"]
+    return info.get("current_player", legal[:, 0] * 0), legal
+
+
 def as_step(
-    vectors: Vectors, resets: Any, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
+    vectors: Vectors,
+    players: int,
+    resets: Any,
+    obs: Any,
+    reward: Any,
+    terminated: Any,
+    truncated: Any,
+    info: dict[str, Any],
 ) -> Step:
     """The `Step` of what a pool returned, arrays of NumPy or JAX; `resets [N]` where the step before was done."""
     obs = obs if vectors.as_given else vectors(obs)
@@ -229,4 +270,7 @@ def as_step(
         game_over = info["terminated"] != 0
         terminated, truncated = terminated | game_over, truncated & ~game_over
         return Step(obs, reward, terminated, truncated, game_over | truncated, info["reward"])
-    return Step(obs, reward, terminated, truncated, terminated | truncated, reward)
+    step = Step(obs, reward, terminated, truncated, terminated | truncated, reward)
+    if "legal_action_mask" not in info:
+        return step
+    return step_of_rows(reward.__array_namespace__(), players, step, *_turns(info))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ppo_bench.common.errors import require
+from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import GraphEnv, Start, Step, Task
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, as_step
@@ -29,6 +29,8 @@ class EnvPoolXlaBackend:
 
     def make(self, task: Task) -> EnvPoolGraphEnv:
         """The environments of `task`."""
+        if task.players > 1:
+            raise ConfigError(f"{task.id}: EnvPool's XLA interface has no games of turns; use backend=envpool")
         share_gpu_memory()
         return EnvPoolGraphEnv(task, self.num_threads)
 
@@ -46,6 +48,7 @@ class EnvPoolGraphEnv(GraphEnv):
         self.num_envs = task.num_envs
         self.observation_space = self._envs.observation_space
         self.action_space = self._envs.action_space
+        self.masks_actions = self._envs.masks_actions
         self.time_limit = self._envs.time_limit
         self._steps: dict[bytes, _PoolStep] = {}
         """Of every address at which there was a pool."""
@@ -90,5 +93,5 @@ class _PoolStep:
         handle, resets = state
         with jax.enable_x64(True):
             handle, seen = self.of_pool(handle, actions.astype(self.action_dtype))
-            step = as_step(self._vectors, resets, *seen)
+            step = as_step(self._vectors, 1, resets, *seen)
             return (handle, step.terminated | step.truncated), step

@@ -20,6 +20,10 @@ import numpy as np
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, require
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, supported_spaces
+from ppo_bench.envs.turns import require_players
+
+_MASK = "action_mask"
+"""What `info` has of environments that say which choices are legal: of each choice, or a tuple of each component's."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,6 @@ class GymnasiumBackend:
 
 class GymnasiumEnv:
     """A `VectorEnv` over gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
-
-    masks_actions = False
 
     def __init__(self, task: Task, vectorization: str, render_mode: str | None = None) -> None:
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
@@ -71,7 +73,9 @@ class GymnasiumEnv:
         # Shimmy, which brings dm_control's tasks, says 1,000 times their time step.
         of_shimmy = task.id.startswith("dm_control/")
         self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
+        self.masks_actions = _MASK in env.reset(seed=0)[1]
         env.close()
+        require_players(task, 1)
         self.num_envs = task.num_envs
         self._reward_clip = task.atari is not None and task.atari.reward_clip
         self._lost_worker = False
@@ -85,11 +89,11 @@ class GymnasiumEnv:
     def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
         try:
-            obs, _ = self._envs.reset(seed=list(seeds))
+            obs, info = self._envs.reset(seed=list(seeds))
         except (EOFError, ConnectionError) as error:
             self._name_lost_workers(error)
             raise
-        return Seen(obs)
+        return Seen(obs, legal=self._legal(info, np.zeros(self.num_envs, bool)))
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
@@ -101,7 +105,20 @@ class GymnasiumEnv:
         raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         episode_over = (terminated & ~info.get("life_lost", np.False_)) | truncated
-        return Step(obs, learnt, terminated, truncated, episode_over, raw_reward)
+        legal = self._legal(info, terminated | truncated)
+        return Step(obs, learnt, terminated, truncated, episode_over, raw_reward, legal=legal)
+
+    def _legal(self, info: dict[str, Any], done: np.ndarray) -> np.ndarray | None:
+        """See `Seen.legal`; those that are done may do anything, since nothing comes of it."""
+        if not self.masks_actions:
+            return None
+        if _MASK not in info or not info[f"_{_MASK}"].all():
+            raise Failed(f"an environment gave no info[{_MASK!r}], which it gave at first; the last checkpoint is kept")
+        masks = info[_MASK]
+        if masks.dtype == object:  # a tuple of masks, one of each component
+            masks = np.stack([np.concatenate(parts) for parts in masks])
+        legal: np.ndarray = masks.astype(bool).reshape(self.num_envs, -1) | done[:, None]
+        return legal
 
     def render(self) -> np.ndarray:
         """What the first environment looks like, `[H, W, 3]` uint8; only with `render_mode="rgb_array"`."""

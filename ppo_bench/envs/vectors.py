@@ -23,6 +23,8 @@ class Vectors:
     def __init__(self, space: Any) -> None:
         from gymnasium import spaces
 
+        if isinstance(space, spaces.MultiBinary):  # a board, a plane of it for each kind of piece
+            space = spaces.Box(0, 1, space.shape, np.bool_)
         self.space, self._parts = space, _parts(space)
         """`space`: of what comes out; as it was, where it is an array already or of a kind that has no place here."""
         self.as_given = not self._parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -20,9 +21,32 @@ from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.episodes import fold_episodes, no_totals
 
 
+class Player(Protocol):
+    """Whoever acts in environments without learning."""
+
+    def carry(self, num_envs: int) -> Arrays:
+        """What it remembers of fresh environments, `[N, ...]`."""
+
+    def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
+        """Actions `[N]` or `[N, A]` after `t` steps, for what the environments show, and the carry after this step;
+        `start [N]` bool where it is forgotten before."""
+
+
+def gumbel_of_step(seed: int, t: int, num_envs: int, num_actions: int) -> np.ndarray:
+    """Standard Gumbel variates `[N, A]` for samples after `t` steps."""
+    variates: np.ndarray = noise.gumbel(np, _words(seed, t, num_envs, num_actions), np.float64)[0]
+    return variates
+
+
+def _words(seed: int, t: int, num_envs: int, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
+    one = np.ones(1, np.int32)
+    envs, lanes = (np.arange(n, dtype=np.int32) for n in (num_envs, num_actions))
+    return noise.action_words(np, one * seed, one * 0, one * t, envs, lanes, noise.Stream.EVALUATION_ACTIONS)
+
+
 @dataclass(frozen=True)
 class Agent:
-    """A policy and what stands between it and the environments. It changes nothing of itself."""
+    """A `Player`: a policy and what stands between it and the environments. It changes nothing of itself."""
 
     network: NetworkSpec
     policy: Policy
@@ -38,13 +62,12 @@ class Agent:
     """See `Problem.rescale_actions`."""
 
     def carry(self, num_envs: int) -> Arrays:
-        """The network's memory of fresh environments."""
+        """See `Player.carry`: the network's memory."""
         dtype = PRECISIONS[self.precision].parameters
         return {array.name: np.zeros((num_envs, *array.shape), dtype) for array in self.network.carry}
 
     def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
-        """Actions `[N]` or `[N, A]` after `t` steps, for what the environments show, and the carry after this step;
-        `start [N]` bool where it is forgotten before."""
+        """See `Player.act`."""
         obs = seen.obs
         if self.obs_stats:
             obs = normalize.normalize_observations(np, self.obs_stats, obs.astype(np.float64), self.obs_clip)
@@ -56,11 +79,9 @@ class Agent:
         return np.asarray(distribution.sample(np, head, noise_of_step)), carry
 
     def _noise(self, t: int, num_envs: int) -> np.ndarray:
-        one = np.ones(1, np.int32)
-        envs, lanes = (np.arange(n, dtype=np.int32) for n in (num_envs, self.network.num_actions))
-        stream = noise.Stream.EVALUATION_ACTIONS
-        words = noise.action_words(np, one * self.seed, one * 0, one * t, envs, lanes, stream)
-        variates: np.ndarray = (noise.gumbel if self.network.discrete else noise.normal)(np, words, np.float64)[0]
+        if self.network.discrete:
+            return gumbel_of_step(self.seed, t, num_envs, self.network.num_actions)
+        variates: np.ndarray = noise.normal(np, _words(self.seed, t, num_envs, self.network.num_actions), np.float64)[0]
         return variates
 
 

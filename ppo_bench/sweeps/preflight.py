@@ -20,7 +20,7 @@ def check_environments(configs: Iterable[Config]) -> None:
     try:
         for config in configs:
             films = config.root.video.every_episodes > 0
-            task = replace(config.task, num_envs=1)
+            task = config.task.alone()
             what = repr((config.backend, task, films))
             if what in seen:
                 continue

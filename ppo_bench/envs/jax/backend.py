@@ -9,6 +9,7 @@ from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import Task
+from ppo_bench.envs.turns import require_players
 
 if TYPE_CHECKING:
     from ppo_bench.envs.jax.base import Dynamics, JaxEnv
@@ -29,6 +30,9 @@ MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway",
 BRAX = tuple(f"brax-{task}" for task in ("ant", "humanoid", "halfcheetah", "hopper", "walker2d", "reacher"))
 """The ids of the robots that the package brax writes."""
 
+GAMES = ("tic_tac_toe", "connect_four", "othello", "kuhn_poker")
+"""The ids of the games of turns that the package pgx writes."""
+
 DEEP_SEA = tuple(f"DeepSea{size}-v0" for size in range(10, 41))
 """The ids of ppo_bench/envs/deep_sea.py."""
 
@@ -48,12 +52,18 @@ class JaxBackend:
     def make(self, task: Task) -> JaxEnv:
         """The environments of `task`. Raises `ConfigError` if its id is none of those above."""
         task.plain("jax", kwargs_too=True)
-        known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *BRAX)
+        known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
         if task.id not in known:
             raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(known)}")
         if task.atari:
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         share_gpu_memory()  # dynamics may compute as they are made
+        if task.id in GAMES:
+            require("pgx", "minatar", f"{task.id} on backend=jax")
+            from ppo_bench.envs.jax.games import JaxGames
+
+            return JaxGames(task)
+        require_players(task, 1)
         from ppo_bench.envs.jax.base import JaxEnv
 
         return JaxEnv(_dynamics(task.id), task.num_envs)

@@ -82,7 +82,7 @@ class JaxEnv(GraphEnv):
     def _fresh(self, seeds: jax.Array) -> tuple[JaxEnvState, jax.Array]:
         zeros = jnp.zeros_like(seeds)
         dynamics = self._first(seeds, zeros)
-        state = JaxEnvState(dynamics, seeds, zeros, zeros, jnp.zeros(self.num_envs, bool))
+        state = JaxEnvState(dynamics, seeds, zeros, zeros, jnp.zeros_like(seeds, bool))
         return state, self._dynamics.observe(dynamics)
 
     def step(self, state: JaxEnvState, actions: jax.Array) -> tuple[JaxEnvState, Step]:
@@ -94,7 +94,7 @@ class JaxEnv(GraphEnv):
             first = self._first(state.seeds, episodes)
             dynamics = jax.tree.map(lambda fresh, old: _where(reset, fresh, old), first, moved)
             steps = jnp.where(reset, 0, state.steps + 1)
-            reward = jnp.where(reset, 0.0, reward).astype(jnp.float32)
+            reward = _where(reset, jnp.zeros_like(reward), reward).astype(jnp.float32)
             terminated, truncated = terminated & goes_on, steps >= self._dynamics.time_limit
             over = terminated | truncated
             step: tuple[Any, ...] = (self._dynamics.observe(dynamics), reward, terminated, truncated, over, reward)

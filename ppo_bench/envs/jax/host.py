@@ -20,6 +20,7 @@ class HostView:
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
         self.masks_actions = env.masks_actions
+        self.players = getattr(env, "players", 1)
         self._env = env
         self._device = None  # JAX's own choice, where it was told to use nothing but GPUs
         with contextlib.suppress(RuntimeError):

@@ -15,7 +15,7 @@ import pgx
 from gymnasium import spaces
 
 
-class MinAtarState(NamedTuple):
+class PgxState(NamedTuple):
     """Where N games stand."""
 
     game: Any
@@ -38,23 +38,24 @@ class MinAtar:
         self.observation_space: spaces.Box[Any] = spaces.Box(0, 1, shapes.observation.shape, np.bool_)
         self.action_space = spaces.Discrete(shapes.legal_action_mask.size)
 
-    def reset(self, words: jax.Array) -> MinAtarState:
+    def reset(self, words: jax.Array) -> PgxState:
         """See `Dynamics.reset`."""
         key = jax.lax.bitcast_convert_type(words, jnp.uint32)
         with jax.enable_x64(False):
-            return MinAtarState(jax.vmap(self._game.init)(_keys(key)), key)
+            return PgxState(jax.vmap(self._game.init)(keys_of(key)), key)
 
-    def step(self, state: MinAtarState, actions: jax.Array) -> tuple[MinAtarState, jax.Array, jax.Array]:
+    def step(self, state: PgxState, actions: jax.Array) -> tuple[PgxState, jax.Array, jax.Array]:
         """See `Dynamics.step`."""
         with jax.enable_x64(False):
-            keys = jax.vmap(jax.random.fold_in)(_keys(state.key), state.game._step_count + 1)
+            keys = jax.vmap(jax.random.fold_in)(keys_of(state.key), state.game._step_count + 1)
             game = jax.vmap(self._game.step)(state.game, actions.astype(jnp.int32), keys)
-            return MinAtarState(game, state.key), game.rewards[:, 0], game.terminated
+            return PgxState(game, state.key), game.rewards[:, 0], game.terminated
 
-    def observe(self, state: MinAtarState) -> jax.Array:
+    def observe(self, state: PgxState) -> jax.Array:
         """See `Dynamics.observe`."""
         return state.game.observation
 
 
-def _keys(words: jax.Array) -> jax.Array:
+def keys_of(words: jax.Array) -> jax.Array:
+    """JAX's own keys, from words `[N, 2]` uint32."""
     return jax.random.wrap_key_data(words, impl="threefry2x32")

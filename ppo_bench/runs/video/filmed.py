@@ -48,10 +48,10 @@ class Scene:
 
 
 class FilmedEnv:
-    """One environment, a `VectorEnv`, that adds a frame to `mp4` after its reset and after every step."""
+    """One environment or game, a `VectorEnv`, that adds a frame to `mp4` after its reset and after every step."""
 
     def __init__(self, scene: Scene, path: Path) -> None:
-        self.num_envs = 1
+        self.num_envs = scene.env.num_envs
         self.observation_space: Any = scene.env.observation_space
         self.action_space: Any = scene.env.action_space
         self.masks_actions = scene.env.masks_actions
@@ -112,7 +112,7 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
 
 def _maker(config: Config) -> Callable[[], Scene]:
     """What makes the scene of a run. Raises `ConfigError` if nothing can."""
-    env, backend, task = config.root.env, config.backend, replace(config.task, num_envs=1)
+    env, backend, task = config.root.env, config.backend, config.task.alone()
     if gymnasium_id := env.id or env.ids.get("gymnasium"):
         named = replace(task, id=gymnasium_id)
         try:

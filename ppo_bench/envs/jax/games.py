@@ -1,0 +1,79 @@
+"""Games of turns in JAX, as pgx writes them (Koyamada et al. 2023); each player is a row, as in ppo_bench/envs/turns.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pgx
+from gymnasium import spaces
+
+from ppo_bench.envs.base import Start, Step, Task
+from ppo_bench.envs.jax.base import JaxEnv, JaxEnvState
+from ppo_bench.envs.jax.minatar import PgxState, keys_of
+from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
+
+
+class Board:
+    """A `Dynamics` over G games of P players: actions and rewards are `[G, P]`, observations `[G P, ...]`."""
+
+    time_limit = 10_000
+    """More than any of them takes."""
+    num_words = 2
+
+    def __init__(self, env_id: str) -> None:
+        with jax.enable_x64(False):  # as pgx is written, whose constants are made on the way
+            self._game = pgx.make(env_id)
+            shapes = jax.eval_shape(self._game.init, jax.random.key(0))
+        self.players = self._game.num_players
+        self.observation_space: spaces.Box = spaces.Box(0, 1, shapes.observation.shape, np.bool_)
+        self.action_space = spaces.Discrete(shapes.legal_action_mask.size)
+
+    def reset(self, words: jax.Array) -> PgxState:
+        """See `Dynamics.reset`."""
+        key = jax.lax.bitcast_convert_type(words, jnp.uint32)
+        with jax.enable_x64(False):
+            return PgxState(jax.vmap(self._game.init)(keys_of(key)), key)
+
+    def step(self, state: PgxState, actions: jax.Array) -> tuple[PgxState, jax.Array, jax.Array]:
+        """See `Dynamics.step`."""
+        with jax.enable_x64(False):
+            keys = jax.vmap(jax.random.fold_in)(keys_of(state.key), state.game._step_count + 1)
+            move = jnp.take_along_axis(actions, state.game.current_player[:, None], 1)[:, 0]
+            game = jax.vmap(self._game.step)(state.game, move.astype(jnp.int32), keys)
+            return PgxState(game, state.key), game.rewards, game.terminated
+
+    def observe(self, state: PgxState) -> jax.Array:
+        """See `Dynamics.observe`."""
+        with jax.enable_x64(False):
+            of_all = jax.vmap(jax.vmap(self._game.observe, (None, 0)), (0, None))
+            seen = of_all(state.game, jnp.arange(self.players, dtype=jnp.int32))
+            return seen.reshape(-1, *seen.shape[2:])
+
+
+class JaxGames(JaxEnv):
+    """The games of a task."""
+
+    masks_actions = True
+
+    def __init__(self, task: Task) -> None:
+        board = Board(task.id)
+        require_players(task, board.players)
+        super().__init__(board, games_of(task))
+        self.num_envs, self.players = task.num_envs, task.players
+
+    def reset(self, seeds: Sequence[int]) -> Start:
+        """See `GraphEnv.reset`."""
+        start = super().reset(seeds[:: self.players])
+        game = start.state.dynamics.game
+        seen = seen_by_rows(jnp, self.players, start.seen.obs, game.current_player, game.legal_action_mask)
+        return start._replace(seen=seen)
+
+    def step(self, state: JaxEnvState, actions: jax.Array) -> tuple[JaxEnvState, Step]:
+        """See `Start.step`."""
+        state, step = super().step(state, actions.reshape(-1, self.players))
+        step = step._replace(reward=step.reward.reshape(-1), raw_reward=step.raw_reward.reshape(-1))
+        game = state.dynamics.game
+        return state, step_of_rows(jnp, self.players, step, game.current_player, game.legal_action_mask)

@@ -1,0 +1,68 @@
+"""Games between two players, each of whom takes every seat equally often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ppo_bench.envs.base import Seen, VectorEnv
+from ppo_bench.mathematics import noise
+from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.runs.play import Player, quotas
+
+
+class Game(NamedTuple):
+    """How a game ended for the first of the two players."""
+
+    seat: int
+    """0 if it was the first to move."""
+    returned: float
+    """Its sum of rewards."""
+    best_other: float
+    """The largest of another seat."""
+    illegal: int
+    """Moves of its own that were against the rules."""
+
+
+def play_match(env: VectorEnv, players: int, ours: Player, theirs: Player, games: int, seed: int) -> Iterator[Game]:
+    """`games` whole games of `players` rows each as they end, of which `ours` has one row and `theirs` the others.
+
+    Games are numbered beforehand; in number k `ours` takes seat `k % players`, counted from the one who begins. So it is
+    settled which games count, and short ones are not favoured.
+    """
+    boards = env.num_envs // players
+    seen = env.reset(noise.env_seeds(seed, 0, env.num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
+    number, last = np.arange(boards), boards * quotas(games, boards)
+    start, done = np.ones(env.num_envs, bool), np.zeros(env.num_envs, bool)
+    our_row, t = np.zeros(boards, np.int64), 0
+    returns, illegal = np.zeros((boards, players)), np.zeros(boards, np.int64)
+    carries: list[Tree] = [player.carry(env.num_envs) for player in (ours, theirs)]
+    while (number < last).any():
+        begins = seen.acts.reshape(boards, players).argmax(1)
+        our_row = np.where(start[::players], (begins + number) % players, our_row)
+        is_ours = (np.arange(players) == our_row[:, None]).reshape(-1)
+        (actions, carries[0]), (others, carries[1]) = (
+            player.act(t, seen, start, carry) for player, carry in zip((ours, theirs), carries, strict=True)
+        )
+        actions = np.where(is_ours, actions, others)
+        illegal += (_against_the_rules(seen, actions) & is_ours & ~done).reshape(boards, players).any(1)
+        step = env.step(actions)
+        returns += step.raw_reward.reshape(boards, players)
+        seen, start, done, t = step.seen, done, step.terminated | step.truncated, t + 1
+        for board in np.flatnonzero(step.episode_over[::players]):
+            if number[board] < last[board]:
+                own = returns[board, our_row[board]]
+                other = np.delete(returns[board], our_row[board]).max()
+                yield Game(int(number[board]) % players, float(own), float(other), int(illegal[board]))
+            number[board] += boards
+            returns[board], illegal[board] = 0.0, 0
+
+
+def _against_the_rules(seen: Seen, actions: np.ndarray) -> np.ndarray:
+    """Where a row that is to move does what is not legal, `[N]` bool."""
+    if seen.legal is None:
+        return np.zeros(len(actions), bool)
+    against: np.ndarray = seen.acts & ~np.take_along_axis(seen.legal, actions[:, None], 1)[:, 0]
+    return against

@@ -1,0 +1,75 @@
+"""Opponents whose policy is known: uniform among legal actions, or perfect in games that are small enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.envs.base import Seen, Task
+from ppo_bench.mathematics.arrays import Arrays, Tree
+from ppo_bench.runs import tic_tac_toe
+from ppo_bench.runs.play import gumbel_of_step
+
+Policy = Callable[[Seen, np.ndarray], np.ndarray]
+"""Probabilities `[N, A]` of what the rows see, and whether each was the first to move in its game, `[N]` bool."""
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """A `Player` that samples from a policy which is known."""
+
+    policy: Policy
+    seed: int
+
+    def carry(self, num_envs: int) -> Arrays:
+        """See `Player.carry`: who began."""
+        return {"begins": np.zeros(num_envs, bool)}
+
+    def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
+        """See `Player.act`."""
+        begins = np.where(start, seen.acts, carry["begins"])
+        probabilities = self.policy(seen, begins)
+        with np.errstate(divide="ignore"):
+            logits = np.log(probabilities)
+        actions: np.ndarray = (logits + gumbel_of_step(self.seed, t, *logits.shape)).argmax(-1)
+        return actions, {"begins": begins}
+
+
+def uniform(seen: Seen, begins: np.ndarray) -> np.ndarray:
+    """A `Policy`: each legal action equally often."""
+    legal = np.asarray(seen.legal, float)
+    return legal / legal.sum(-1, keepdims=True)
+
+
+BET = np.array([[1 / 3, 0, 1], [1 / 3, 0, 1]])
+"""How often to bet on each card, knave to king, where nobody has: first to move and second."""
+CALL = np.array([[0, 2 / 3, 1], [0, 1 / 3, 1]])
+"""How often to call a bet."""
+
+
+def kuhn(seen: Seen, begins: np.ndarray) -> np.ndarray:
+    """A `Policy`: one of the equilibria of Kuhn's poker (Kuhn 1950), worth -1/18 to the one who begins.
+
+    An observation is the card, then one lane for none and one for one more chip in the pot: of oneself, of the other.
+    """
+    card, second, called = seen.obs[:, :3].argmax(-1), (~begins).astype(int), seen.obs[:, 6]
+    chance = np.where(called, CALL[second, card], BET[second, card])
+    return np.stack([chance, 1.0 - chance], -1)  # 0 is to bet or call, 1 to pass
+
+
+PERFECT: dict[str, Policy] = {
+    **dict.fromkeys(("TicTacToe-v1", "tic_tac_toe"), tic_tac_toe.perfect),
+    **dict.fromkeys(("KuhnPoker-v1", "kuhn_poker"), kuhn),
+}
+
+
+def perfect(task: Task) -> Policy:
+    """The policy that cannot be beaten in a game. Raises `ConfigError` if the game is too large."""
+    if task.id not in PERFECT:
+        raise ConfigError(
+            f"against=perfect: {task.id} is too large to be played perfectly; that is for {', '.join(PERFECT)}"
+        )
+    return PERFECT[task.id]
