@@ -40,7 +40,7 @@ def test_a_step_is_that_of_the_pool(task: Task) -> None:
     rng = np.random.default_rng(1)
     for _ in range(300):
         actions = random_actions(env, rng)
-        theirs = as_step(env.vectors, resets, *pool.step(actions))
+        theirs = as_step(env.vectors, 1, resets, *pool.step(actions))
         assert_same(env.step(actions), theirs)
         resets = theirs.terminated | theirs.truncated
         ends += int(resets.sum())

@@ -87,6 +87,7 @@ CASES = {
     "nature_cnn, forces": Case("nature_cnn", FRAMES, FORCES),
     "impala_cnn": Case("impala_cnn", COLOURS),
     "minatar_cnn": Case("minatar_cnn", SYMBOLS),
+    "wide_mlp, rules": Case("wide_mlp", BOOLS, rules=True),
     "auto, vectors": Case("auto", actions=FORCES),
     "auto, frames": Case("auto", FRAMES),
     "auto, screens": Case("auto", SCREEN, overrides=("ppo.num_steps=4", "ppo.update_epochs=1")),

@@ -245,5 +245,6 @@ NETWORKS: dict[str, Callable[[spaces.Box, spaces.Space], Policy]] = {
     "gru": functools.partial(recurrent, nn.GRUCell),
     "lstm_cnn": lstm_cnn,
     "rnd_cnn": rnd_cnn,
+    "wide_mlp": functools.partial(mlp, activation=nn.ReLU),
 }
 """The reference of each file of conf/network."""

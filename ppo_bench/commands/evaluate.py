@@ -30,11 +30,12 @@ from ppo_bench.envs.observed import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode
 from ppo_bench.runs.play import load_agent, play
-from ppo_bench.runs.recorded import load_run
 from ppo_bench.runs.provenance import provenance
+from ppo_bench.runs.recorded import load_run
 
 if TYPE_CHECKING:
     from ppo_bench.runs.video.filmed import FilmedEnv
+
 
 @dataclass
 class Request:
@@ -64,7 +65,9 @@ def main(arguments: list[str]) -> int:
     path = checkpoint.find(Path(options.run), snapshots=True)
     saved = checkpoint.load_named(path)
     run_folder = path.resolve().parents[1]
-    config = load_run(run_folder, {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")})
+    config = load_run(
+        run_folder, {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
+    )
     file = _file(path, run_folder, config, request)
     if request.video:
         from ppo_bench.runs.video.filmed import draw_off_screen

@@ -1,6 +1,7 @@
 """`python -m ppo_bench.match RUN_DIR [overrides]`: how does a run's newest checkpoint play against another player?
 
-Each begins half of the games. Prints a table and, as its last line, one of JSON. conf/match.yaml explains the overrides.
+Each begins half of the games. Prints a table and, as its last line, one of JSON; conf/match.yaml explains the
+overrides.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def main(arguments: list[str]) -> int:
     request = load_request(options.overrides)
     config, saved = _recorded(options.run, request)
     if config.task.players == 1:
-        raise ConfigError(f"{config.task.id} is for one player: match is for games; python -m ppo_bench.evaluate plays it")
+        raise ConfigError(
+            f"{config.task.id} is for one player: match is for games; python -m ppo_bench.evaluate plays it"
+        )
     boards = min(request.num_boards, request.games)
     env = on_host(make_env(config.backend, replace(config.task, num_envs=boards * config.task.players)))
     try:

@@ -172,9 +172,10 @@ def _turns(first: Play, players: int) -> Iterator[Finding]:
     def games(flags: np.ndarray) -> np.ndarray:
         return flags.reshape(length, rows // players, players)
 
-    ends = games(np.stack([steps.terminated, steps.truncated, steps.episode_over]).any(0))
-    apart = int((ends.any(-1) & ~ends.all(-1)).sum())
-    yield Finding("the rows of a game end together", apart == 0, f"{apart} of {int(ends.any(-1).sum())} ends do not")
+    flags = [games(flag) for flag in (steps.terminated, steps.truncated, steps.episode_over)]
+    ends = sum(int(flag.any(-1).sum()) for flag in flags)
+    apart = sum(int((flag.any(-1) & ~flag.all(-1)).sum()) for flag in flags)
+    yield Finding("the rows of a game end together", apart == 0, f"{apart} of {ends} flags are of some rows alone")
     acting = games(np.zeros_like(first.done) if steps.acts is None else steps.acts).sum(-1)
     expected = np.where(games(first.done).any(-1), 0, 1)
     wrong = int((acting != expected).sum())

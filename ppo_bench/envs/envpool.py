@@ -115,7 +115,7 @@ class EnvPoolEnv:
             self._pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
             obs, info = self._pool.reset()
         self._core = Core(self._pool, self.players)
-        self._resets, self._acts = np.zeros(self.num_envs, np.bool_), None
+        self._resets, self._acts = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         obs = obs if self.vectors.as_given else self.vectors(obs)
         if not self.masks_actions:
             return Seen(obs)
@@ -132,7 +132,8 @@ class EnvPoolEnv:
         if self.players > 1:
             actions = of_movers(actions, self._acts, self.players)
         step = as_step(self.vectors, self.players, self._resets, *self._core.step(actions))
-        self._resets, self._acts = step.terminated | step.truncated, step.acts
+        self._resets = step.terminated | step.truncated
+        self._acts = self._acts if step.acts is None else step.acts
         return step
 
     def render(self) -> np.ndarray:
@@ -234,7 +235,7 @@ def _with_roms() -> list[str]:
 
 
 def of_movers(actions: np.ndarray, acts: np.ndarray, players: int) -> np.ndarray:
-    """In all rows of a game `[N]`, the action of the one that acts: EnvPool takes the first row's, whoever is to move."""
+    """In all rows of a game, `[N]`, the action of its row that acts: EnvPool takes the first row's, whoever is to move."""
     games = np.arange(0, len(actions), players)
     return np.repeat(actions[games + acts.reshape(-1, players).argmax(1)], players)
 

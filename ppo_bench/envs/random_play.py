@@ -87,7 +87,7 @@ def play(
     order = _opposite(env.num_envs, players) if mirror else np.arange(env.num_envs)
     rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
     seen = env.reset([seeds[i] for i in order]).map(np.copy)
-    observations = [seen.obs]
+    observations: list[np.ndarray] = [seen.obs]
     resets = np.zeros(env.num_envs, bool)
     steps: list[Step] = []
     for _ in range(num_steps):

@@ -1,7 +1,7 @@
 """Games of turns: their players are rows, of NumPy or JAX.
 
-A game of P players is P rows, in order: rows `P g` to `P g + P - 1` are game `g`. They begin and end together, and one of
-them is to move. The others pass: what they do does not count, and every choice is legal.
+A game of P players is P rows, in order: rows `P g` to `P g + P - 1` are game `g`. They begin and end together, and one
+of them is to move. The others pass: what they do does not count, and every choice is legal.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ class HostEnvs:
         self._statistics = normalization_arrays(problem.env.observation_space.shape)
         self._all_act = np.ones(problem.ppo.num_envs, bool)
         space = problem.env.observation_space
+        self._first_choices = np.cumsum([0, *problem.network.actions.choices[:-1]])
         self._floats = space.dtype is not None and space.dtype.kind == "f"
         self._action_bounds = problem.action_bounds
 
@@ -71,8 +72,18 @@ class HostEnvs:
         seen = self._env.reset(noise.env_seeds(seed, iteration, self._ppo.num_envs))
         state = self.own(arrays | filled(self._stands))
         state |= {f"envs.{name}": array for name, array in seen._asdict().items() if array is not None}
+        self._require_choice(seen.legal)
         state["envs.obs"] = self._observe(state, seen.obs)
         return state
+
+    def _require_choice(self, legal: np.ndarray | None) -> None:
+        """Raise `Failed` if `legal [N, A]` leaves an environment nothing to choose."""
+        if legal is None:
+            return
+        possible = np.logical_or.reduceat(legal, self._first_choices, axis=1).all(1)
+        if not possible.all():
+            env = int(np.flatnonzero(~possible)[0])
+            raise Failed(f"environment {env} forbids every choice of an action; the last checkpoint is kept")
 
     def export(self, state: Arrays) -> Arrays:
         """The state by name; copies."""
@@ -110,6 +121,7 @@ class HostEnvs:
         rollout["done"][t + 1] = done = step.terminated | step.truncated
         rollout["acts"][t + 1] = state["envs.acts"] = self._all_act if step.acts is None else step.acts
         if step.legal is not None:
+            self._require_choice(step.legal)
             state["envs.legal"] = step.legal
         state["envs.start"], state["envs.done"] = state["envs.done"], done
         if self._floats and not _all_finite(step.obs):

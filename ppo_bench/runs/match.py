@@ -29,8 +29,8 @@ class Game(NamedTuple):
 def play_match(env: VectorEnv, players: int, ours: Player, theirs: Player, games: int, seed: int) -> Iterator[Game]:
     """`games` whole games of `players` rows each as they end, of which `ours` has one row and `theirs` the others.
 
-    Games are numbered beforehand; in number k `ours` takes seat `k % players`, counted from the one who begins. So it is
-    settled which games count, and short ones are not favoured.
+    Games are numbered beforehand; in number k `ours` takes seat `k % players`, counted from the one who begins. So it
+    is settled which games count, and short ones are not favoured.
     """
     boards = env.num_envs // players
     seen = env.reset(noise.env_seeds(seed, 0, env.num_envs, noise.Stream.EVALUATION_ENV_SEEDS))

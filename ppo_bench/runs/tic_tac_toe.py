@@ -60,7 +60,9 @@ def _lines(player: Player, begins: bool) -> Counter[str]:
     carry: Tree = player.carry(1)
     for t in range(SQUARES):
         acting, count = (t % 2 == 0) == begins, len(positions)
-        legal = np.array([[not acting or move in moves(*position) for move in range(SQUARES)] for position in positions])
+        legal = np.array(
+            [[not acting or move in moves(*position) for move in range(SQUARES)] for position in positions]
+        )
         seen = Seen(_observed(positions), np.full(count, acting), legal)
         actions, carry = player.act(t, seen, np.full(count, t == 0), carry)
         after, parents = [], []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.observed import make_env

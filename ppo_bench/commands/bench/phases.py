@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ppo_bench.commands.bench.laps import WARM_UP_ITERATIONS, Laps, Training
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.base import EnvStep, GraphEnv, Start, Step, VectorEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
@@ -87,10 +88,12 @@ def _alone(config: Config) -> Any:
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     if isinstance(env, GraphEnv):
         return _alone_in_program(env, seeds, steps, config)
+    actions = _legal_play(env, seeds, steps) if env.masks_actions else _actions(env, steps)
     env.reset(seeds)
-    actions = _actions(env, steps)
 
     def play() -> float:
+        if env.masks_actions:  # what is legal follows from the first step on
+            env.reset(seeds)
         started = time.perf_counter()
         for t in range(steps):
             env.step(actions[t])
@@ -104,6 +107,15 @@ def _actions(env: VectorEnv | GraphEnv, steps: int) -> list[np.ndarray]:
     return [random_actions(env, rng) for _ in range(steps)]  # type: ignore[arg-type]  # looks at the space alone
 
 
+def _legal_play(env: VectorEnv, seeds: Sequence[int], steps: int) -> list[np.ndarray]:
+    """Random legal actions of each step after a reset by `seeds`."""
+    rng, seen, actions = np.random.default_rng(0), env.reset(seeds), []
+    for _ in range(steps):
+        actions.append(random_actions(env, rng, seen.legal))
+        seen = env.step(actions[-1]).seen
+    return actions
+
+
 def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> Any:
     import jax
 
@@ -113,8 +125,8 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
     with jax.default_device(device):
         start = env.reset(seeds)
         actions = np.stack(_actions(env, steps))
-        program = jax.jit(lambda state: jax.lax.scan(start.step, state, actions))
-    state = start.state
+        step, state = (start.step, start.state) if start.seen.legal is None else _of_legal(start)
+        program = jax.jit(lambda state: jax.lax.scan(step, state, actions))
 
     def play() -> float:
         nonlocal state
@@ -126,3 +138,17 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
     for _ in range(WARM_UP_ITERATIONS):
         play()
     return play
+
+
+def _of_legal(start: Start) -> tuple[EnvStep, Any]:
+    """A step that takes instead of each choice the next one that is legal, of a state that knows which are."""
+
+    def step(state: Any, actions: Any) -> tuple[Any, Step]:
+        import jax.numpy as jnp
+
+        envs, legal = state
+        distances = (jnp.arange(legal.shape[-1]) - actions[:, None]) % legal.shape[-1]
+        envs, given = start.step(envs, jnp.where(legal, distances, legal.shape[-1]).argmin(-1))
+        return (envs, given.legal), given
+
+    return step, (start.state, start.seen.legal)

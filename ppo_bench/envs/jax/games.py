@@ -1,8 +1,10 @@
-"""Games of turns in JAX, as pgx writes them (Koyamada et al. 2023); each player is a row, as in ppo_bench/envs/turns.py."""
+"""Games of turns in JAX, as pgx writes them (Koyamada et al. 2023); players are rows (ppo_bench/envs/turns.py)."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +30,7 @@ class Board:
             self._game = pgx.make(env_id)
             shapes = jax.eval_shape(self._game.init, jax.random.key(0))
         self.players = self._game.num_players
-        self.observation_space: spaces.Box = spaces.Box(0, 1, shapes.observation.shape, np.bool_)
+        self.observation_space: spaces.Box[Any] = spaces.Box(0, 1, shapes.observation.shape, np.bool_)
         self.action_space = spaces.Discrete(shapes.legal_action_mask.size)
 
     def reset(self, words: jax.Array) -> PgxState:
@@ -47,7 +49,8 @@ class Board:
 
     def observe(self, state: PgxState) -> jax.Array:
         """See `Dynamics.observe`."""
-        with jax.enable_x64(False):
+        with jax.enable_x64(False), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # pgx would rather show one player's view alone
             of_all = jax.vmap(jax.vmap(self._game.observe, (None, 0)), (0, None))
             seen = of_all(state.game, jnp.arange(self.players, dtype=jnp.int32))
             return seen.reshape(-1, *seen.shape[2:])

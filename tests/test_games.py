@@ -1,0 +1,302 @@
+"""Games of turns: their players are rows and who does not move passes, on EnvPool and in JAX; learning from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import Failed
+from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.base import Seen, Step, VectorEnv
+from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.host import on_host
+from ppo_bench.envs.random_play import random_actions
+from ppo_bench.mathematics import ppo
+from tests.namespaces import Namespace
+from tests.probes import Probe
+from tests.runners import FRAMEWORKS, head_and_values, problem_for, runner_for, train
+
+GAMES = ("tic_tac_toe", "connect_four", "othello", "kuhn_poker")
+SMALL = ["ppo.num_envs=8", "ppo.num_steps=32"]
+
+
+def config_of(game: str, backend: str, *words: str) -> Any:
+    return load_config([f"env={game}", f"backend={backend}", *(["framework=jax_xla"] * (backend == "jax")), *words])
+
+
+def env_of(game: str, backend: str, rows: int) -> VectorEnv:
+    config = config_of(game, backend, f"ppo.num_envs={rows}")
+    return on_host(config.backend.make(config.task))
+
+
+@pytest.mark.parametrize("backend", ["envpool", "jax"])
+@pytest.mark.parametrize("game", GAMES)
+def test_every_game_keeps_the_contract(game: str, backend: str) -> None:
+    findings = check_contract(lambda: env_of(game, backend, 6), 200)
+    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert {"the rows of a game end together", "one choice of each component is legal"} <= {f.rule for f in findings}
+
+
+class Careless:
+    """Another game's rows, with a fault; `players` are two."""
+
+    players = 2
+
+    def __init__(self, fault: str) -> None:
+        self._env, self._fault = env_of("tic_tac_toe", "envpool", 4), fault
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        return self._env.reset(seeds)
+
+    def step(self, actions: np.ndarray) -> Step:
+        step = self._env.step(actions)
+        assert step.acts is not None
+        assert step.legal is not None
+        if self._fault == "ends":
+            return step._replace(terminated=step.terminated & (np.arange(4) % 2 == 0))
+        if self._fault == "turns":
+            return step._replace(acts=np.ones(4, bool))
+        if self._fault == "passes":
+            return step._replace(legal=step.legal & (step.acts[:, None] | (np.arange(9) > 0)))
+        return step._replace(legal=step.legal & ~step.acts[:, None])
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        ("ends", "the rows of a game end together"),
+        ("turns", "one row of a game is to move, and none when it is over"),
+        ("passes", "a row that passes may choose anything"),
+        ("choices", "one choice of each component is legal"),
+    ],
+)
+def test_the_checker_finds_what_a_game_gets_wrong(fault: str, rule: str) -> None:
+    broken = [finding.rule for finding in check_contract(lambda: Careless(fault), 100) if not finding.kept]
+    assert rule in broken
+
+
+class Course(NamedTuple):
+    """Games by rows in the order in which their players began; `[T, G, 2, ...]` each."""
+
+    obs: np.ndarray
+    rewards: np.ndarray
+    acts: np.ndarray
+    legal: np.ndarray
+    done: np.ndarray
+
+
+def course(env: VectorEnv, words: np.ndarray) -> Course:
+    """First games until their ends, with moves by `words [T, G]`: the k-th that is legal, counted around."""
+    length, games = words.shape
+    seen = env.reset(list(range(2 * games)))
+    assert seen.acts is not None
+    order = np.stack([2 * np.arange(games) + first for first in (0, 1)], 1)
+    order = np.where(seen.acts[::2][:, None], order, order[:, ::-1])
+    rows, over = [], np.zeros(games, bool)
+    for row in words:
+        assert seen.acts is not None
+        assert seen.legal is not None
+        mover = np.where(over, order[:, 0], order[np.arange(games), seen.acts[order].argmax(1)])
+        actions = np.zeros(2 * games, np.int64)
+        for game, index in enumerate(mover):
+            choices = np.flatnonzero(seen.legal[index])
+            actions[index] = choices[row[game] % len(choices)]
+        step = env.step(actions)
+        seen = step.seen
+        assert seen.acts is not None
+        assert seen.legal is not None
+        done = step.terminated[order]
+        shown = (step.obs[order], step.reward[order], seen.acts[order], seen.legal[order], done)
+        rows.append([np.where(over.reshape(-1, *(1,) * (x.ndim - 1)), 0, x) for x in shown])
+        over = over | done[:, 0]
+    assert over.all() or length < 64
+    return Course(*(np.stack(column) for column in zip(*rows, strict=True)))
+
+
+@pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "othello"])
+def test_both_backends_play_the_same_game(game: str) -> None:
+    words = np.random.default_rng(1).integers(0, 60, (70, 8))
+    host, program = (course(env_of(game, backend, 16), words) for backend in ("envpool", "jax"))
+    for name in Course._fields:
+        assert_array_equal(getattr(host, name), getattr(program, name), name)
+    assert set(host.rewards[host.done > 0].tolist()) >= {-1.0, 1.0}
+    assert_array_equal(host.rewards.sum(-1), 0.0)
+
+
+def test_a_boards_lines_are_in_the_order_of_its_squares() -> None:
+    """The one who begins takes squares 0, 1 and 2 against 3 and 4: the first plane is one's own, and 5 moves end it."""
+    for backend in ("envpool", "jax"):
+        env = env_of("tic_tac_toe", backend, 2)
+        seen = env.reset([1, 2])
+        for square in (0, 3, 1, 4, 2):
+            assert seen.acts is not None
+            mover = int(seen.acts.argmax())
+            actions = np.full(2, 8)  # of the row that passes, which does not count
+            actions[mover] = square
+            step = env.step(actions)
+            seen = step.seen
+        own = step.obs[mover].reshape(9, 2).astype(int)
+        assert own.T.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0, 0, 0]]
+        assert_array_equal(step.obs[1 - mover], step.obs[mover][..., ::-1])
+        assert (step.reward[mover], step.reward[1 - mover]) == (1.0, -1.0)
+        assert step.terminated.all()
+        env.close()
+
+
+# --- Learning ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_game_of_three_moves_by_hand(ns: Namespace) -> None:
+    """Player 0 moves, player 1, player 0 who wins; the fourth step resets. lambda is 0.5, nothing is discounted."""
+    column = np.array([[0.0, 0.0], [0.5, -0.5], [0.5, -0.5], [9.0, 9.0], [0.0, 0.0]])
+    rewards = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, -1.0], [0.0, 0.0]])
+    ended, never = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), np.zeros((4, 2))
+    advantages = ns.run(ppo.gae, rewards, column, ended, never, gamma=1.0, gae_lambda=0.5)
+    # A passing row's is an ordinary step: 0.5 - 0 + 0.5 * (0.5 - 0.5 + 0.5 * (1 - 0.5)).
+    assert_allclose(advantages[:3], [[0.625, -0.625], [0.25, -0.25], [0.5, -0.5]], rtol=1e-14)
+
+    acts = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]).ravel()
+    valid = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]).ravel()
+    old = np.zeros(8)
+    log_probs = np.where(acts == 1, np.log([1.1, 1, 1, 1, 1, 1, 1, 1]), 3.0)  # a passing row's ratio is e^3
+    entropies = np.array([1.0, 50.0, 50.0, 2.0, 6.0, 50.0, 50.0, 50.0])
+    returns = (advantages + column[:4]).ravel()
+
+    def of_batch(xp: Any, *arrays: Any, norm_adv: bool) -> Any:
+        log_probs, entropies, values, *batch = arrays
+        coefficients: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": False, "ent_coef": 0.1, "vf_coef": 0.5}
+        return ppo.losses(xp, log_probs, entropies, values, ppo.Transitions(*batch), norm_adv=norm_adv, **coefficients)
+
+    arrays = (log_probs, entropies, np.zeros(8), old, np.zeros(8), advantages.ravel(), returns, valid, acts)
+    plain = ns.run(of_batch, *arrays, norm_adv=False)
+    assert_allclose(plain.policy_loss, -(1.1 * 0.625 - 0.25 + 0.5) / 3, rtol=1e-12)
+    assert_allclose(plain.entropy, (1.0 + 2.0 + 6.0) / 3, rtol=1e-14)
+    # Of the critic all six rows: 0.625, 0.75 and 1 of either sign.
+    assert_allclose(plain.value_loss, 0.5 * 2 * (0.625**2 + 0.75**2 + 1.0) / 6, rtol=1e-14)
+    # Normalised by the three moves alone: their mean is 7/24, their variance 43/288.
+    normed = [(a - 7 / 24) / np.sqrt(43 / 288) for a in (0.625, -0.25, 0.5)]
+    levelled = ns.run(of_batch, *arrays, norm_adv=True)
+    assert_allclose(levelled.policy_loss, -(1.1 * normed[0] + normed[1] + normed[2]) / 3, rtol=1e-6)
+
+
+class Temptation(Probe):
+    """One step: choice 0 would pay 10 and is never legal, 1 pays 1, and 2 nothing."""
+
+    action_space: spaces.Space = spaces.Discrete(3)
+    masks_actions = True
+    taken = np.zeros(3, int)
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        self.taken = np.zeros(3, int)
+        return super().reset(seeds)._replace(legal=self._legal())
+
+    def step(self, actions: np.ndarray) -> Step:
+        self.taken += np.bincount(actions, minlength=3)
+        return super().step(actions)._replace(legal=self._legal())
+
+    def reward(self, actions: np.ndarray) -> np.ndarray:
+        return np.array([10.0, 1.0, 0.0])[actions]
+
+    def _legal(self) -> np.ndarray:
+        return np.tile([False, True, True], (self.num_envs, 1))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_illegal_action_does_not_tempt(framework: str) -> None:
+    env = Temptation(8)
+    problem = problem_for(env, 40, ["ppo.num_steps=16", "ppo.learning_rate=1e-2", "ppo.ent_coef=0.0"])
+    head, _ = head_and_values(problem.network, train(framework, problem), np.zeros((1, 1), np.float32))
+    assert env.taken[0] == 0
+    assert env.taken.sum() == 40 * 16 * 8
+    assert head[0][0, 1] - head[0][0, 2] > 3.0
+    assert np.isfinite(head[0]).all()
+
+
+class Nothing(Temptation):
+    """In the third step environment 5 may do nothing at all."""
+
+    def _legal(self) -> np.ndarray:
+        legal = super()._legal()
+        legal[5] = legal[5] & (self.taken.sum() < 24)
+        return legal
+
+
+def test_a_mask_that_forbids_everything_names_its_environment() -> None:
+    runner = runner_for("torch_eager", problem_for(Nothing(8), 2, ["ppo.num_steps=16"]))
+    with pytest.raises(Failed, match="environment 5 forbids every choice of an action"):
+        runner.step(runner.init(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_lockstep_holds(precision: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["env=tic_tac_toe", *SMALL, "total_timesteps=2048", f"precision={precision}"]
+    assert equivalence([*words, f"outputs={tmp_path}"]) == 0
+    assert "the frameworks do the same" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("backend", ["envpool", "jax"])
+def test_training_counts_games_by_player_and_takes_no_illegal_action(backend: str) -> None:
+    """A move against the rules would lose at once: the shortest game of Othello without has nine moves."""
+    config = config_of("othello", backend, "ppo.num_envs=16", "ppo.num_steps=128")
+    runner = config.framework.runner(config.problem(config.backend.make(config.task)))
+    state, _, episodes = runner.step(runner.init(1))
+    runner.close()
+    assert len(episodes) >= 16
+    assert min(episode.length for episode in episodes) >= 9
+    by_game = {(episode.env // 2, episode.step // 16): 0.0 for episode in episodes}
+    for episode in episodes:
+        by_game[episode.env // 2, episode.step // 16] += episode.episode_return
+    assert len(by_game) == len(episodes) // 2
+    assert set(by_game.values()) == {0.0}
+    assert state is not None
+
+
+def test_random_actions_are_legal_and_all_of_them_come() -> None:
+    env = env_of("connect_four", "envpool", 4)
+    rng, legal = np.random.default_rng(1), np.tile([True, False, True, False, True, False, False], (4, 1))
+    found = np.stack([random_actions(env, rng, legal) for _ in range(100)])
+    assert set(found.ravel().tolist()) == {0, 2, 4}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["env.players=3", "ppo.num_envs=3"], "env.players=3: TicTacToe-v1 is a game of 2 players; set env.players=2"),
+        (
+            ["ppo.num_envs=5"],
+            "ppo.num_envs=5: TicTacToe-v1 has a row for each of env.players=2; choose a multiple of 2",
+        ),
+        (["env.players=1"], "env.players=1: TicTacToe-v1 is a game of 2 players; set env.players=2"),
+        (["env.players=0"], "env.players=0: must be at least 1"),
+        (
+            ["backend=jax", "framework=jax_xla", "env.players=3", "ppo.num_envs=6"],
+            "env.players=3: tic_tac_toe is a game of 2 players; set env.players=2",
+        ),
+        (
+            ["env=cartpole", "env.players=2", "backend=envpool"],
+            "env.players=2: CartPole-v1 is for one player; set env.players=1",
+        ),
+        (
+            ["env=cartpole", "env.players=2", "backend=gymnasium"],
+            "env.players=2: CartPole-v1 is for one player; set env.players=1",
+        ),
+    ],
+)
+def test_wrong_input_is_one_line(
+    words: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, ["env=tic_tac_toe", *words, f"outputs={tmp_path}"]) == 2
+    assert capfd.readouterr().err == f"ppo_bench: {message}\n"
