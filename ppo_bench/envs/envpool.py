@@ -235,7 +235,7 @@ def _with_roms() -> list[str]:
 
 
 def of_movers(actions: np.ndarray, acts: np.ndarray, players: int) -> np.ndarray:
-    """In all rows of a game, `[N]`, the action of its row that acts: EnvPool takes the first row's, whoever is to move."""
+    """In all rows of a game the action `[N]` of the one that acts; EnvPool takes the first, whoever is to move."""
     games = np.arange(0, len(actions), players)
     return np.repeat(actions[games + acts.reshape(-1, players).argmax(1)], players)
 

@@ -86,7 +86,7 @@ def play(
     players = players_of(env)
     order = _opposite(env.num_envs, players) if mirror else np.arange(env.num_envs)
     rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
-    seen = env.reset([seeds[i] for i in order]).map(np.copy)
+    seen = env.reset([seeds[int(i)] for i in order]).map(np.copy)
     observations: list[np.ndarray] = [seen.obs]
     resets = np.zeros(env.num_envs, bool)
     steps: list[Step] = []
