@@ -119,7 +119,7 @@ WRONG = {
     "env.id=Nothing-v0 backend=gymnasium": "gymnasium cannot make 'Nothing-v0'",
     "env.id=CartPole-v99 backend=gymnasium": "gymnasium cannot make 'CartPole-v99'",
     "env.id=nowhere:Env-v0 backend=gymnasium": "gymnasium cannot make 'nowhere:Env-v0'",
-    "env.id=ConnectFour-v1 backend=envpool": "is a game of 2 players, which take turns",
+    "env.id=ConnectFour-v1 backend=envpool": "is a game of 2 players; set env.players=2",
     # syntax and interpolations
     "seed": "seed",
     "seed=[1": "[1",

@@ -198,9 +198,10 @@ class Locks(gymnasium.Env[Any, Any]):
 @pytest.mark.parametrize("backend", ["gymnasium-sync", "gymnasium-async"])
 def test_masks_of_gymnasium_are_what_is_legal(backend: str) -> None:
     """Taxi: without a passenger to drop and beside walls not every action does something."""
-    env = BACKENDS[backend](Task("taxi", "Taxi-v4", 3))
+    taxi = next(name for name in gymnasium.registry if name.startswith("Taxi-v"))
+    env = BACKENDS[backend](Task("taxi", taxi, 3))
     assert env.masks_actions
-    alone = gymnasium.make("Taxi-v4")
+    alone = gymnasium.make(taxi)
     _, info = alone.reset(seed=7)
     seen = env.reset([6, 7, 8])
     rng = np.random.default_rng(1)

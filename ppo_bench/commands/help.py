@@ -30,6 +30,7 @@ Train PPO, the same PPO in every framework, and record how fast it was.
   python launch/slurm.py [--dry-run] 'seed=range(1,6)' ...        a sweep on SLURM; launch= chooses the resources
   python -m ppo_bench --cfg job [...]                             print the whole configuration
   python -m ppo_bench.evaluate RUN_DIR [video=true] [...]         a run's newest checkpoint, in any framework
+  python -m ppo_bench.match RUN_DIR against=... [games=100]       games against another run, random or perfect play
   python -m ppo_bench.report outputs [--out DIR]                  which is faster, and do they learn the same?
   python -m ppo_bench.bench [env=... workload=...]                where the time goes, against the machine's limits
   python -m ppo_bench.query "select * from runs" outputs          SQL over runs, metrics, episodes
