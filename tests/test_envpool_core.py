@@ -36,11 +36,11 @@ def test_a_step_is_that_of_the_pool(task: Task) -> None:
     pool = envpool.make_gymnasium(task.id, env_seed=[5, 6, 7], **env._options)
     obs, _ = pool.reset()
     resets, ends = np.zeros(3, bool), 0
-    assert_array_equal(first, obs if env.vectors.as_given else env.vectors(obs))
+    assert_array_equal(first, env.shown.arranged(obs))
     rng = np.random.default_rng(1)
     for _ in range(300):
         actions = random_actions(env, rng)
-        theirs = as_step(env.vectors, 1, resets, *pool.step(actions))
+        theirs = as_step(env.shown, resets, *pool.step(actions))
         assert_same(env.step(actions), theirs)
         resets = theirs.terminated | theirs.truncated
         ends += int(resets.sum())

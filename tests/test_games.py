@@ -16,8 +16,9 @@ from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import Failed
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Seen, Step, VectorEnv
+from ppo_bench.envs.base import Seen, Step, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import ppo
@@ -44,6 +45,17 @@ def test_every_game_keeps_the_contract(game: str, backend: str) -> None:
     findings = check_contract(lambda: env_of(game, backend, 6), 200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
     assert {"the rows of a game end together", "one choice of each component is legal"} <= {f.rule for f in findings}
+
+
+@pytest.mark.parametrize(
+    ("env_id", "players"), [("SparrowMahjong-v1", 3), ("Go9x9-v1", 2), ("Play2048-v1", 1), ("Game2048-v1", 1)]
+)
+def test_other_games_and_masks_of_envpool_keep_the_contract(env_id: str, players: int) -> None:
+    """Three players; an interface that takes one action a game; masks in `info` and as part of the observation."""
+    task = Task("any", env_id, 6, players=players)
+    findings = check_contract(lambda: EnvPoolBackend("envpool", 2).make(task), 200)
+    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+    assert "one choice of each component is legal" in {finding.rule for finding in findings}
 
 
 class Careless:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -82,13 +82,13 @@ class EnvPoolEnv:
                 spec = envpool.make_spec(task.id, **self._options)
             except (TypeError, ValueError, AssertionError) as error:
                 raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
-            self.vectors = Vectors(categories(task.id, spec.gymnasium_observation_space))
-            self.observation_space = self.vectors.space
+            vectors = Vectors(categories(task.id, spec.gymnasium_observation_space))
+            self.observation_space = vectors.space
             self.action_space = spec.gymnasium_action_space
             require_players(task, spec.config.max_num_players)
-            told = spec.state_array_spec
-            self.masks_actions = "info:legal_action_mask" in told
-            if self.players > 1 and not (self.masks_actions and "info:current_player" in told):
+            self.shown = Shown(vectors, task.players, _mask(spec))
+            self.masks_actions = self.shown.mask is not None
+            if self.players > 1 and not (self.masks_actions and "info:current_player" in spec.state_array_spec):
                 raise ConfigError(f"{task.id}: EnvPool does not say whose turn it is; such games are not played here")
             self.time_limit = int(spec.config.max_episode_steps)
         supported_spaces(task, self.observation_space, self.action_space)
@@ -116,11 +116,11 @@ class EnvPoolEnv:
             obs, info = self._pool.reset()
         self._core = Core(self._pool, self.players)
         self._resets, self._acts = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
-        obs = obs if self.vectors.as_given else self.vectors(obs)
         if not self.masks_actions:
-            return Seen(obs)
-        turn, legal = (in_order(info["env_id"], array) for array in _turns(info))
-        seen = seen_by_rows(np, self.players, in_order(info["env_id"], obs), turn, legal)
+            return Seen(self.shown.arranged(obs))
+        arrays = (*self.shown.turns(obs, info), self.shown.arranged(obs))
+        turn, legal, obs = (in_order(info["env_id"], array) for array in arrays)
+        seen = seen_by_rows(np, self.players, obs, turn, legal)
         self._acts = seen.acts
         return seen
 
@@ -131,7 +131,7 @@ class EnvPoolEnv:
             self._threads.gather()
         if self.players > 1:
             actions = of_movers(actions, self._acts, self.players)
-        step = as_step(self.vectors, self.players, self._resets, *self._core.step(actions))
+        step = as_step(self.shown, self._resets, *self._core.step(actions))
         self._resets = step.terminated | step.truncated
         self._acts = self._acts if step.acts is None else step.acts
         return step
@@ -159,7 +159,6 @@ class Core:
         self._send, self._recv = pool._send, pool._recv
         self._action_dtype = pool.spec.action_array_spec["action"].dtype
         self._ids = pool.all_env_ids
-        self._of_rows = np.repeat(self._ids, players)
         keys = list(pool._state_keys)
         self._games = keys.index("info:env_id") if players > 1 else None
         self._reward, self._done, self._trunc = (keys.index(name) for name in ("reward", "done", "trunc"))
@@ -173,7 +172,7 @@ class Core:
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Observations, rewards, terminated, truncated and what `info` has of `TOLD`."""
-        self._send([self._ids, self._of_rows, actions.astype(self._action_dtype, order="C")])
+        self._send([self._ids, self._ids, actions.astype(self._action_dtype, order="C")])
         arrays = self._recv()
         if self._games is not None:
             arrays = [in_order(arrays[self._games], array) for array in arrays]
@@ -235,9 +234,9 @@ def _with_roms() -> list[str]:
 
 
 def of_movers(actions: np.ndarray, acts: np.ndarray, players: int) -> np.ndarray:
-    """In all rows of a game the action `[N]` of the one that acts; EnvPool takes the first, whoever is to move."""
-    games = np.arange(0, len(actions), players)
-    return np.repeat(actions[games + acts.reshape(-1, players).argmax(1)], players)
+    """Of each game's rows the action of the one that acts, `[G]`: all that EnvPool takes."""
+    rows = np.arange(0, len(actions), players) + acts.reshape(-1, players).argmax(1)
+    return actions[rows]
 
 
 def in_order(games: np.ndarray, array: np.ndarray) -> np.ndarray:
@@ -247,15 +246,35 @@ def in_order(games: np.ndarray, array: np.ndarray) -> np.ndarray:
     return by_game[np.argsort(games)].reshape(array.shape)
 
 
-def _turns(info: dict[str, Any]) -> tuple[Any, Any]:
-    """Whose turn it is `[G]`, and what that player may do `[G, A]`."""
-    legal = info["legal_action_mask"]
-    return info.get("current_player", legal[:, 0] * 0), legal
+class Shown(NamedTuple):
+    """How to read what a pool gives, arrays of NumPy or JAX."""
+
+    vectors: Vectors
+    players: int
+    mask: str | None
+    """Where it says what is legal: "info", or "obs", of which that is then a part; None if nowhere."""
+
+    def arranged(self, obs: Any) -> Any:
+        """Observations as one array."""
+        return obs if self.vectors.as_given else self.vectors(obs)
+
+    def turns(self, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
+        """Whose turn it is `[G]`, and what that player may do `[G, A]`."""
+        legal = obs["action_mask"] if self.mask == "obs" else info["legal_action_mask"]
+        return info.get("current_player", legal[:, 0] * 0), legal
+
+
+def _mask(spec: Any) -> str | None:
+    """See `Shown.mask`."""
+    arrays, actions = spec.state_array_spec, spec.gymnasium_action_space
+    if "info:legal_action_mask" in arrays:
+        return "info"
+    shape = list(arrays["obs:action_mask"].shape) if "obs:action_mask" in arrays else []
+    return "obs" if shape and shape == [getattr(actions, "n", None)] else None
 
 
 def as_step(
-    vectors: Vectors,
-    players: int,
+    shown: Shown,
     resets: Any,
     obs: Any,
     reward: Any,
@@ -264,7 +283,8 @@ def as_step(
     info: dict[str, Any],
 ) -> Step:
     """The `Step` of what a pool returned, arrays of NumPy or JAX; `resets [N]` where the step before was done."""
-    obs = obs if vectors.as_given else vectors(obs)
+    turns = shown.turns(obs, info) if shown.mask else None
+    obs = shown.arranged(obs)
     reward = reward * ~resets  # of a reset, some of dm_control's tasks return the first state's
     if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is the game's end alone
         # And tells of one in the very step of the time limit, which EnvPool calls truncated (ppo_bench/envs/limits.py).
@@ -272,6 +292,4 @@ def as_step(
         terminated, truncated = terminated | game_over, truncated & ~game_over
         return Step(obs, reward, terminated, truncated, game_over | truncated, info["reward"])
     step = Step(obs, reward, terminated, truncated, terminated | truncated, reward)
-    if "legal_action_mask" not in info:
-        return step
-    return step_of_rows(reward.__array_namespace__(), players, step, *_turns(info))
+    return step_of_rows(reward.__array_namespace__(), shown.players, step, *turns) if turns else step

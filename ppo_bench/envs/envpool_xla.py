@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import GraphEnv, Start, Step, Task
-from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, as_step
-from ppo_bench.envs.vectors import Vectors
+from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, Shown, as_step
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class EnvPoolGraphEnv(GraphEnv):
         seen = self._envs.reset(seeds)
         with jax.enable_x64(True):  # EnvPool declares float64 arrays (MuJoCo); cut to float32 they would be misread
             handle, _, _, of_pool = self._envs.pool.xla()
-            step = self._steps.setdefault(handle.tobytes(), _PoolStep(self._envs.vectors))
+            step = self._steps.setdefault(handle.tobytes(), _PoolStep(self._envs.shown))
             step.of_pool, step.action_dtype = of_pool, self._envs.pool.spec.action_array_spec["action"].dtype
             return Start(step, (jnp.array(handle), jnp.zeros(self.num_envs, bool)), seen.map(jnp.array))
 
@@ -84,8 +83,8 @@ class _PoolStep:
     of_pool: Any
     action_dtype: Any
 
-    def __init__(self, vectors: Vectors) -> None:
-        self._vectors = vectors
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
 
     def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
         import jax
@@ -93,5 +92,5 @@ class _PoolStep:
         handle, resets = state
         with jax.enable_x64(True):
             handle, seen = self.of_pool(handle, actions.astype(self.action_dtype))
-            step = as_step(self._vectors, 1, resets, *seen)
+            step = as_step(self._shown, resets, *seen)
             return (handle, step.terminated | step.truncated), step
