@@ -1,10 +1,10 @@
-# make setup | setup-procgen | run | test | test-slurm | test-slow | soak; everything lives in .venv, which `setup` makes and the others need.
+# make setup | setup-procgen | memory-gym | run | test | test-slurm | test-slow | soak; everything lives in .venv, which `setup` makes and the others need.
 # `test` opens a report in Chromium and plays Procgen, which needs root once, to install Chromium and Qt 5.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
 
-.PHONY: setup setup-procgen run test test-slurm test-slow soak lint
+.PHONY: setup setup-procgen memory-gym run test test-slurm test-slow soak lint
 
 setup: .venv/.complete
 
@@ -18,6 +18,10 @@ setup: .venv/.complete
 setup-procgen: setup
 	launch/install_qt.sh
 
+# Memory Gym asks for gymnasium 0.29 and pygame 2.4, and works with the newer ones that are here.
+memory-gym: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps memory-gym==1.0.2
+
 run: setup
 	$(BIN)/python -m ppo_bench seed=$(SEED)
 
@@ -29,12 +33,12 @@ lint: setup
 
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=10  # threads that wait leave the CPU to others
 
-test: setup-procgen lint
+test: setup-procgen memory-gym lint
 	tests/browser/install.sh
 	$(PYTEST) -m "not slow"
 
 # Trainings, kills and measurements that take minutes.
-test-slow: setup-procgen
+test-slow: setup-procgen memory-gym
 	tests/browser/install.sh
 	$(PYTEST) -m slow
 

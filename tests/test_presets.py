@@ -14,6 +14,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.networks.spec import ImpalaCnn, Mlp, NatureCnn, RecurrentCnn
+from ppo_bench.networks.transformer import Trxl
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +39,33 @@ SAME_IN_ALL = {
     "bootstrap_truncated": False,
     "obs_clip": 10.0,
     "reward_clip": 10.0,
+    "final_learning_rate": 0.0,
+    "final_ent_coef": None,
+    "anneal_timesteps": None,
+    "weight_decay": 0.0,
 }
 DISCRETE = {"num_steps": 128, "learning_rate": 2.5e-4, "update_epochs": 4, "num_minibatches": 4, "ent_coef": 0.01} | {
+    "norm_obs": False,
+    "norm_reward": False,
+}
+TRXL = SAME_IN_ALL | {
+    "num_envs": 32,
+    "num_steps": 512,
+    "learning_rate": 2.75e-4,
+    "final_learning_rate": 1e-5,
+    "anneal_timesteps": 32 * 512 * 10_000,
+    "adam_eps": 1e-8,
+    "weight_decay": 0.01,
+    "gamma": 0.995,
+    "update_epochs": 3,
+    "num_minibatches": 8,
+    "norm_adv": False,
+    "clip_coef": 0.1,
+    "ent_coef": 1e-4,
+    "final_ent_coef": 1e-6,
+    "vf_coef": 1.0,
+    "max_grad_norm": 0.25,
+    "mask_resets": True,
     "norm_obs": False,
     "norm_reward": False,
 }
@@ -78,6 +104,21 @@ CLEANRL: dict[str, dict[str, Any]] = {
         "norm_obs": False,
         "norm_reward": False,
     },
+    # Their critic's error is not halved, ours is: twice the coefficient. Their optimiser is AdamW with its defaults.
+    "cleanrl/ppo_trxl": TRXL,
+    "cleanrl/ppo_trxl_proof_of_memory": TRXL
+    | {
+        "num_envs": 16,
+        "num_steps": 128,
+        "learning_rate": 3e-4,
+        "update_epochs": 4,
+        "clip_coef": 0.2,
+        "ent_coef": 1e-3,
+        "vf_coef": 0.2,
+        "max_grad_norm": 0.5,
+    },
+    "cleanrl/ppo_trxl_minigrid": TRXL
+    | {"num_envs": 16, "num_steps": 256, "anneal_timesteps": 4_096_000, "clip_coef": 0.2},
     "cleanrl/ppo_procgen": SAME_IN_ALL
     | DISCRETE
     | {
@@ -100,6 +141,14 @@ SETTINGS = {
     "cleanrl/ppo_atari_envpool": (10_000_000, "envpool", "Breakout-v5", NatureCnn),
     "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", Mlp),
     "cleanrl/ppo_continuous_action_isaacgym": (30_000_000, "jax", "brax-ant", Mlp),
+    "cleanrl/ppo_trxl": (200_000_000, "gymnasium", "memory_gym:MortarMayhem-Grid-v0", Trxl),
+    "cleanrl/ppo_trxl_proof_of_memory": (
+        25_000,
+        "gymnasium",
+        "ppo_bench.envs.proof_of_memory:ProofOfMemory-v0",
+        Trxl,
+    ),
+    "cleanrl/ppo_trxl_minigrid": (2_048_000, "envpool", "MiniGrid-MemoryS9-v0", Trxl),
     "cleanrl/ppo_procgen": (25_000_000, "envpool", "StarpilotEasy-v0", ImpalaCnn),
 }
 

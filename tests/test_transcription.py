@@ -17,7 +17,7 @@ from ppo_bench.mathematics.arrays import Arrays, under
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings
 from tests.seams import remembering
-from tests.transcribed_networks import HIDDEN, NETWORKS, Averaging, AveragingSequences, Policy, mlp
+from tests.transcribed_networks import HIDDEN, NETWORKS, TRXL, Averaging, AveragingSequences, Policy, mlp, trxl
 from tests.transcribed_rnd import OVERRIDES as RND
 from tests.transcribed_rnd import Rnd
 from tests.transcription import Ppo
@@ -69,7 +69,9 @@ class Case(NamedTuple):
         """Everything that the package is told; large steps, so that ratios, values and gradients are clipped."""
         steps = SMALL if len(self.observations.shape) == 3 else ("ppo.num_steps=16",)
         network = [f"network={self.network}"] if self.network in NETWORKS else remembering(self.network)
-        if self.network == "auto" or len(self.observations.shape) == 1:
+        if self.network == "trxl":
+            network += TRXL
+        elif self.network == "auto" or len(self.observations.shape) == 1:
             network.append(f"network.hidden_sizes={list(HIDDEN)}")
         fixed = ("precision=float64", "ppo.learning_rate=1e-2", "ppo.clip_coef=0.05", f"algorithm={self.algorithm}")
         return [*fixed, *steps, *network, *self.overrides]
@@ -111,6 +113,20 @@ CASES = {
     "rnd, frames": Case("nature_cnn", FRAMES, CHOICES, RND, algorithm="rnd"),
     "rnd, rnd_cnn": Case("rnd_cnn", FRAMES, overrides=RND, algorithm="rnd"),
     "rnd, lstm": Case("lstm", actions=FORCES, overrides=(*RND, "ppo.num_minibatches=2"), algorithm="rnd"),
+    "trxl": Case("trxl"),
+    "trxl, gated": Case(
+        "trxl",
+        actions=FORCES,
+        overrides=("network.gated=true", "network.positions=learned"),
+        reference=functools.partial(trxl, positions="learned", gated=True),
+    ),
+    "trxl, frames": Case(
+        "trxl",
+        FRAMES,
+        CHOICES,
+        overrides=("network.positions=none",),
+        reference=functools.partial(trxl, positions="none"),
+    ),
     "sequences": Case("AveragingSequencesMlp", reference=AveragingSequences, overrides=("ppo.num_minibatches=2",)),
 }
 COMBINED = ["limits are ends", "resets are learnt", "unclipped gradients", "bools", "nature_cnn, forces"]

@@ -6,11 +6,13 @@ network's arrays; what it measures goes under the names of its `metrics` to resu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ppo_bench.common.values import younger
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.ppo import Head, annealed_learning_rate
+from ppo_bench.mathematics.ppo import Head, annealed
 from ppo_bench.mathematics.weights import Parameter
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ class Hyperparameters:
     obs_clip: float
     norm_reward: bool
     reward_clip: float
+    final_learning_rate: float = younger(0.0)
+    final_ent_coef: float | None = younger(None)
+    anneal_timesteps: int | None = younger(None)
+    weight_decay: float = younger(0.0)
 
     @property
     def batch_size(self) -> int:
@@ -59,7 +65,12 @@ class Hyperparameters:
         """The learning rate of an iteration, counted from 1."""
         if not self.anneal_lr:
             return self.learning_rate
-        return annealed_learning_rate(self.learning_rate, iteration, num_iterations)
+        passed = (iteration - 1) / self.anneal_iterations(num_iterations)
+        return float(annealed(self.learning_rate, self.final_learning_rate, min(passed, 1.0)))
+
+    def anneal_iterations(self, num_iterations: int) -> float:
+        """Iterations over which coefficients are annealed, of a run of so many."""
+        return num_iterations if self.anneal_timesteps is None else self.anneal_timesteps / self.batch_size
 
 
 class Metric(NamedTuple):
@@ -155,11 +166,17 @@ class Algorithm(Protocol):
         """
 
 
-def metrics_of(algorithm: Algorithm) -> tuple[Metric, ...]:
-    """Everything that an iteration measures, in the order of the columns."""
+def loss_metrics_of(algorithm: Algorithm, network: object) -> tuple[Metric, ...]:
+    """What a minibatch measures: the algorithm's losses, and those of a network that has its own."""
+    own: Mapping[str, float] = getattr(network, "own_losses", {})
+    return (*algorithm.loss_metrics, *(Metric(name, f"losses/{name}") for name in own))
+
+
+def metrics_of(algorithm: Algorithm, network: object = None) -> tuple[Metric, ...]:
+    """Everything that an iteration measures, in the order of the columns; `network` is one, or the choice of one."""
     return (
         Metric("learning_rate", "charts/learning_rate", compared=False),
-        *algorithm.loss_metrics,
+        *loss_metrics_of(algorithm, network),
         *algorithm.batch_metrics,
         Metric("gradient_norm", "losses/gradient_norm", compared=False),
         Metric("masked_fraction", "charts/masked_fraction", compared=False),

@@ -87,6 +87,9 @@ class Ppo:
             "valid": valid,
             "acts": acts,
         }
+        if hp.final_ent_coef is not None:
+            passed = (xp.zeros_like(advantages) + rollout["iteration"] - 1) / hp.anneal_iterations(0)
+            batch["ent_coef"] = ppo.annealed(hp.ent_coef, hp.final_ent_coef, xp.clip(passed, 0.0, 1.0))
         return Targets(batch, statistics, {"explained_variance": ppo.explained_variance(xp, values, returns, valid)})
 
     def loss(
@@ -109,7 +112,7 @@ class Ppo:
             clip_coef=hp.clip_coef,
             clip_vloss=hp.clip_vloss,
             norm_adv=hp.norm_adv,
-            ent_coef=hp.ent_coef,
+            ent_coef=batch["ent_coef"][0] if "ent_coef" in batch else hp.ent_coef,
             vf_coef=hp.vf_coef,
         )
         return losses.total, {metric.name: getattr(losses, metric.name) for metric in Ppo.loss_metrics}

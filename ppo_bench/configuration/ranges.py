@@ -56,6 +56,25 @@ def check_values(config: Config) -> None:
         ("ppo.gae_lambda", ppo.gae_lambda, 0 <= ppo.gae_lambda <= 1, unit),
         ("ppo.clip_coef", ppo.clip_coef, _positive(ppo.clip_coef), positive),
         ("ppo.ent_coef", ppo.ent_coef, 0 <= ppo.ent_coef < math.inf, "must not be negative"),
+        (
+            "ppo.final_learning_rate",
+            ppo.final_learning_rate,
+            0 <= ppo.final_learning_rate < math.inf,
+            "must not be negative",
+        ),
+        ("ppo.weight_decay", ppo.weight_decay, 0 <= ppo.weight_decay < math.inf, "must not be negative"),
+        (
+            "ppo.final_ent_coef",
+            ppo.final_ent_coef,
+            ppo.final_ent_coef is None or 0 <= ppo.final_ent_coef < math.inf,
+            "must not be negative, or null",
+        ),
+        (
+            "ppo.anneal_timesteps",
+            ppo.anneal_timesteps,
+            ppo.anneal_timesteps is None or ppo.anneal_timesteps >= 1,
+            f"{natural}, or null",
+        ),
         ("ppo.vf_coef", ppo.vf_coef, 0 <= ppo.vf_coef < math.inf, "must not be negative"),
         ("ppo.max_grad_norm", ppo.max_grad_norm, _positive(ppo.max_grad_norm), positive),
         ("ppo.target_kl", ppo.target_kl, ppo.target_kl is None or _positive(ppo.target_kl), f"{positive}, or null"),
@@ -73,6 +92,11 @@ def check_values(config: Config) -> None:
         raise ConfigError(
             f"ppo.num_minibatches={ppo.num_minibatches} does not divide the batch of ppo.num_envs x ppo.num_steps = "
             f"{ppo.batch_size}: choose a divisor"
+        )
+    if ppo.final_ent_coef is not None and ppo.anneal_timesteps is None:
+        raise ConfigError(
+            f"ppo.final_ent_coef={ppo.final_ent_coef} is reached after ppo.anneal_timesteps: say how many, "
+            f"for instance {root.total_timesteps}"
         )
     if ppo.batch_size >= 2**31:
         raise ConfigError(f"ppo.num_envs x ppo.num_steps = {ppo.batch_size}: must be below {2**31}")

@@ -163,6 +163,7 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # it has inherited that process's answers
             signal.signal(number, signal.SIG_DFL)
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # nobody listens to a training
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # v4 tasks are meant where they are named
         _register(task)

@@ -259,7 +259,7 @@ def losses(
     clip_coef: float,
     clip_vloss: bool,
     norm_adv: bool,
-    ent_coef: float,
+    ent_coef: Array,
     vf_coef: float,
 ) -> Losses:
     """PPO's loss on one minibatch (PPO, eq. 9), from the current network's `log_probs`, `entropies`, `values` `[B]`."""
@@ -294,6 +294,6 @@ def clip_scale(xp: Any, norm: Array, max_grad_norm: float) -> Array:
     return max_grad_norm / xp.clip(norm, max_grad_norm, None)
 
 
-def annealed_learning_rate(learning_rate: float, iteration: int, num_iterations: int) -> float:
-    """Linear annealing (details, 4): `learning_rate` at iteration 1, one step above 0 at the last."""
-    return learning_rate * (1.0 - (iteration - 1) / num_iterations)
+def annealed(first: float, last: float, passed: Array) -> Array:
+    """Linear annealing (details, 4) from `first` to `last`, when so large a part of it has `passed`."""
+    return last + (first - last) * (1.0 - passed)

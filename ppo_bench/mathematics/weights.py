@@ -20,11 +20,12 @@ from ppo_bench.mathematics import noise
 
 
 class Parameter(NamedTuple):
-    """One array of a network: its neutral shape and how it starts (orthogonal with `gain`, or zeros if it is None)."""
+    """One array of a network, and how it starts: orthogonal with `gain`, or all `fill` if that is None."""
 
     name: str
     shape: tuple[int, ...]
     gain: float | None
+    fill: float = 0.0
 
 
 def orthogonal(normals: np.ndarray, gain: float) -> np.ndarray:
@@ -42,7 +43,7 @@ def initial_weights(parameters: tuple[Parameter, ...], seed: int) -> dict[str, n
 
 def _initial(parameter: Parameter, index: int, seed: int) -> np.ndarray:
     if parameter.gain is None:
-        return np.zeros(parameter.shape, np.float32)
+        return np.full(parameter.shape, parameter.fill, np.float32)
     rows, columns = parameter.shape[0], math.prod(parameter.shape[1:])
     one = np.ones(1, np.int32)
     key = noise.stream_key(np, one * seed, noise.Stream.WEIGHTS, one * index, one * 0)

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.layers import Activation, CellName, Conv
-from ppo_bench.networks.ops import ScanStep
+from ppo_bench.networks.layers import Activation, CellName, Conv, Spread
+from ppo_bench.networks.ops import EPSILON, ScanStep
 from ppo_bench.tuning.jax_convolutions import convolve, max_pool
 from ppo_bench.tuning.switches import ON, Tuning
 
@@ -35,6 +35,10 @@ class JaxOps:
     def take(self, x: jax.Array, rows: jax.Array, axis: int) -> jax.Array:
         """See `Ops.take`."""
         return x[(slice(None),) * axis + (rows,)]
+
+    def take_windows(self, x: jax.Array, rows: jax.Array, steps: int, stride: int) -> jax.Array:
+        """See `Ops.take_windows`."""
+        return x[rows[:, None] + stride * jnp.arange(steps)]
 
     def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
         """See `Ops.scan`; one loop of the program."""
@@ -98,9 +102,20 @@ class JaxOps:
             sums = _convolve(layer, x, weight, self._dtype)
         return self.activate(layer.activation, (sums + bias).astype(self._layers))
 
+    def spread(self, layer: Spread, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
+        """See `Ops.spread`; JAX slides the kernel over what PyTorch adds it to, so that it is turned around."""
+        turned, layout = weight[:, ::-1, ::-1], ("NHWC", "OHWI", "NHWC")
+        strides = (layer.stride, layer.stride)
+        sums = jax.lax.conv_transpose(x, turned, strides, "VALID", dimension_numbers=layout).astype(self._dtype)
+        return self.activate(layer.activation, (sums + bias).astype(self._layers))
+
     def max_pool(self, x: jax.Array) -> jax.Array:
         """See `Ops.max_pool`."""
         return max_pool(x) if self._by_products else _max_pool(x)
+
+    def standardised(self, x: jax.Array) -> jax.Array:
+        """See `Ops.standardised`."""
+        return jax.nn.standardize(x, epsilon=EPSILON)
 
     def activate(self, activation: Activation | None, x: jax.Array) -> jax.Array:
         """See `Ops.activate`."""

@@ -89,6 +89,24 @@ class Residual:
         return size
 
 
+@dataclass(frozen=True)
+class Spread:
+    """A transposed convolution on channels-last images, without padding, and then `activation` (Zeiler et al. 2010)."""
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int
+    activation: Activation | None = "relu"
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Weight and bias, in the neutral layout."""
+        shape = (self.outputs, self.kernel, self.kernel, self.inputs)
+        weight = Parameter(f"{self.name}.weight", shape, HIDDEN_GAIN)
+        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None)
+
+
 ImageLayer = Conv | MaxPool | Residual
 
 

@@ -7,6 +7,7 @@ declares a `carry` and whose `forward` reads and returns it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -45,6 +46,9 @@ class Carry(NamedTuple):
     name: str
     shape: tuple[int, ...]
     """Shape for one environment."""
+    window: bool = False
+    """Its first axis goes over the latest steps, the last one last; of these `forward` returns a row for the step. It
+    is learnt from without a gradient, where it lies."""
 
 
 class Outputs(NamedTuple):
@@ -111,6 +115,11 @@ class NetworkSpec:
         return ()
 
     @property
+    def windows(self) -> tuple[Carry, ...]:
+        """Those of the carry that are windows of the latest steps."""
+        return tuple(carry for carry in self.carry if carry.window)
+
+    @property
     def sequences(self) -> bool:
         """Whether it learns from whole environments, so that gradients flow through its memory from the rollout's first
         step (`unroll`); otherwise from single transitions, each with the carry that it had when it acted."""
@@ -121,11 +130,27 @@ class NetworkSpec:
 
         Of several streams of rewards values are `[B, S]`.
         `carry` has an array `[B, ...]` for each of the declared names, and `start [B]` is 1 where it is to be forgotten
-        before this step, else 0; without a declared carry they are `{}` and None. Layers compute in their own type;
-        head and values are of the parameters' type.
+        before this step, else 0; without a declared carry they are `{}` and None. Of a window the next carry has the
+        new row alone. Layers compute in their own type; head and values are of the parameters' type.
         """
         layers = self._for_layers(ops, params)
         return self._outputs(ops, params, layers, self._features(ops, layers, obs), carry)
+
+    @property
+    def own_losses(self) -> Mapping[str, float]:
+        """Losses that the network itself adds to the algorithm's, by name, with their weights; none here."""
+        return {}
+
+    def losses(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> tuple[Head, Array, Tree]:
+        """Head and values as `forward`, for a minibatch of transitions, and the scalars of `own_losses`."""
+        head, values, _ = self.forward(ops, params, obs, carry, start)
+        return head, values, {}
+
+    def step(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
+        """`forward`, with the whole of the next carry."""
+        head, values, after = self.forward(ops, params, obs, carry, start)
+        windows = {c.name: ops.xp.concatenate((carry[c.name][:, 1:], after[c.name][:, None]), 1) for c in self.windows}
+        return Outputs(head, values, {**after, **windows})
 
     def _for_layers(self, ops: Ops, params: Tree) -> Tree:
         """Parameters as layers take them: in their type, and the weights that bytes meet first divided by 255."""

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.networks.layers import Activation, CellName, Conv
+from ppo_bench.networks.layers import Activation, CellName, Conv, Spread
+
+EPSILON = 1e-5
+"""Added to the variance by which layers are standardised, as PyTorch does."""
 
 ScanStep = Callable[[Any, Any], tuple[Any, Any]]
 """`(carry, row) -> (carry, output)`."""
@@ -22,6 +25,9 @@ class Ops(Protocol):
 
     def take(self, x: Array, rows: Array, axis: int) -> Array:
         """The entries `rows [M]`, integers, of `x` along `axis`."""
+
+    def take_windows(self, x: Array, rows: Array, steps: int, stride: int) -> Array:
+        """Windows `[M, steps, ...]` of `x [R, ...]`: its entries `rows [M]`, and those `stride`, `2 * stride`... on."""
 
     def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
         """`step` from the first row of the dictionary `rows`, `[T, ...]` each, to the last: the carry after it, and the
@@ -57,8 +63,14 @@ class Ops(Protocol):
     def convolve(self, layer: Conv, x: Array, weight: Array, bias: Array) -> Array:
         """`layer` and its activation, on images."""
 
+    def spread(self, layer: Spread, x: Array, weight: Array, bias: Array) -> Array:
+        """`layer` and its activation, `[B, H, W, C]` of `x [B, h, w, c]`, channels last."""
+
     def max_pool(self, x: Array) -> Array:
         """`MaxPool`, on images."""
+
+    def standardised(self, x: Array) -> Array:
+        """`x [..., D]` with mean 0 and variance 1 over its last axis (Ba et al. 2016, with `EPSILON`)."""
 
     def activate(self, activation: Activation | None, x: Array) -> Array:
         """`activation` of what nothing else needs; None leaves it."""

@@ -14,8 +14,8 @@ from torch import Tensor
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.layers import Activation, CellName, Conv
-from ppo_bench.networks.ops import ScanStep
+from ppo_bench.networks.layers import Activation, CellName, Conv, Spread
+from ppo_bench.networks.ops import EPSILON, ScanStep
 from ppo_bench.networks.torch_recurrence import recur
 
 Params = dict[str, Tensor]
@@ -48,6 +48,11 @@ class TorchOps:
     def take(self, x: Tensor, rows: Tensor, axis: int) -> Tensor:
         """See `Ops.take`."""
         return x.index_select(axis, rows)
+
+    def take_windows(self, x: Tensor, rows: Tensor, steps: int, stride: int) -> Tensor:
+        """See `Ops.take_windows`."""
+        places = rows[:, None] + stride * torch.arange(steps, dtype=rows.dtype, device=rows.device)
+        return x.index_select(0, places.view(-1)).view(*places.shape, *x.shape[1:])
 
     def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
         """See `Ops.scan`; a plain loop."""
@@ -95,9 +100,18 @@ class TorchOps:
         y = F.conv2d(x, weight.permute(0, 3, 1, 2), bias, layer.stride, layer.padding)
         return self.activate(layer.activation, y)
 
+    def spread(self, layer: Spread, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """See `Ops.spread`."""
+        y = F.conv_transpose2d(x.permute(0, 3, 1, 2), weight.permute(3, 0, 1, 2), bias, layer.stride)
+        return self.activate(layer.activation, y.permute(0, 2, 3, 1))
+
     def max_pool(self, x: Tensor) -> Tensor:
         """See `Ops.max_pool`."""
         return F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
+
+    def standardised(self, x: Tensor) -> Tensor:
+        """See `Ops.standardised`."""
+        return F.layer_norm(x, x.shape[-1:], eps=EPSILON)
 
     def activate(self, activation: Activation | None, x: Tensor) -> Tensor:
         """See `Ops.activate`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ppo_bench.algorithms.base import Algorithm, Hyperparameters, Targets
+from ppo_bench.algorithms.base import Algorithm, Hyperparameters, Targets, loss_metrics_of
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array, Tree, under
 from ppo_bench.networks.network import NetworkSpec, masked
@@ -33,7 +33,7 @@ class Computation(NamedTuple):
     @property
     def loss_names(self) -> tuple[str, ...]:
         """Names of the scalars that `loss` measures, in order."""
-        return tuple(metric.name for metric in self.algorithm.loss_metrics)
+        return tuple(metric.name for metric in loss_metrics_of(self.algorithm, self.network))
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -62,8 +62,9 @@ class Computation(NamedTuple):
     def targets(self, arrays: Tree, statistics: Tree, rollout: Tree) -> Targets:
         """The batch that minibatches are taken from; `rollout` has the memory, the `flags`, seed and iteration.
 
-        Transitions lie one after the other, `[T * N, ...]`; for a network that learns from sequences they keep their
-        axes, `[T, N, ...]`, beside the carry before the first step, `[N, ...]`.
+        Transitions lie one after the other, `[T * N, ...]`, and so do the rows of windows, `[(K + T) * N, ...]`; for a
+        network that learns from sequences they keep their axes, `[T, N, ...]`, beside the carry before the first step,
+        `[N, ...]`.
         """
         targets = self.algorithm.targets(self.ops, self.network, self.ppo, arrays, statistics, rollout)
         batch = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1], **targets.batch}
@@ -74,7 +75,8 @@ class Computation(NamedTuple):
             batch["start"] = rollout["start"]
         if self.network.sequences:
             return targets._replace(batch=batch | carry)
-        batch |= {name: array[:-1] for name, array in carry.items()}
+        windows = {f"carry.{window.name}" for window in self.network.windows}
+        batch |= {name: array if name in windows else array[:-1] for name, array in carry.items()}
         return targets._replace(batch={name: x.reshape((-1, *x.shape[2:])) for name, x in batch.items()})
 
     def warmed(self, statistics: Tree, rollout: Tree) -> Tree:
@@ -88,14 +90,19 @@ class Computation(NamedTuple):
 
     def minibatch(self, batch: Tree, rows: Array) -> Tree:
         """The samples `rows [M]` of a batch."""
-        if not self.network.sequences:
-            return {name: self.ops.take(x, rows, 0) for name, x in batch.items()}
-        return {name: self.ops.take(x, rows, self.env_axes.get(name, 1)) for name, x in batch.items()}
+        if self.network.sequences:
+            return {name: self.ops.take(x, rows, self.env_axes.get(name, 1)) for name, x in batch.items()}
+        windows = {f"carry.{window.name}": window.shape[0] for window in self.network.windows}
+        taken = {name: self.ops.take(x, rows, 0) for name, x in batch.items() if name not in windows}
+        for name, steps in windows.items():
+            taken[name] = self.ops.take_windows(batch[name], rows, steps, self.ppo.num_envs)
+        return taken
 
     def loss(self, arrays: Tree, minibatch: Tree) -> tuple[Array, Array]:
-        """The minimised scalar, and the algorithm's measurements `[M]` in the order of `loss_names`."""
+        """The minimised scalar, and what is measured `[M]` in the order of `loss_names`."""
         network, ops = self.network, self.ops
         obs, carry, start = minibatch["obs"], under("carry", minibatch), minibatch.get("start")
+        own: Tree = {}
         if network.sequences:
             assert start is not None
             head, values = network.unroll(ops, arrays, obs, carry, start)
@@ -104,9 +111,11 @@ class Computation(NamedTuple):
             steps = {name: x for name, x in minibatch.items() if not name.startswith("carry.")}
             minibatch = {name: x.reshape((-1, *x.shape[2:])) for name, x in steps.items()}
         else:
-            head, values, _ = network.forward(ops, arrays, obs, carry, start)
+            head, values, own = network.losses(ops, arrays, obs, carry, start)
         head = masked(ops.xp, head, minibatch.get("legal"))
         total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, head, values, minibatch)
+        total = total + sum(weight * own[name] for name, weight in network.own_losses.items())
+        measured = {**measured, **own}
         return total, ops.xp.stack([measured[name] for name in self.loss_names])
 
 

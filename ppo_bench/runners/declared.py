@@ -9,7 +9,7 @@ from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Declared, Kind, filled, of_kinds
 from ppo_bench.mathematics.precision import PRECISIONS, Precision
 from ppo_bench.mathematics.weights import Parameter, initial_weights
-from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.network import Carry, NetworkSpec
 from ppo_bench.runners.base import Problem
 
 COUNTERS = tuple(Declared(name, (), "int64", Kind.STATISTIC) for name in ("seed", "iteration"))
@@ -58,7 +58,8 @@ def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
     """A rollout's memory of what the policy saw and did, `[T + 1, N, ...]`, the last row for the observations after it.
 
     `heads` are the first part of the policy's head: logits or mean. The carry is that before each step, or for networks
-    that learn from sequences, `[N, ...]`, that before the first.
+    that learn from sequences, `[N, ...]`, that before the first. Of a window over K steps there are `[K + T, N, ...]`
+    rows: those before the first step, and one of each.
     """
     network, rows = problem.network, (problem.ppo.num_steps + 1, problem.ppo.num_envs)
     dtype = PRECISIONS[problem.precision].parameters
@@ -66,7 +67,14 @@ def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
     def stored(name: str, shape: tuple[int, ...], kind: str = dtype) -> Declared:
         return Declared(name, (*rows, *shape), kind, Kind.MEMORY, env_axis=1)
 
-    carried = rows[1:] if network.sequences else rows
+    def carried(carry: Carry) -> Declared:
+        if carry.window:
+            rows_of_window = (carry.shape[0] + problem.ppo.num_steps, problem.ppo.num_envs, *carry.shape[1:])
+            return Declared(f"carry.{carry.name}", rows_of_window, dtype, Kind.MEMORY, env_axis=1)
+        if network.sequences:
+            return Declared(f"carry.{carry.name}", (rows[1], *carry.shape), dtype, Kind.MEMORY, env_axis=0)
+        return stored(f"carry.{carry.name}", carry.shape)
+
     streams = () if len(problem.algorithm.streams) == 1 else (len(problem.algorithm.streams),)
     return (
         stored("obs", network.input_shape, "uint8" if network.uint8 else dtype),
@@ -74,10 +82,7 @@ def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
         stored("heads", (network.num_actions,)),
         stored("values", streams),
         *([stored("legal", (network.num_actions,), "bool")] if problem.env.masks_actions else []),
-        *(
-            Declared(f"carry.{c.name}", (*carried, *c.shape), dtype, Kind.MEMORY, env_axis=len(carried) - 1)
-            for c in network.carry
-        ),
+        *(carried(carry) for carry in network.carry),
     )
 
 

@@ -46,7 +46,9 @@ class HostRunner:
         learner, batch, measured = self._learner.targets(learner, flags, state.seed, iteration)
         learner, losses = self._learner.update(learner, batch, state.seed, iteration, learning_rate)
         measured |= losses | {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(flags["valid"]))}
-        metrics = {metric.name: measured[metric.name] for metric in metrics_of(self._problem.algorithm)}
+        metrics = {
+            metric.name: measured[metric.name] for metric in metrics_of(self._problem.algorithm, self._problem.network)
+        }
         return HostState(state.seed, iteration, learner, envs), metrics, episodes
 
     def _collect(self, state: HostState, iteration: int) -> tuple[Any, Arrays, Arrays, list[Episode]]:

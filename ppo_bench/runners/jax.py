@@ -57,7 +57,9 @@ class JaxLearner:
         with self.acting():
             state.noise = self._noise(np.int32(seed), np.int32(iteration))
         state.arrays = state.learnt.arrays
-        if self._problem.network.sequences:  # copies: the policy's steps are given the carry, too
+        if (
+            self._problem.network.sequences or self._problem.network.windows
+        ):  # copies: the policy's steps are given the carry, too
             state.memory = self._learning.remember(state.memory, jax.tree.map(jnp.copy, state.carry))
         return state
 
@@ -67,8 +69,7 @@ class JaxLearner:
         state.memory, carry, actions = self._act(
             state.arrays, state.memory, state.carry, state.noise, np.int32(t), seen
         )
-        if t < self._problem.ppo.num_steps:
-            state.carry = carry
+        state.carry = carry if t < self._problem.ppo.num_steps else self._learning.carried(state.memory, state.carry)
         return state, np.array(actions, self._actions_type)  # its own, as PyTorch's: some environments write to it
 
     def warmed(self, state: JaxLearnerState, flags: Arrays) -> JaxLearnerState:

@@ -14,6 +14,7 @@ from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Arrays, Declared, Kind, Tree, named, of_kinds, under
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.network import Carry
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of
 from ppo_bench.runners.declared import learner_arrays, memory_arrays
@@ -108,8 +109,22 @@ class Learning:
         return noise_of_iteration
 
     def remember(self, memory: Tree, carry: Tree) -> Tree:
-        """The memory of a rollout that begins with `carry`, where the network learns from sequences."""
-        return {**memory, **named("carry", carry)} if self.network.sequences else memory
+        """The memory of a rollout that begins with `carry`: its windows, or all that is learnt from in sequences."""
+        begun = named("carry", carry) if self.network.sequences else {}
+        for window in self.network.windows:
+            name, steps = f"carry.{window.name}", window.shape[0]
+            begun[name] = memory[name].at[:steps].set(jnp.moveaxis(carry[window.name], 1, 0))
+        return {**memory, **begun}
+
+    def window(self, memory: Tree, window: Carry, t: jax.Array) -> jax.Array:
+        """The window `[N, K, ...]` as step `t` begins."""
+        rows = jax.lax.dynamic_slice_in_dim(memory[f"carry.{window.name}"], t, window.shape[0])
+        return jnp.moveaxis(rows, 0, 1)
+
+    def carried(self, memory: Tree, carry: Tree) -> Tree:
+        """The carry after a rollout, whose windows lie in the memory."""
+        last = jnp.int32(self.ppo.num_steps)
+        return {**carry, **{window.name: self.window(memory, window, last) for window in self.network.windows}}
 
     def act(
         self,
@@ -120,18 +135,27 @@ class Learning:
         t: jax.Array,
         seen: Seen,
     ) -> tuple[Tree, Tree, jax.Array]:
-        """The memory with step `t` in row `t`, the carry after it, and the actions for what was `seen`."""
+        """The memory with step `t` in row `t`, the carry after it, and the actions for what was `seen`.
+
+        Windows of the carry stay as they are: they go on in the memory.
+        """
         obs, start = seen.obs.astype(memory["obs"].dtype), seen.start
         if start is not None:
             start = start.astype(self.dtype)
-        acted = self.network.act(self.computation.ops, arrays, obs, noise_of_step[t], carry, start, seen.legal)
+        windows = {window.name: self.window(memory, window, t) for window in self.network.windows}
+        before = {**carry, **windows}
+        acted = self.network.act(self.computation.ops, arrays, obs, noise_of_step[t], before, start, seen.legal)
         row = {"obs": obs, "actions": acted.actions, "heads": acted.head, "values": acted.values}
         if seen.legal is not None:
             row["legal"] = seen.legal
         if not self.network.sequences:
-            row |= named("carry", carry)
+            row |= {f"carry.{name}": array for name, array in carry.items() if name not in windows}
         stored = {name: memory[name].at[t].set(x.astype(memory[name].dtype)) for name, x in row.items()}
-        return {**memory, **stored}, acted.carry, acted.actions
+        for window in self.network.windows:  # the row after the last step lies beyond the memory, and is dropped
+            name = f"carry.{window.name}"
+            stored[name] = memory[name].at[t + window.shape[0]].set(acted.carry[window.name], mode="drop")
+        after = {**acted.carry, **{name: carry[name] for name in windows}}
+        return {**memory, **stored}, after, acted.actions
 
     # --- Learning -----------------------------------------------------------------------------------------------------
 
@@ -192,6 +216,8 @@ class Learning:
         scale = ppo.clip_scale(jnp, norm, self.ppo.max_grad_norm)
         clipped = jax.tree.map(lambda gradient: gradient * scale, gradients)
         directions, adam = self._optimizer.update(clipped, learnt.adam)
+        if self.ppo.weight_decay:
+            directions = jax.tree.map(lambda d, p: d + self.ppo.weight_decay * p, directions, learnt.params)
         params = jax.tree.map(lambda p, d: p - learning_rate.astype(p.dtype) * d, learnt.params, directions)
         return learnt._replace(params=params, adam=adam), jnp.append(measured, norm)
 

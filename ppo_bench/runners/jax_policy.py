@@ -27,7 +27,7 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) ->
 
     @jax.jit
     def forward(params: Arrays, obs: jax.Array, start: jax.Array | None, carry: Tree) -> Outputs:
-        return network.forward(ops, params, obs, carry, None if start is None else start.astype(dtype))
+        return network.step(ops, params, obs, carry, None if start is None else start.astype(dtype))
 
     def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
         with jax.default_device(picked):

@@ -95,6 +95,7 @@ def _collect(
     (envs, memory), (flags, raw_rewards, episode_over) = jax.lax.scan(step, (envs, memory), steps)
     last = jnp.int32(learning.ppo.num_steps)
     memory, _, _ = learning.act(arrays, memory, envs.carry, noise, last, _seen(learning, envs))
+    envs = envs._replace(carry=learning.carried(memory, envs.carry))
     return envs, memory, flags, Played(raw_rewards, episode_over, flags["valid"])
 
 

@@ -100,7 +100,8 @@ class ProgramRunner:
         """Totals, metrics and episodes of an iteration that has come from the device; `totals` are those before it."""
         totals, episodes = fold_episodes(totals, *map(np.asarray, played))
         own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.valid))}
-        metrics = {m.name: float({**measured, **own}[m.name]) for m in metrics_of(self.problem.algorithm)}
+        names = (metric.name for metric in metrics_of(self.problem.algorithm, self.problem.network))
+        metrics = {name: float({**measured, **own}[name]) for name in names}
         return totals, metrics, episodes
 
     # --- Beginning, leaving and taking up again -----------------------------------------------------------------------

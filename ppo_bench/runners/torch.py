@@ -17,7 +17,7 @@ from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Kind, Tree, filled, named, of_kinds, under
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.networks.network import Acted
+from ppo_bench.networks.network import Acted, Carry
 from ppo_bench.networks.torch import Params, TorchOps, named_views
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of
@@ -117,9 +117,12 @@ class TorchLearner:
     def begin(self, state: TorchTrainState, seed: int, iteration: int) -> TorchTrainState:
         """See `Learner.begin`."""
         state.noise = self._noise((), self._scalar(seed), self._scalar(iteration)).unbind()
-        if self._network.sequences:
-            for name, array in state.carry.items():
-                state.memory[f"carry.{name}"].copy_(array)
+        for carry in self._network.carry:
+            kept, before = state.memory[f"carry.{carry.name}"], state.carry[carry.name]
+            if carry.window:
+                kept[: carry.shape[0]].copy_(before.transpose(0, 1))
+            elif self._network.sequences:
+                kept.copy_(before)
         return state
 
     def act(self, state: TorchTrainState, t: int, seen: Seen) -> tuple[TorchTrainState, np.ndarray]:
@@ -133,7 +136,7 @@ class TorchLearner:
             others.append(row["legal"])
         if state.carry:
             others.append(torch.from_numpy(seen.start).to(self._device, self._dtype))
-            others += (state.carry[array.name] for array in self._network.carry)
+            others += (self._remembered(state, t, carry) for carry in self._network.carry)
         acted: Acted = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
         row["actions"].copy_(acted.actions)
         row["heads"].copy_(acted.head)
@@ -142,13 +145,25 @@ class TorchLearner:
             self._remember(state, t, acted.carry)
         return state, acted.actions.cpu().numpy()
 
-    def _remember(self, state: TorchTrainState, t: int, carry: Tree) -> None:
+    def _remembered(self, state: TorchTrainState, t: int, carry: Carry) -> Tensor:
+        """What the network remembers as step `t` begins."""
+        if not carry.window:
+            return state.carry[carry.name]
+        return state.memory[f"carry.{carry.name}"][t : t + carry.shape[0]].transpose(0, 1)
+
+    def _remember(self, state: TorchTrainState, t: int, after: Tree) -> None:
         """Keep the carry with which step `t` was begun, where it is learnt from, and then the one after it."""
-        for name, before in state.carry.items():
+        over = t == self._ppo.num_steps
+        for carry in self._network.carry:
+            name, before = carry.name, state.carry[carry.name]
+            if carry.window:
+                kept = before if over else state.memory[f"carry.{name}"][t + carry.shape[0]]
+                kept.copy_(self._remembered(state, t, carry) if over else after[name])
+                continue
             if not self._network.sequences:
                 state.rows[t][f"carry.{name}"].copy_(before)
-            if t < self._ppo.num_steps:
-                before.copy_(carry[name])
+            if not over:
+                before.copy_(after[name])
 
     def _action_noise(self, fixed: Any, *key: Tensor) -> Any:
         """`Computation.action_noise`; `key` are the seed and the iteration."""
@@ -218,7 +233,8 @@ class TorchLearner:
         )
         views = named_views(learnt.detach(), parameters)
         adam = self._adam(int(arrays["adam.step"]), mean, variance)
-        stepped = [name for name in self._memory if not (self._network.sequences and name.startswith("carry."))]
+        apart = {f"carry.{c.name}" for c in self._network.carry if c.window or self._network.sequences}
+        stepped = [name for name in self._memory if name not in apart]
         columns = (self._memory[name].unbind() for name in stepped)
         rows = [dict(zip(stepped, row, strict=True)) for row in zip(*columns, strict=True)]
         learnt.requires_grad_()
@@ -233,7 +249,7 @@ class TorchLearner:
         # The fused kernels want a count in float32; Adam by operations takes powers of it in its own type.
         count = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=self._device)
         capturable = self._replays or not fused
-        return Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable)
+        return Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable, self._ppo.weight_decay)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.tensor(array, device=self._device, dtype=self._dtype)

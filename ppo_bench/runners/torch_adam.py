@@ -28,9 +28,13 @@ class Adam:
     """One kernel; else operation by operation."""
     capturable: bool
     """Whether a step can be part of a CUDA graph."""
+    weight_decay: float = 0.0
+    """Part of the parameters that a step takes away, times the learning rate (Loshchilov and Hutter 2019)."""
 
     def step(self, params: Tensor, gradient: Tensor) -> None:
         """Change `params [P]` and the state."""
+        if self.weight_decay:
+            params.mul_(1.0 - self.learning_rate * self.weight_decay)
         adam(
             [params],
             [gradient],

@@ -35,7 +35,7 @@ def policy(
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
     own = restored(policy_arrays(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
-    forward: Callable[..., Outputs] = functools.partial(network.forward, TorchOps(dtype, layers), params)
+    forward: Callable[..., Outputs] = functools.partial(network.step, TorchOps(dtype, layers), params)
     if compiler and picked.type == "cuda":  # as in training
         forward = compiler(forward)
 

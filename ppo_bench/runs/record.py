@@ -106,7 +106,9 @@ class Record:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"schema_version": SCHEMA_VERSION, "started": started, "config": self.config.resolved}
         about["identity"] = self.config.identity
-        about["metrics"] = {metric.name: metric.tag for metric in metrics_of(self.config.algorithm)}
+        about["metrics"] = {
+            metric.name: metric.tag for metric in metrics_of(self.config.algorithm, self.config.network)
+        }
         if source := self.config.source:
             say(f"starting after iteration {self.loop.iteration} of {self.config.root.checkpoint.load}")
             about["loaded"] = {

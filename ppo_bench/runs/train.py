@@ -223,7 +223,9 @@ def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
     `together` is how many seeds are trained by the same program.
     """
     done = record.loop.iteration
-    defined = {metric.name for metric in metrics_of(record.config.algorithm) if metric.always_finite}
+    defined = {
+        metric.name for metric in metrics_of(record.config.algorithm, record.config.network) if metric.always_finite
+    }
     for name, value in metrics.items():
         if name in defined and not math.isfinite(value):
             kept = checkpoint.newest_iteration(record.folder / "checkpoints")

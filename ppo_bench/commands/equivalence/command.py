@@ -109,7 +109,7 @@ def _compare(configs: dict[str, Config], mode: str) -> Agreement:
     leader, *others = configs
     config, precision = configs[leader], configs[leader].root.precision
     tolerance = TOLERANCES[precision]
-    compared = [metric.name for metric in metrics_of(config.algorithm) if metric.compared]
+    compared = [metric.name for metric in metrics_of(config.algorithm, config.network) if metric.compared]
     differences: dict[str, list[Difference]] = {name: [] for name in others}
     found_ties: dict[str, list[Tie]] = {name: [] for name in others}
     sensitivities: dict[int, Sensitivity] = {}

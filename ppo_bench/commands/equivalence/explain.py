@@ -82,7 +82,7 @@ def _logits(problem: Problem, seen: Sequence[Seen], leader: IterationOutcome) ->
     logits = []
     for step in seen:
         start = torch.from_numpy(step.start).double() if carry else None
-        head, _, carry = network.forward(ops, params, torch.from_numpy(step.obs), carry, start)
+        head, _, carry = network.step(ops, params, torch.from_numpy(step.obs), carry, start)
         legal = None if step.legal is None else torch.from_numpy(step.legal)
         logits.append(masked(torch, head, legal)[0].numpy())
     return np.stack(logits)

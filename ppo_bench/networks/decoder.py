@@ -1,0 +1,70 @@
+"""Images made of a hidden layer, whose distance from those that were seen is a loss (Pleines et al. 2023)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.weights import Parameter
+from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, Linear, Spread
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.ops import Ops
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A linear layer, whose output is an image of the shape `corner`, and layers that spread it."""
+
+    flat: Linear
+    corner: tuple[int, ...]
+    """Height, width and channels."""
+    spreading: tuple[Spread, ...]
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every array, in the order in which they are used."""
+        layers: tuple[Linear | Spread, ...] = (self.flat, *self.spreading)
+        return tuple(parameter for layer in layers for parameter in layer.parameters())
+
+    def forward(self, ops: Ops, layers: Tree, hidden: Array) -> Array:
+        """Logits `[B, H, W, C]` of images, from `hidden [B, D]`; `layers` are parameters as layers take them."""
+        x = ops.linear(hidden, layers[f"{self.flat.name}.weight"], layers[f"{self.flat.name}.bias"], "relu")
+        x = x.reshape((x.shape[0], *self.corner))
+        for layer in self.spreading:
+            x = ops.spread(layer, x, layers[f"{layer.name}.weight"], layers[f"{layer.name}.bias"])
+        return x
+
+
+def decoder_of(network: NetworkSpec, dim: int) -> Decoder:
+    """From `dim` back to the images of `network`: its convolutions' counterparts in the opposite order.
+
+    Raises `ConfigError` for images that these do not lead back to.
+    """
+    layers, shapes = [], [network.input_shape]
+    for layer in network.convolutions:
+        assert isinstance(layer, Conv)
+        height, width, _ = shapes[-1]
+        shapes.append((layer.output_size(height), layer.output_size(width), layer.outputs))
+        layers.append(layer)
+    spreading = [
+        Spread(f"decoder.{k}", layer.outputs, layer.inputs, layer.kernel, layer.stride)
+        for k, layer in enumerate(reversed(layers), 1)
+    ]
+    spreading[-1] = dataclasses.replace(spreading[-1], activation=None)
+    for layer, before, after in zip(layers, shapes, shapes[1:], strict=False):
+        if any(
+            (size - 1) * layer.stride + layer.kernel != side for size, side in zip(after[:2], before[:2], strict=True)
+        ):
+            raise ConfigError(
+                f"network.reconstruction_coef: images of {network.input_shape[:2]} pixels cannot be made again by the "
+                "decoder, those of 84 x 84 can; set it to 0"
+            )
+    features = network.trunk[0].inputs
+    return Decoder(Linear("decoder.0", dim, features, HIDDEN_GAIN), shapes[-1], tuple(spreading))
+
+
+def cross_entropy(xp: Any, logits: Array, targets: Array) -> Array:
+    """The mean binary cross-entropy of `targets`, from 0 to 1, and the logistic function of `logits`."""
+    return xp.mean(xp.clip(logits, 0.0, None) - logits * targets + xp.log1p(xp.exp(-xp.abs(logits))))

@@ -1,0 +1,259 @@
+"""Transformer-XL policies: a transformer over the layer inputs of an episode's latest steps (Dai et al. 2019).
+
+Layers, their order and their defaults are CleanRL's ppo_trxl.py (Pleines et al. 2023, "Memory Gym"): projections that
+heads share, layers normalised before they are used, scores divided by the root of all dimensions. What is remembered
+keeps no gradient. At an episode's first step there is nothing to attend to, and the mean of nothing is 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.mathematics import attention
+from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.ppo import Head
+from ppo_bench.mathematics.recurrent import sigmoid
+from ppo_bench.mathematics.weights import Parameter
+from ppo_bench.networks.decoder import Decoder, cross_entropy, decoder_of
+from ppo_bench.networks.layers import HIDDEN_GAIN, Linear
+from ppo_bench.networks.network import Carry, NetworkSpec, Outputs
+from ppo_bench.networks.ops import Ops
+from ppo_bench.networks.spec import CRITIC_GAIN, Mlp, NatureCnn
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Positions = Literal["none", "absolute", "learned"]
+
+ACTOR_GAIN = 0.1
+GAIN = 1.0 / math.sqrt(3.0)
+"""Of a transformer's layers: the variance that PyTorch gives their entries, which CleanRL leaves as it is."""
+GATE_BIAS = 2.0
+"""How far a gate is shut at first (Parisotto et al. 2020, section 3.2)."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One layer of a transformer: attention, and a linear layer behind it, each added to what it is given."""
+
+    name: str
+    dim: int
+    heads: int
+    gated: bool
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every array, in the order in which they are used."""
+        head, square = self.dim // self.heads, (self.dim, self.dim)
+        arrays = [
+            *self._norm("norm_query"),
+            *self._norm("norm_rows"),
+            *(Parameter(f"{self.name}.{part}.weight", (head, head), GAIN) for part in ("query", "key", "value")),
+            Parameter(f"{self.name}.out.weight", square, GAIN),
+            Parameter(f"{self.name}.out.bias", (self.dim,), None),
+            *self._norm("norm_linear"),
+            Parameter(f"{self.name}.linear.weight", square, GAIN),
+            Parameter(f"{self.name}.linear.bias", (self.dim,), None),
+        ]
+        for gate in ("gate_attention", "gate_linear") if self.gated else ():
+            for part in ("reset", "update", "candidate"):
+                arrays += [Parameter(f"{self.name}.{gate}.{part}_{of}.weight", square, GAIN) for of in ("new", "old")]
+            arrays.append(Parameter(f"{self.name}.{gate}.bias", (self.dim,), None, GATE_BIAS))
+        return tuple(arrays)
+
+    def _norm(self, part: str) -> tuple[Parameter, Parameter]:
+        weight = Parameter(f"{self.name}.{part}.weight", (self.dim,), None, 1.0)
+        return weight, Parameter(f"{self.name}.{part}.bias", (self.dim,), None)
+
+    def forward(self, ops: Ops, params: Tree, x: Array, rows: Array, seen: Array) -> Array:
+        """Outputs `[B, D]` from inputs `x [B, D]` and the `rows [B, L, D]`, standardised, that are `seen [B, L]`."""
+        x = self._added(ops, params, "gate_attention", x, self._attended(ops, params, x, rows, seen))
+        inputs = self._normed(ops, params, "norm_linear", x)
+        y = ops.linear(inputs, params[f"{self.name}.linear.weight"], params[f"{self.name}.linear.bias"], "relu")
+        return self._added(ops, params, "gate_linear", x, y)
+
+    def _attended(self, ops: Ops, params: Tree, x: Array, rows: Array, seen: Array) -> Array:
+        def heads(y: Array) -> Array:
+            return y.reshape((*y.shape[:-1], self.heads, self.dim // self.heads))
+
+        weight, bias = (heads(params[f"{self.name}.norm_rows.{part}"]) for part in ("weight", "bias"))
+        query = heads(self._normed(ops, params, "norm_query", x)) @ params[f"{self.name}.query.weight"].T
+        query = query @ params[f"{self.name}.key.weight"] * (weight / math.sqrt(self.dim))
+        means, sums = attention.attend(ops.xp, query, heads(rows), seen)
+        values = (means * weight + sums[..., None] * bias) @ params[f"{self.name}.value.weight"].T
+        weight, bias = params[f"{self.name}.out.weight"], params[f"{self.name}.out.bias"]
+        return ops.linear(values.reshape(x.shape), weight, bias, None)
+
+    def _normed(self, ops: Ops, params: Tree, part: str, x: Array) -> Array:
+        return ops.standardised(x) * params[f"{self.name}.{part}.weight"] + params[f"{self.name}.{part}.bias"]
+
+    def _added(self, ops: Ops, params: Tree, gate: str, old: Array, new: Array) -> Array:
+        """Their sum, or where layers are gated what a gated recurrent unit makes of them (Parisotto et al. 2020)."""
+        if not self.gated:
+            return old + new
+        prefix = f"{self.name}.{gate}"
+
+        def sums(part: str, old: Array) -> Array:
+            return new @ params[f"{prefix}.{part}_new.weight"].T + old @ params[f"{prefix}.{part}_old.weight"].T
+
+        reset = sigmoid(ops.xp, sums("reset", old))
+        update = sigmoid(ops.xp, sums("update", old) - params[f"{prefix}.bias"])
+        return (1 - update) * old + update * ops.xp.tanh(sums("candidate", reset * old))
+
+
+@dataclass(frozen=True)
+class TransformerSpec(NetworkSpec):
+    """A `NetworkSpec` whose actor and critic see what a transformer makes of the features."""
+
+    blocks: tuple[Block, ...]
+    behind: Linear
+    """The layer after the transformer."""
+    memory: int
+    """How many steps are remembered."""
+    positions: Positions
+    max_episode_steps: int
+    """Places of an episode that have a position of their own."""
+    decoder: Decoder | None = None
+    """It makes images of what actor and critic see; None where their loss has no weight."""
+    reconstruction_coef: float = 0.0
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every array: those without the transformer's, and then these."""
+        arrays = [*super().parameters, *(p for block in self.blocks for p in block.parameters())]
+        if self.positions == "learned":
+            shape = (self.max_episode_steps, self.behind.inputs)
+            arrays.append(Parameter("memory.positions.weight", shape, math.sqrt(max(shape))))
+        return (*arrays, *self.behind.parameters(), *(self.decoder.parameters() if self.decoder else ()))
+
+    @property
+    def carry(self) -> tuple[Carry, ...]:
+        """Steps of the episode so far, and the inputs of each layer at the latest ones.
+
+        They are kept with their positions and standardised, as they are used, unless positions are learnt.
+        """
+        return Carry("steps", ()), Carry("inputs", (self.memory, len(self.blocks), self.behind.inputs), window=True)
+
+    def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
+        """See `NetworkSpec.forward`."""
+        layers = self._for_layers(ops, params)
+        hidden, after = self._hidden(ops, layers, obs, carry, start)
+        return self._outputs(ops, params, layers, hidden, after)
+
+    @property
+    def own_losses(self) -> Mapping[str, float]:
+        """See `NetworkSpec.own_losses`: of the images that were seen, as they are made again."""
+        return {"reconstruction_loss": self.reconstruction_coef} if self.decoder else {}
+
+    def losses(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> tuple[Head, Array, Tree]:
+        """See `NetworkSpec.losses`."""
+        layers = self._for_layers(ops, params)
+        hidden, after = self._hidden(ops, layers, obs, carry, start)
+        head, values, _ = self._outputs(ops, params, layers, hidden, after)
+        if not self.decoder:
+            return head, values, {}
+        logits = ops.full(self.decoder.forward(ops, layers, hidden))
+        return head, values, {"reconstruction_loss": cross_entropy(ops.xp, logits, ops.full(obs) / 255.0)}
+
+    def _hidden(
+        self, ops: Ops, layers: Tree, obs: Array, carry: Tree, start: Array | None
+    ) -> tuple[Array, dict[str, Array]]:
+        """What actor and critic see, `[B, D]`, and the carry after it."""
+        assert start is not None
+        steps = carry["steps"] * (1 - start)
+        # How many steps ago each row was, [1, L]: the last one is the step before.
+        ago = ops.xp.cumsum(ops.xp.ones_like(carry["inputs"][:1, :, 0, 0]), -1)
+        ago = self.memory + 1 - ago
+        seen = ago <= steps[:, None]
+        rows = self._rows(ops, layers, carry["inputs"], steps[:, None] - ago)
+        x, kept = self._features(ops, layers, obs), []
+        for layer, block in enumerate(self.blocks):
+            kept.append(self._kept(ops, x, steps))
+            x = block.forward(ops, layers, x, rows[:, :, layer], seen)
+        x = ops.linear(x, layers[f"{self.behind.name}.weight"], layers[f"{self.behind.name}.bias"], "relu")
+        return x, {"steps": steps + 1, "inputs": ops.full(ops.xp.stack(kept, 1))}
+
+    def _kept(self, ops: Ops, x: Array, steps: Array) -> Array:
+        """What is remembered of a layer's input `x [B, D]`."""
+        if self.positions == "learned":
+            return x
+        if self.positions == "absolute":  # from the last place to the first, as CleanRL counts
+            x = x + attention.sinusoids(ops.xp, self.max_episode_steps - 1 - steps, x)
+        return ops.standardised(x)
+
+    def _rows(self, ops: Ops, layers: Tree, kept: Array, places: Array) -> Array:
+        """Standardised rows `[B, L, layers, D]` from those that were kept, of steps `places [B, L]` of the episode."""
+        rows = ops.for_layers({"kept": kept})["kept"]
+        if self.positions != "learned":
+            return rows
+        places = ops.xp.clip(places, 0, self.max_episode_steps - 1)
+        own = ops.take(layers["memory.positions.weight"], ops.xp.asarray(places, dtype=ops.xp.int32).reshape(-1), 0)
+        return ops.standardised(rows + own.reshape((*rows.shape[:2], 1, rows.shape[-1])))
+
+
+@dataclass(frozen=True)
+class Trxl:
+    """`network=trxl`; see conf/network/trxl.yaml."""
+
+    layers: int
+    heads: int
+    dim: int
+    memory: int
+    positions: str
+    max_episode_steps: int
+    gated: bool
+    reconstruction_coef: float = 0.0
+
+    @property
+    def own_losses(self) -> Mapping[str, float]:
+        """See `NetworkSpec.own_losses`."""
+        return {"reconstruction_loss": self.reconstruction_coef} if self.reconstruction_coef else {}
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> TransformerSpec:
+        """The network for these spaces. Images go through the convolutions of Mnih et al. 2015."""
+        for name in ("layers", "heads", "dim", "memory", "max_episode_steps"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"network.{name}={getattr(self, name)}: must be at least 1")
+        if self.positions not in ("none", "absolute", "learned"):
+            raise ConfigError(f"network.positions={self.positions}: choose none, absolute or learned")
+        if self.dim % self.heads or self.dim % 2:
+            raise ConfigError(f"network.dim={self.dim}: must be even, and a multiple of network.heads={self.heads}")
+        if self.reconstruction_coef < 0:
+            raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must not be negative")
+        images = len(observation_space.shape) == 3
+        if self.reconstruction_coef and not (images and observation_space.dtype == np.uint8):
+            raise ConfigError(
+                f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape "
+                f"{observation_space.shape} and type {observation_space.dtype} are no images of bytes; set it to 0"
+            )
+        decoder = None
+        if images:
+            plain = NatureCnn().build(observation_space, action_space)
+            trunk = dataclasses.replace(plain.trunk[0], outputs=self.dim)
+            if self.reconstruction_coef:
+                decoder = decoder_of(plain, self.dim)
+        else:
+            plain = Mlp([], "tanh").build(observation_space, action_space)
+            trunk = Linear("trunk.0", plain.actor[0].inputs, self.dim, HIDDEN_GAIN)
+        parts = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+        parts |= {
+            "trunk": (trunk,),
+            "actor": (Linear("actor.0", self.dim, plain.actions.lanes, ACTOR_GAIN),),
+            "critic": (Linear("critic.0", self.dim, 1, CRITIC_GAIN),),
+        }
+        return TransformerSpec(
+            **parts,
+            blocks=tuple(Block(f"memory.{layer}", self.dim, self.heads, self.gated) for layer in range(self.layers)),
+            behind=Linear(f"memory.{self.layers}", self.dim, self.dim, HIDDEN_GAIN),
+            memory=self.memory,
+            positions=self.positions,  # type: ignore[arg-type]
+            max_episode_steps=self.max_episode_steps,
+            decoder=decoder,
+            reconstruction_coef=self.reconstruction_coef,
+        )

@@ -1,0 +1,303 @@
+"""Transformer-XL policies: attention is PyTorch's, windows end where episodes begin, every execution agrees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.load import load_config
+from ppo_bench.mathematics import attention, ppo
+from ppo_bench.mathematics.weights import initial_weights
+from ppo_bench.networks.decoder import cross_entropy
+from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.transformer import Block, TransformerSpec, Trxl
+from tests.namespaces import NAMESPACES, Namespace
+from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.scenes import Endings, Ends, RandomScenes
+from tests.test_cli import assert_one_line
+from tests.test_seams import ACTING
+
+ROWS, STEPS, DIM = 3, 5, 8
+SMALL = ["network=trxl", "network.dim=8", "network.heads=2", "network.layers=2", "network.memory=5"]
+
+
+def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+# --- Attention --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ns", NAMESPACES.values(), ids=list(NAMESPACES))
+def test_attention_by_hand(ns: Namespace) -> None:
+    """One head of one dimension; products 1 and 2 of the rows that are seen, then of none."""
+    query, rows = np.array([[[1.0]], [[3.0]]]), np.array([[[[9.0]], [[1.0]], [[2.0]]]] * 2)
+    seen = np.array([[False, True, True], [False, False, False]])
+    means, sums = ns.run(attention.attend, query, rows, seen)
+    share = 1 / (1 + np.exp(1.0))
+    assert_allclose(means[0, 0, 0], share * 1 + (1 - share) * 2, rtol=1e-6)
+    assert means[1, 0, 0] == 0.0
+    assert_allclose(sums[:, 0], [1.0, 0.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("ns", NAMESPACES.values(), ids=list(NAMESPACES))
+def test_positions_by_hand(ns: Namespace) -> None:
+    found = ns.run(attention.sinusoids, np.array([0.0, 3.0]), np.zeros((2, 4)))
+    expected = [[0, 0, 1, 1], [np.sin(3), np.sin(0.03), np.cos(3), np.cos(0.03)]]
+    assert_allclose(found, expected, atol=1e-6)
+
+
+WAYS: dict[str, tuple[Any, Callable[[np.ndarray], Any]]] = {
+    "torch": (TorchOps(torch.float64, torch.float64), torch.from_numpy),
+    "jax": (JaxOps(jnp.dtype("float64"), jnp.dtype("float64")), jnp.asarray),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_layer_is_pytorchs_attention(way: str) -> None:
+    """With one head, whose weights are those of `torch.nn.MultiheadAttention`."""
+    module, norms = torch.nn.MultiheadAttention(DIM, 1, batch_first=True).double(), []
+    block = Block("b", DIM, heads=1, gated=False)
+    weights = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(block.parameters())}
+    parts = [torch.from_numpy(weights[f"b.{part}.weight"]) for part in ("query", "key", "value")]
+    with torch.no_grad():
+        module.in_proj_weight.copy_(torch.cat(parts))
+        module.in_proj_bias.zero_()
+        module.out_proj.weight.copy_(torch.from_numpy(weights["b.out.weight"]))
+        module.out_proj.bias.copy_(torch.from_numpy(weights["b.out.bias"]))
+    for part in ("norm_query", "norm_rows", "norm_linear"):
+        arrays = (torch.from_numpy(weights[f"b.{part}.{name}"]) for name in ("weight", "bias"))
+        norms.append(lambda x, arrays=tuple(arrays): torch.nn.functional.layer_norm(x, (DIM,), *arrays))
+    x, rows = torch.from_numpy(drawn(ROWS, DIM)), torch.from_numpy(drawn(ROWS, STEPS, DIM))
+    seen = torch.tensor([[0, 1, 1, 1, 1], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1]]).bool()
+    attended, _ = module(norms[0](x)[:, None], norms[1](rows), norms[1](rows), key_padding_mask=~seen)
+    y = x + attended[:, 0]
+    linear = torch.nn.functional.linear(
+        norms[2](y), *(torch.from_numpy(weights[f"b.linear.{n}"]) for n in ("weight", "bias"))
+    )
+    expected = (y + torch.relu(linear)).detach().numpy()
+    with jax.enable_x64(True):
+        ops, array = WAYS[way]
+        params: Any = {name: array(value) for name, value in weights.items()}
+        standardised = ops.standardised(array(rows.numpy()))
+        found = np.asarray(block.forward(ops, params, array(x.numpy()), standardised, array(seen.numpy())))
+    assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+# --- Windows ----------------------------------------------------------------------------------------------------------
+
+
+def network(positions: str = "absolute", memory: int = STEPS) -> TransformerSpec:
+    trxl = Trxl(layers=2, heads=2, dim=DIM, memory=memory, positions=positions, max_episode_steps=20, gated=False)
+    return trxl.build(spaces.Box(-9, 9, (4,), np.float32), spaces.Discrete(3))
+
+
+@pytest.mark.parametrize("positions", ["none", "absolute", "learned"])
+def test_a_window_ends_where_its_episode_begins(positions: str) -> None:
+    """After a start nothing from before is seen, three steps later three rows are, and never more than the memory."""
+    spec, ops = network(positions), WAYS["torch"][0]
+    params: Any = {n: torch.from_numpy(a).double() for n, a in initial_weights(spec.parameters, 1).items()}
+    obs, start = torch.from_numpy(drawn(12, 1, 4)), torch.zeros(12, 1).double()
+    start[0], start[4] = 1, 1
+
+    def heads(obs: torch.Tensor) -> torch.Tensor:
+        carry: Any = {c.name: torch.full((1, *c.shape), 7.0, dtype=torch.float64) for c in spec.carry}
+        rows = []
+        for t in range(12):
+            head, _, carry = spec.step(ops, params, obs[t], carry, start[t])
+            rows.append(head[0])
+        return torch.stack(rows)
+
+    expected = heads(obs)
+    for changed, reached in ((1, range(1, 4)), (4, range(4, 12)), (6, range(6, 12)), (11, range(11, 12))):
+        other = obs.clone()
+        other[changed] += 1.0
+        differs = (heads(other) != expected).any(-1).flatten().nonzero().flatten().tolist()
+        # Layers pass what they saw on, so that a step reaches further than its row: by the memory of each layer.
+        assert differs == [t for t in reached if t <= changed + 2 * STEPS]
+
+
+@pytest.mark.parametrize("framework", ACTING)
+def test_rows_of_a_rollout_are_those_of_its_steps(framework: str) -> None:
+    """By the network alone, step by step over two rollouts, with an episode that ends in the first."""
+    problem = problem_for(
+        Ends(2, False, False), 10, [*SMALL, "precision=float64", "ppo.num_steps=6", "ppo.num_minibatches=1"]
+    )
+    spec, ops = problem.network, WAYS["torch"][0]
+    runner: Any = runner_for(framework, problem)
+    state = runner.init(3)
+    carry: Any = {c.name: torch.zeros((2, *c.shape), dtype=torch.float64) for c in spec.carry}
+    for iteration in range(2):
+        arrays = runner.export(state)
+        params = {p.name: torch.from_numpy(arrays[f"params.{p.name}"]) for p in spec.parameters}
+        state, _, _ = runner.step(state)
+        memory = {name: np.asarray(array) for name, array in state.learner.memory.items()}
+        for t in range(7):
+            # Of four steps three are an episode, and one only resets.
+            start = torch.full((2,), float((6 * iteration + t) % 4 == 0)).double()
+            obs = torch.from_numpy(memory["obs"][t]).double()
+            _, values, after = spec.step(ops, params, obs, carry, start)
+            assert_allclose(memory["values"][t], values, rtol=1e-10)
+            if iteration or t > 4:  # windows before hold what is not seen
+                assert_allclose(
+                    memory["carry.steps"][t] * (1 - start.numpy()), carry["steps"] * (1 - start), rtol=1e-12
+                )
+            if t < 6:
+                carry = after
+                assert_allclose(memory["carry.inputs"][5 + t], carry["inputs"][:, -1], rtol=1e-9, atol=1e-12)
+        assert_allclose(runner.export(state)["envs.carry.inputs"], carry["inputs"], rtol=1e-9, atol=1e-12)
+    runner.close()
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 2e-6), ("float64", 1e-12)])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_first_update_begins_with_the_policy_of_the_rollout(
+    framework: str, precision: str, tolerance: float
+) -> None:
+    """Recomputed log-probabilities are the rollout's. Episodes end in the middle and at its end, in every way."""
+    scenes = Endings(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(3), 16)
+    words = [*SMALL, f"precision={precision}", "ppo.num_steps=16", "ppo.update_epochs=1"]
+    runner = runner_for(framework, problem_for(scenes, 10, [*words, "ppo.num_minibatches=1", "ppo.learning_rate=1e-2"]))
+    state = runner.init(1)
+    for _ in range(3):
+        state, metrics, _ = runner.step(state)
+        assert abs(metrics["old_approx_kl"]) < tolerance
+        assert metrics["clip_fraction"] == 0
+        assert metrics["gradient_norm"] > 1e-3
+    runner.close()
+
+
+# --- Annealing --------------------------------------------------------------------------------------------------------
+
+
+def test_coefficients_fall_to_their_last_values() -> None:
+    assert [ppo.annealed(2.0, 0.5, passed) for passed in (0.0, 0.5, 1.0)] == [2.0, 1.25, 0.5]
+    words = ["ppo.num_envs=2", "ppo.num_steps=8", "ppo.learning_rate=1.0", "ppo.final_learning_rate=0.5"]
+    hp = load_config([*words, "ppo.num_minibatches=1", "ppo.anneal_timesteps=64", "total_timesteps=160"]).ppo
+    assert [hp.learning_rate_of(iteration, 10) for iteration in (1, 2, 5, 6, 10)] == [1.0, 0.875, 0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_entropy_bonus_falls(framework: str) -> None:
+    """Once it has fallen to nothing the policy learns what it learns without one; before, another."""
+
+    def learnt(*words: str) -> list[np.ndarray]:
+        scenes = Endings(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(3), 16)
+        fixed = ["precision=float64", "ppo.num_steps=16", "ppo.num_minibatches=1", "ppo.update_epochs=1"]
+        runner = runner_for(framework, problem_for(scenes, 10, [*fixed, *words]))
+        state, rows = runner.init(1), []
+        for _ in range(2):
+            state, _, _ = runner.step(state)
+            rows.append(runner.export(state)["params.actor.0.weight"])
+        runner.close()
+        return rows
+
+    batch = load_config(["ppo.num_steps=16"]).ppo.num_envs * 16
+    fallen = learnt("ppo.ent_coef=0.5", "ppo.final_ent_coef=0.0", f"ppo.anneal_timesteps={batch}")
+    whole = learnt("ppo.ent_coef=0.5")
+    assert_array_equal(fallen[0], whole[0])
+    assert np.abs(fallen[1] - whole[1]).max() > 1e-6
+    none = learnt("ppo.ent_coef=0.0", "ppo.final_ent_coef=0.0", f"ppo.anneal_timesteps={batch}")
+    assert_array_equal(none[0], learnt("ppo.ent_coef=0.0")[0])
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_weights_decay(framework: str) -> None:
+    """With steps along gradients of almost nothing, weights shrink by the learning rate times the decay."""
+    scenes = Endings(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(3), 16)
+    words = [
+        "precision=float64",
+        "ppo.num_steps=16",
+        "ppo.num_minibatches=2",
+        "ppo.update_epochs=3",
+        "ppo.anneal_lr=false",
+    ]
+    words += ["ppo.adam_eps=1e30", "ppo.learning_rate=0.1", "ppo.weight_decay=0.5"]
+    runner = runner_for(framework, problem_for(scenes, 10, words))
+    begun = runner.init(1)
+    before = runner.export(begun)["params.actor.0.weight"]
+    state, _, _ = runner.step(begun)
+    assert_allclose(runner.export(state)["params.actor.0.weight"], before * (1 - 0.05) ** 6, rtol=1e-12)
+    runner.close()
+
+
+# --- Runs -------------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words, fragment in (
+        (["network.heads=3"], "network.dim=64: must be even, and a multiple of network.heads=3"),
+        (["network.memory=0"], "network.memory=0: must be at least 1"),
+        (["network.positions=relative"], "network.positions=relative: choose none, absolute or learned"),
+        (["network.reconstruction_coef=0.1"], "network.reconstruction_coef=0.1: observations of shape (4,) and type"),
+        (["network.reconstruction_coef=-1"], "network.reconstruction_coef=-1.0: must not be negative"),
+        (["ppo.final_ent_coef=0"], "ppo.final_ent_coef=0.0 is reached after ppo.anneal_timesteps: say how many"),
+        (["ppo.weight_decay=-1"], "ppo.weight_decay=-1.0: must not be negative"),
+    ):
+        assert exit_code(main, ["network=trxl", *words, f"outputs={tmp_path}"]) == 2
+        assert_one_line(capfd.readouterr().err, fragment)
+
+
+@pytest.mark.slow
+def test_it_learns_what_needs_a_memory(tmp_path: Path) -> None:
+    """CleanRL's settings and steps; who knows the end gets 1.2 on average, who does not 0."""
+    words = ["experiment=cleanrl/ppo_trxl", "env=proof_of_memory", "framework=torch_eager", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 0
+    result = json.loads((load_config(words).run_folder / "result.json").read_text())
+    assert result["final_return_mean"] > 1.0
+
+
+# --- Images made again ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_decoder_is_pytorchs_transposed_convolutions(way: str) -> None:
+    trxl = Trxl(1, 1, DIM, 2, "none", 9, False, reconstruction_coef=0.5)
+    spec = trxl.build(spaces.Box(0, 255, (44, 44, 3), np.uint8), spaces.Discrete(3))
+    assert spec.decoder is not None
+    weights = {p.name: 0.1 * drawn(*p.shape, seed=k) for k, p in enumerate(spec.decoder.parameters())}
+    hidden, seen = drawn(2, DIM), np.random.default_rng(1).random((2, 44, 44, 3))
+    x = torch.relu(torch.from_numpy(hidden @ weights["decoder.0.weight"].T + weights["decoder.0.bias"]))
+    x = x.reshape(2, 2, 2, 64).permute(0, 3, 1, 2)
+    for k, stride in ((1, 1), (2, 2), (3, 4)):
+        weight = torch.from_numpy(weights[f"decoder.{k}.weight"]).permute(3, 0, 1, 2)
+        x = torch.nn.functional.conv_transpose2d(x, weight, torch.from_numpy(weights[f"decoder.{k}.bias"]), stride)
+        x = torch.relu(x) if k < 3 else x
+    expected = x.permute(0, 2, 3, 1)
+    with jax.enable_x64(True):
+        ops, array = WAYS[way]
+        found = spec.decoder.forward(ops, {name: array(a) for name, a in weights.items()}, array(hidden))
+        loss = float(cross_entropy(ops.xp, found, array(seen)))
+    assert_allclose(np.asarray(found), expected, rtol=0, atol=1e-12)
+    distance = torch.nn.functional.binary_cross_entropy(torch.sigmoid(expected), torch.from_numpy(seen))
+    assert loss == pytest.approx(float(distance), rel=1e-12)
+
+
+def test_images_are_learnt_in_every_framework_alike() -> None:
+    """The loss is a column of its own, and moves the same weights."""
+    words = [*SMALL, "network.reconstruction_coef=1.0", "precision=float64", "ppo.num_steps=8"]
+    losses, weights, begun = [], [], np.zeros(())
+    for framework in ACTING:
+        runner = runner_for(framework, problem_for(RandomScenes(4, True, False), 10, words))
+        state = runner.init(1)
+        begun = runner.export(state)["params.decoder.2.weight"]
+        state, metrics, _ = runner.step(state)
+        losses.append(metrics["reconstruction_loss"])
+        weights.append(runner.export(state)["params.decoder.2.weight"])
+        runner.close()
+    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+    assert_allclose(weights[0], weights[1], rtol=0, atol=1e-10)
+    assert np.abs(weights[0] - begun).max() > 1e-4
