@@ -100,8 +100,10 @@ def test_what_does_not_make_another_experiment_is_not_hashed(override: str) -> N
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Hyperparameters)])
 def test_every_hyperparameter_makes_another_experiment(name: str) -> None:
-    normalized = ["ppo.norm_obs=true", "ppo.norm_reward=true"] if name.endswith("_clip") else []
-    assert experiment_folder(*normalized, f"ppo.{name}={changed(CLASSIC[name])}") != experiment_folder(*normalized)
+    beside = {"obs_clip": ["ppo.norm_obs=true"], "reward_clip": ["ppo.norm_reward=true"]}.get(name, [])
+    beside += ["ppo.anneal_timesteps=4096"] if name == "final_ent_coef" else []
+    value = 4096 if name == "anneal_timesteps" else changed(CLASSIC[name])
+    assert experiment_folder(*beside, f"ppo.{name}={value}") != experiment_folder(*beside)
 
 
 @pytest.mark.parametrize(

@@ -63,20 +63,6 @@ def iterate(
     return learnt, envs, played, {**losses, **measured}
 
 
-def warmed(
-    learning: Learning, env_step: EnvStep, learnt: TrainState, envs: Envs, seed: jax.Array, iterations: jax.Array
-) -> tuple[TrainState, Envs]:
-    """After rollouts of the numbers `iterations [K]`, from which only statistics learn."""
-
-    def rollout(carried: tuple[TrainState, Envs], iteration: jax.Array) -> tuple[tuple[TrainState, Envs], None]:
-        learnt, envs = carried
-        noise = learning.action_noise(seed, iteration)
-        envs, memory, flags, _ = _collect(learning, env_step, learnt.arrays, envs, noise)
-        return (learning.warmed(learnt, memory, flags), envs), None
-
-    return jax.lax.scan(rollout, (learnt, envs), iterations)[0]
-
-
 def _collect(
     learning: Learning, env_step: EnvStep, arrays: Tree, envs: Envs, noise: jax.Array
 ) -> tuple[Envs, Tree, Tree, Played]:
@@ -97,6 +83,20 @@ def _collect(
     memory, _, _ = learning.act(arrays, memory, envs.carry, noise, last, _seen(learning, envs))
     envs = envs._replace(carry=learning.carried(memory, envs.carry))
     return envs, memory, flags, Played(raw_rewards, episode_over, flags["valid"])
+
+
+def warmed(
+    learning: Learning, env_step: EnvStep, learnt: TrainState, envs: Envs, seed: jax.Array, iterations: jax.Array
+) -> tuple[TrainState, Envs]:
+    """After rollouts of the numbers `iterations [K]`, from which only statistics learn."""
+
+    def rollout(carried: tuple[TrainState, Envs], iteration: jax.Array) -> tuple[tuple[TrainState, Envs], None]:
+        learnt, envs = carried
+        noise = learning.action_noise(seed, iteration)
+        envs, memory, flags, _ = _collect(learning, env_step, learnt.arrays, envs, noise)
+        return (learning.warmed(learnt, memory, flags), envs), None
+
+    return jax.lax.scan(rollout, (learnt, envs), iterations)[0]
 
 
 def _seen(learning: Learning, envs: Envs) -> Seen:
