@@ -45,6 +45,8 @@ RUN = ["env=cartpole", "total_timesteps=30720", "checkpoint.every_iterations=5"]
         ("jax", "jax_xla", ["network=lstm"]),
         ("envpool", "torch_eager", ["algorithm=rnd", "algorithm.features=16"]),
         ("jax", "jax_xla", ["algorithm=rnd", "algorithm.features=16", "network=lstm"]),
+        ("envpool", "torch_eager", ["network=trxl", "network.dim=16", "network.memory=8"]),
+        ("jax", "jax_xla", ["network=trxl", "network.dim=16", "network.memory=8"]),
     ],
 )
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(

@@ -78,8 +78,12 @@ def test_every_framework_goes_on_from_every_others_checkpoint(runs: RUNS, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [["network=lstm"], ["algorithm=rnd", "algorithm.features=16", "algorithm.warm_up_iterations=2"]],
-    ids=["memory", "exploration"],
+    [
+        ["network=lstm"],
+        ["network=trxl", "network.dim=16", "network.memory=8"],
+        ["algorithm=rnd", "algorithm.features=16", "algorithm.warm_up_iterations=2"],
+    ],
+    ids=["memory", "transformer", "exploration"],
 )
 def test_every_framework_goes_on_with_every_others_memory_and_algorithm(words: list[str], tmp_path: Path) -> None:
     runs = {framework: trained(tmp_path, *words, f"framework={framework}") for framework in FRAMEWORKS}

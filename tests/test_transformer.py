@@ -16,6 +16,8 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import attention, ppo
@@ -254,10 +256,19 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
 @pytest.mark.slow
 def test_it_learns_what_needs_a_memory(tmp_path: Path) -> None:
     """CleanRL's settings and steps; who knows the end gets 1.2 on average, who does not 0."""
-    words = ["experiment=cleanrl/ppo_trxl", "env=proof_of_memory", "framework=torch_eager", f"outputs={tmp_path}"]
+    words = ["experiment=cleanrl/ppo_trxl_proof_of_memory", "framework=torch_eager", f"outputs={tmp_path}"]
     assert exit_code(main, words) == 0
-    result = json.loads((load_config(words).run_folder / "result.json").read_text())
-    assert result["final_return_mean"] > 1.0
+    folder = load_config(words).run_folder
+    assert exit_code(evaluate, [str(folder), "episodes=1000"]) == 0
+    (found,) = (json.loads(path.read_text())["returns"] for path in (folder / "evaluations").glob("*.json"))
+    assert sum(returned > 0 for returned in found) >= 950
+
+
+@pytest.mark.slow
+def test_frameworks_train_the_same_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["experiment=cleanrl/ppo_trxl_proof_of_memory", "precision=float64", f"outputs={tmp_path}"]
+    assert exit_code(equivalence, words) == 0
+    assert "the frameworks do the same" in capsys.readouterr().out
 
 
 # --- Images made again ------------------------------------------------------------------------------------------------
