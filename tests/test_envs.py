@@ -228,12 +228,18 @@ def test_games_of_several_players_are_refused() -> None:
 
 
 class Spaces(gymnasium.Env[Any, Any]):
-    """Nothing but spaces."""
+    """Nothing but spaces, and zeros."""
 
     observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     def __init__(self, action_space: spaces.Space[Any]) -> None:
         self.action_space = action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
 @pytest.fixture

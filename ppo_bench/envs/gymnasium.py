@@ -20,6 +20,7 @@ import numpy as np
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, require
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, supported_spaces
+from ppo_bench.envs.tried import tried
 from ppo_bench.envs.turns import require_players
 
 _MASK = "action_mask"
@@ -55,12 +56,13 @@ class GymnasiumEnv:
         try:
             # Built once here, where a failure has a readable cause, before worker processes build theirs.
             env = build()
+            info = tried(task.id, env.unwrapped)
         except ConfigError:
             raise
         except Exception as error:  # whatever the environment's own constructor raises
             if "mujoco" in str(error).lower():
                 require("mujoco", "mujoco", f"{task.id} on backend=gymnasium")
-            said = " ".join(str(error).split())
+            said = " ".join(str(error).split()) or type(error).__name__
             if isinstance(error, OSError) and task.atari:
                 said = f"its ROM cannot be read ({said}): pip install --force-reinstall ale-py, which has it"
             raise ConfigError(f"gymnasium cannot make {task.id!r}: {said}") from error
@@ -73,7 +75,7 @@ class GymnasiumEnv:
         # Shimmy, which brings dm_control's tasks, says 1,000 times their time step.
         of_shimmy = task.id.startswith("dm_control/")
         self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
-        self.masks_actions = _MASK in env.reset(seed=0)[1]
+        self.masks_actions = _MASK in info
         env.close()
         require_players(task, 1)
         self.num_envs = task.num_envs

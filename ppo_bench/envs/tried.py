@@ -1,0 +1,71 @@
+"""One environment of gymnasium, tried for a reset and a step: what is wrong with it is named before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError
+
+
+def tried(name: str, env: Any) -> Mapping[str, Any]:
+    """The `info` of a reset of the environment beneath its wrappers. Raises `ConfigError` if it is not gymnasium's API,
+    or not what its spaces say."""
+    given = _called(name, "reset", lambda: env.reset(seed=0))
+    match given:
+        case (obs, dict() as info):
+            _require_observation(name, "reset", env.observation_space, obs)
+        case tuple():
+            raise ConfigError(f"{name}: reset gives {_kinds(given)}, and not (observation, info) with info a dict")
+        case _:
+            raise ConfigError(f"{name}: reset gives {_kind(given)} alone, and not (observation, info)")
+    env.action_space.seed(0)
+    given = _called(name, "step", lambda: env.step(env.action_space.sample()))
+    if not isinstance(given, tuple) or len(given) != 5:
+        count = len(given) if isinstance(given, tuple) else 1
+        raise ConfigError(
+            f"{name}: step gives {count} values, and not the five of gymnasium: (observation, reward, terminated, "
+            "truncated, info)" + ("; four are those of gym before 0.26" if count == 4 else "")
+        )
+    obs, reward, *_ = given
+    _require_observation(name, "step", env.observation_space, obs)
+    if np.ndim(reward) != 0:
+        raise ConfigError(f"{name}: step gives a reward of shape {np.shape(reward)}, and not a number")
+    if not np.isfinite(reward):
+        raise ConfigError(f"{name}: step gives a reward of {reward}, which is no finite number")
+    return info
+
+
+def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:  # whatever the environment's own code raises
+        said = " ".join(str(error).split())
+        raise ConfigError(f"{name}: {method} raises {type(error).__name__}" + (f": {said}" if said else "")) from error
+
+
+def _require_observation(name: str, method: str, space: Any, obs: Any) -> None:
+    """Raise `ConfigError` unless an observation of a `Box` has its shape and type and is finite."""
+    from gymnasium import spaces
+
+    if not isinstance(space, spaces.Box):
+        return
+    if not isinstance(obs, np.ndarray | np.generic):
+        raise ConfigError(f"{name}: {method} gives {_kind(obs)} as observation, and not an array of {space.dtype}")
+    if obs.shape != space.shape or obs.dtype != space.dtype:
+        raise ConfigError(
+            f"{name}: {method} gives an observation of shape {obs.shape} and type {obs.dtype}, and its "
+            f"observation_space says {space.shape} and {space.dtype}"
+        )
+    if not np.isfinite(obs).all():
+        raise ConfigError(f"{name}: {method} gives an observation that is not of finite numbers")
+
+
+def _kind(value: Any) -> str:
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+
+
+def _kinds(values: tuple[Any, ...]) -> str:
+    return f"({', '.join(_kind(value) for value in values)})"

@@ -1,0 +1,69 @@
+"""Environments that are broken, one of each kind, as a user's own file might have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Sound(gymnasium.Env[Any, Any]):
+    """Four numbers, two choices, ten steps."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.obs(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.obs(), 1.0, self.steps == 10, False, {}
+
+    def obs(self) -> Any:
+        return self.np_random.uniform(-1, 1, 4).astype(np.float32)
+
+
+class Shape(Sound):
+    def obs(self) -> Any:
+        return np.zeros(3, np.float32)
+
+
+class Type(Sound):
+    def obs(self) -> Any:
+        return np.zeros(4)
+
+
+class OldApi(Sound):
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, info
+
+
+class NotANumber(Sound):
+    def obs(self) -> Any:
+        return np.full(4, np.nan, np.float32)
+
+
+class RewardArray(Sound):
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        return obs, np.ones(1), *rest
+
+
+class NoInfo(Sound):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0]
+
+
+class Raises(Sound):
+    def step(self, action: Any) -> Any:
+        raise KeyError("velocity")
+
+
+for kind in (Sound, Shape, Type, OldApi, NotANumber, RewardArray, NoInfo, Raises):
+    gymnasium.register(f"{kind.__name__}-v0", entry_point=kind)
