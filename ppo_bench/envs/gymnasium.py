@@ -55,6 +55,7 @@ class GymnasiumEnv:
         try:
             # Built once here, where a failure has a readable cause, before worker processes build theirs.
             env = build()
+            self.masks_actions = _masks_actions(env)
         except ConfigError:
             raise
         except Exception as error:  # whatever the environment's own constructor raises
@@ -73,7 +74,6 @@ class GymnasiumEnv:
         # Shimmy, which brings dm_control's tasks, says 1,000 times their time step.
         of_shimmy = task.id.startswith("dm_control/")
         self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
-        self.masks_actions = _MASK in env.reset(seed=0)[1]
         env.close()
         require_players(task, 1)
         self.num_envs = task.num_envs
@@ -153,6 +153,14 @@ class GymnasiumEnv:
         for process in self._envs.processes:  # gymnasium would wait for the answer of the one that has ended
             process.terminate()
         self._envs.closed = True
+
+
+def _masks_actions(env: Any) -> bool:
+    """Whether an environment says which choices are legal, as its first observation comes."""
+    match env.reset(seed=0):
+        case (_, {"action_mask": _}):
+            return True
+    return False
 
 
 def _make_one(task: Task, render_mode: str | None = None) -> Any:
