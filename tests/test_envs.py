@@ -222,9 +222,9 @@ def test_ids_of_packages_that_are_not_installed_are_refused() -> None:
     assert "'nowhere'" in refusal(BACKENDS["gymnasium-sync"], Task("nowhere", "nowhere:Here-v0", 1))
 
 
-def test_games_of_several_players_are_refused() -> None:
-    message = refusal(BACKENDS["envpool"], Task("unsupported", "ConnectFour-v1", 1))
-    assert message == "ConnectFour-v1 is a game of 2 players, which take turns: not played here"
+def test_a_game_of_several_players_names_how_many() -> None:
+    message = refusal(BACKENDS["envpool"], Task("game", "ConnectFour-v1", 2))
+    assert message == "env.players=1: ConnectFour-v1 is a game of 2 players; set env.players=2"
 
 
 class Spaces(gymnasium.Env[Any, Any]):

@@ -176,7 +176,8 @@ def test_two_checkpoints_play_each_other(run: Path, capsys: pytest.CaptureFixtur
     one = said(capsys, str(newest), f"against={begun}", "games=40")
     other = said(capsys, str(begun), f"against={newest}", "games=40")
     assert one["games"] == other["games"] == 40
-    assert one["return_mean_by_seat"] != other["return_mean_by_seat"]
+    assert (one["wins"], one["losses"]) == (other["losses"], other["wins"])
+    assert one["return_mean_by_seat"] == [-mean for mean in reversed(other["return_mean_by_seat"])]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

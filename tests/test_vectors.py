@@ -20,7 +20,6 @@ SPACES = {
     "choice that does not start at 0": spaces.Discrete(4, start=3),
     "choices": spaces.MultiDiscrete([3, 2, 4]),
     "grid of choices": spaces.MultiDiscrete(np.array([[3, 2], [4, 5]])),
-    "bits": spaces.MultiBinary((2, 3)),
     "dictionary": spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(-1, 1, (2, 2), np.float64)}),
     "dictionary of dictionaries": spaces.Dict(
         {"z": spaces.Discrete(2), "c": spaces.Dict({"y": spaces.Box(0, 1, (), np.float32), "x": spaces.MultiBinary(2)})}
@@ -48,6 +47,12 @@ def test_arrays_stay_as_they_are() -> None:
     space = spaces.Box(0, 255, (4, 8, 8), np.uint8)
     assert Vectors(space).space is space
     assert Vectors(space).as_given
+
+
+def test_a_board_stays_a_board() -> None:
+    vectors = Vectors(spaces.MultiBinary((6, 7, 2)))
+    assert vectors.as_given
+    assert vectors.space == spaces.Box(0, 1, (6, 7, 2), np.bool_)
 
 
 def test_what_has_no_place_in_a_vector_is_left_for_others_to_refuse() -> None:
