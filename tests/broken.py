@@ -49,6 +49,14 @@ class NotANumber(Sound):
         return np.full(4, np.nan, np.float32)
 
 
+class BreaksLater(Sound):
+    count = 0
+
+    def obs(self) -> Any:
+        self.count += 1
+        return super().obs() if self.count < 300 else np.full(4, np.nan, np.float32)
+
+
 class RewardArray(Sound):
     def step(self, action: Any) -> Any:
         obs, _, *rest = super().step(action)
@@ -65,5 +73,5 @@ class Raises(Sound):
         raise KeyError("velocity")
 
 
-for kind in (Sound, Shape, Type, OldApi, NotANumber, RewardArray, NoInfo, Raises):
-    gymnasium.register(f"{kind.__name__}-v0", entry_point=kind)
+for kind in (Sound, Shape, Type, OldApi, NotANumber, RewardArray, NoInfo, Raises, BreaksLater):
+    gymnasium.register(f"{kind.__name__}-v0", entry_point=f"tests.broken:{kind.__name__}")

@@ -272,9 +272,24 @@ def test_actions_other_than_choices_or_one_vector_are_refused(
     assert message.endswith("MultiDiscrete and MultiBinary of one dimension, and vectors of floats")
 
 
-def test_choices_that_do_not_start_at_0_are_refused(register: Callable[[spaces.Space[Any]], Task]) -> None:
-    message = refusal(BACKENDS["gymnasium-sync"], register(spaces.Discrete(3, start=1)))
-    assert message == "Spaces-v0: discrete actions must start at 0, not at 1"
+def test_choices_that_do_not_start_at_0_are_shifted(register: Callable[[spaces.Space[Any]], Task]) -> None:
+    taken: list[int] = []
+
+    class Notes(Spaces):
+        def step(self, action: Any) -> Any:
+            taken.append(int(action))
+            return super().step(action)
+
+    task = register(spaces.Discrete(3, start=5))
+    gymnasium.registry[task.id].entry_point = lambda **_: Notes(spaces.Discrete(3, start=5))
+    env = GymnasiumEnv(task, "sync")
+    assert env.action_space == spaces.Discrete(3)
+    env.reset([1])
+    taken.clear()
+    for action in range(3):
+        env.step(np.array([action]))
+    env.close()
+    assert taken == [5, 6, 7]
 
 
 def test_choices_and_one_vector_are_accepted(register: Callable[[spaces.Space[Any]], Task]) -> None:

@@ -237,12 +237,14 @@ def test_learning_that_diverges_ends_with_the_iteration_and_the_metric(
 def test_an_environment_that_breaks_is_named_and_what_was_saved_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a number for gravity, a pendulum has none for its speed."""
-    broken = ["env.id=Pendulum-v1", "env.kwargs={g:nan}", "ppo=continuous", "ppo.norm_obs=false"]
-    assert exit_code(main, [*broken, "total_timesteps=4096", f"outputs={tmp_path}"]) == 1
+    """An environment that gives no number from its 300th step on, before a checkpoint and after one."""
+    broken = ["env.id=tests.broken:BreaksLater-v0", "backend=gymnasium", "total_timesteps=4096", f"outputs={tmp_path}"]
+    assert exit_code(main, broken) == 1
     message = capsys.readouterr().err.splitlines()[-1]
-    assert "environment 0 gave" in message
-    assert "not a finite number" in message
+    assert "environment 0 gave an observation that is not a finite number; nothing is to be resumed" in message
+    assert exit_code(main, [*broken, "checkpoint.every_iterations=1"]) == 1
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "is kept up to iteration 2; the same command resumes there" in message
 
 
 def test_python_looks_for_cycles_from_the_second_iteration_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_arrays_stay_as_they_are() -> None:
 def test_a_board_stays_a_board() -> None:
     vectors = Vectors(spaces.MultiBinary((6, 7, 2)))
     assert vectors.as_given
-    assert vectors.space == spaces.Box(0, 1, (6, 7, 2), np.bool_)
+    assert vectors.space == spaces.Box(0, 1, (6, 7, 2), np.bool_)  # type: ignore[arg-type]
 
 
 def test_what_has_no_place_in_a_vector_is_left_for_others_to_refuse() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.errors import ConfigError
 
 _STARTED_AT = time.perf_counter()
 
@@ -18,6 +19,7 @@ def main(arguments: list[str]) -> int:
     parser = Parser("python -m ppo_bench", add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--version", action="store_true")
     parser.add_argument("-m", "--multirun", action="store_true")
     parser.add_argument("--cfg", choices=["job", "hydra", "all"])
     parser.add_argument("--package")
@@ -30,6 +32,11 @@ def main(arguments: list[str]) -> int:
         from ppo_bench.commands.help import help_text
 
         print(help_text())
+        return 0
+    if options.version:
+        from importlib.metadata import version
+
+        print(f"ppo_bench {version('ppo-bench')}")
         return 0
     from ppo_bench.configuration.load import load_config
 
@@ -44,6 +51,11 @@ def main(arguments: list[str]) -> int:
         from ppo_bench.sweeps.sweep import sweep
 
         return sweep(options.overrides)
+    for word in options.overrides:
+        if word.lstrip("+~").startswith(("hydra.", "hydra/")):
+            raise ConfigError(
+                f"{word}: Hydra's own keys are for sweeps, which -m makes; the folder of a run follows from outputs=..."
+            )
     config = load_config(options.overrides)
     config.require()
     with _signals_as_ctrl_c():

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 PLAIN_INTERVAL_SECONDS = 5.0
+FIRST_ESTIMATE = 3
+"""The iteration from which on the time left is told."""
 
 
 def say(message: str) -> None:
@@ -25,9 +27,9 @@ def say(message: str) -> None:
 class ProgressDisplay:
     """Shows a training's steps, return, speed and remaining time."""
 
-    def __init__(self, title: str, total_steps: int) -> None:
-        self._title = title
-        self._total_steps = total_steps
+    def __init__(self, title: str, total_steps: int, seeds: int = 1) -> None:
+        """`total_steps` are those of each of so many seeds."""
+        self._title, self._total_steps, self._seeds, self._updates = title, total_steps, seeds, 0
         self._last_line = time.monotonic()
         console = Console(stderr=True)
         self._live: Progress | None = None
@@ -52,18 +54,20 @@ class ProgressDisplay:
             self._live.stop()
 
     def update(self, global_step: int, mean_return: float | None, sps: float) -> None:
-        """Show the state after an iteration; `mean_return` is None before the first episode has ended."""
-        shown = "-" if mean_return is None else f"{mean_return:.2f}"
-        remaining = duration((self._total_steps - global_step) / sps)
+        """Show the state after an iteration; `mean_return` is None before the first episode has ended.
+
+        `sps` is the speed of all seeds together, `global_step` the step of each. How long is left is told from the
+        third iteration on: the first ones compile.
+        """
+        self._updates += 1
+        shown = f"return {'-' if mean_return is None else f'{mean_return:.2f}'}  {sps:,.0f} SPS"
+        if self._updates >= FIRST_ESTIMATE or global_step >= self._total_steps:
+            shown += f"  {duration((self._total_steps - global_step) * self._seeds / sps)} left"
         if self._live:
-            status = f"return {shown}  {sps:,.0f} SPS  {remaining} left"
-            self._live.update(self._task, completed=global_step, status=status)
+            self._live.update(self._task, completed=global_step, status=shown)
         elif time.monotonic() - self._last_line >= PLAIN_INTERVAL_SECONDS or global_step >= self._total_steps:
             self._last_line = time.monotonic()
-            say(
-                f"{self._title}  step {global_step:,} of {self._total_steps:,}  return {shown}  "
-                f"{sps:,.0f} SPS  {remaining} left"
-            )
+            say(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {shown}")
 
 
 def duration(seconds: float) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import OverrideParseException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, IntegerNode, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.common.errors import ConfigError, nearest
 from ppo_bench.common.paths import CONF
 
 MANY_KEYS = 20  # more than one line is to list
+UNQUOTED = re.compile(r"^([^=]+)=((?=~|[^=]*[^\x00-\x7f])[^'\"\[\]{}(),]+)$")
+"""A word whose value Hydra's grammar would have in quotes: it begins with `~`, or has other letters than ASCII's."""
 PLAINLY = {
     r"Ambiguous value for argument '([^']*)'.*": r"\1: several values make a sweep, by -m; a list is written [a,b]",
     r"([^:]*): .*is not a ListConfig.*": r"\1: expected a list, such as [a,b]",
@@ -49,7 +53,7 @@ def _compose(root: str, overrides: Sequence[str]) -> DictConfig:
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            return compose(root, overrides=list(overrides))
+            return compose(root, overrides=readable(overrides))
     finally:
         GlobalHydra.set_state(running)
 
@@ -64,15 +68,37 @@ def typed(path: str, cls: Any, node: Any, root: str = "config") -> Any:
     try:
         schema = OmegaConf.structured(cls)
         OmegaConf.set_readonly(schema, False)  # frozen classes start read-only
-        values = {key: value for key, value in node.items() if key != "_target_"}
+        values = _with_integers(schema, {key: value for key, value in node.items() if key != "_target_"})
         return OmegaConf.to_object(OmegaConf.merge(schema, values))
     except OmegaConfBaseException as error:
         raise ConfigError(explain(error, path, root)) from error
 
 
+def _with_integers(schema: DictConfig, values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """`values` with whole floats, such as 1e6, as integers where `schema` has those."""
+    found = dict(values)
+    for key, value in values.items():
+        node = schema._get_node(key, validate_access=False)
+        if isinstance(node, IntegerNode) and isinstance(value, float) and value.is_integer():
+            found[key] = int(value)
+        elif isinstance(node, DictConfig) and isinstance(value, Mapping | DictConfig):
+            kind: Any = node._metadata.ref_type
+            found[key] = (
+                _with_integers(OmegaConf.structured(kind), dict(value.items())) if is_dataclass(kind) else value
+            )
+    return found
+
+
+def readable(overrides: Sequence[str]) -> list[str]:
+    """The overrides with quotes around values that begin with `~` or are of other letters than Hydra's grammar has."""
+    return [UNQUOTED.sub(r"\1='\2'", word) for word in overrides]
+
+
 def explain(error: Exception, path: str = "", root: str = "config") -> str:
     """A composition error of Hydra or OmegaConf as one line; `path` completes the keys that it names."""
     if isinstance(error, OverrideParseException) and error.override:
+        if "=" not in error.override and Path(error.override).exists():
+            return f"{error.override!r} is one path too many: name one at a time"
         return f"{error.override!r} cannot be read: expected key=value; a value with spaces or brackets is quoted"
     text = str(error).split("Config search path")[0]
     if override := re.search(r"Could not (?:override|delete)[^']*'([^']*)'", text):

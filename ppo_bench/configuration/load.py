@@ -6,6 +6,7 @@ YAML files under conf/ hold every value and its meaning; the classes hold the ty
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -59,6 +60,7 @@ def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema]
 
 def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> Config:
     root = typed("", schema, composed, name)
+    root.outputs = os.path.expanduser(root.outputs)
     groups = {group: getattr(root, group) for group in ("framework", "backend", "network", "algorithm")}
     ppo, tuning = typed("ppo", Hyperparameters, root.ppo), typed("tuning", Tuning, root.tuning)
     choices = {group: typed(group, choice_class(group, node), node) for group, node in groups.items()}

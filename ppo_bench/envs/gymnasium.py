@@ -115,7 +115,7 @@ class GymnasiumEnv:
         if not self.masks_actions:
             return None
         if _MASK not in info or not info[f"_{_MASK}"].all():
-            raise Failed(f"an environment gave no info[{_MASK!r}], which it gave at first; the last checkpoint is kept")
+            raise Failed(f"an environment gave no info[{_MASK!r}], which it gave at first")
         masks = info[_MASK]
         if masks.dtype == object:  # a tuple of masks, one of each component
             masks = np.stack([np.concatenate(parts) for parts in masks])
@@ -131,7 +131,7 @@ class GymnasiumEnv:
         """Raise `Failed` if there are worker processes; else the error is of the environment itself."""
         if self._has_workers:
             self._lost_worker = True
-            raise Failed(f"{self._ended()}; the last checkpoint is kept") from error
+            raise Failed(f"{self._ended()}") from error
 
     def _ended(self) -> str:
         """Which worker processes have ended, and how."""
@@ -171,7 +171,7 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         _register(task)
         if task.atari is None:
             drawn: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # not all constructors take it
-            return _flat(_wrapped(task, gymnasium.make(task.id, **drawn, **task.kwargs)))
+            return _from_zero(_flat(_wrapped(task, gymnasium.make(task.id, **drawn, **task.kwargs))))
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
@@ -231,6 +231,16 @@ def _flattens_images(env: Any) -> bool:
     space = env.env.observation_space
     parts = space.spaces.values() if isinstance(space, spaces.Dict) else getattr(space, "spaces", ())
     return any(isinstance(part, spaces.Box) and len(part.shape) == 3 for part in parts)
+
+
+def _from_zero(env: Any) -> Any:
+    """`env` with choices that are counted from 0."""
+    from gymnasium import spaces, wrappers
+
+    space = env.action_space
+    if not isinstance(space, spaces.Discrete) or space.start == 0:
+        return env
+    return wrappers.TransformAction(env, lambda action: action + space.start, spaces.Discrete(space.n))
 
 
 def _flat(env: Any) -> Any:

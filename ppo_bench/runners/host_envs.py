@@ -43,7 +43,7 @@ def _all_finite(x: np.ndarray) -> bool:
 def _not_finite(what: str, values: np.ndarray) -> Failed:
     """An error that names the environment whose values `[N, ...]` are not finite."""
     env = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
-    return Failed(f"environment {env} gave {what} that is not a finite number; the last checkpoint is kept")
+    return Failed(f"environment {env} gave {what} that is not a finite number")
 
 
 class HostEnvs:
@@ -83,7 +83,7 @@ class HostEnvs:
         possible = np.logical_or.reduceat(legal, self._first_choices, axis=1).all(1)
         if not possible.all():
             env = int(np.flatnonzero(~possible)[0])
-            raise Failed(f"environment {env} forbids every choice of an action; the last checkpoint is kept")
+            raise Failed(f"environment {env} forbids every choice of an action")
 
     def export(self, state: Arrays) -> Arrays:
         """The state by name; copies."""

@@ -6,7 +6,7 @@ import gc
 import math
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,6 +110,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
                 for run, loop in zip(runs, loops, strict=True)
             ]
             mirrors.start()
+            say(_where(records[0], runner.execution, config.framework.compiles))
             _loop(config, runner, state, records, filmers, setup_seconds=time.perf_counter() - started_at)
     finally:
         runner.close()
@@ -177,7 +178,7 @@ def _loop(
     first, at_once, every = records[0], config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
     loop_started = time.perf_counter()
-    progress = ProgressDisplay(_title(records), last * batch_size)
+    progress = ProgressDisplay(_title(records), last * batch_size, len(records))
     with _stop_requests() as stop, _told_to_stop(stop, first), progress as display:
         while loop.iteration < last:
             if loop.iteration % at_once == 0:  # else it has been running since the one before ended
@@ -211,6 +212,14 @@ def _loop(
         record.finish(setup_seconds)
 
 
+def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> str:
+    """In which folder a run goes on, and on what."""
+    count = execution.get("threads", 0)
+    threads = f", {count} thread{'s' if count != 1 else ''}" if count else ""
+    first = "; the first iteration compiles" if compiles else ""
+    return f"{record.folder}, on {execution.get('gpu', execution['device'])}{threads}{first}"
+
+
 def _title(records: Sequence[Record]) -> str:
     config, seeds = records[0].config, [record.config.root.seed for record in records]
     shown = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
@@ -228,25 +237,24 @@ def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
     }
     for name, value in metrics.items():
         if name in defined and not math.isfinite(value):
-            kept = checkpoint.newest_iteration(record.folder / "checkpoints")
             beside = f"; the seeds beside {record.config.root.seed} can go on without it by seed=... num_seeds=..."
             raise Failed(
-                f"{name} is {value} in iteration {done + 1}: learning diverged; try a smaller ppo.learning_rate. "
-                + (f"{record.folder} is kept up to iteration {kept}" if kept else "It was before the first checkpoint")
+                f"{name} is {value} in iteration {done + 1}: learning diverged; try a smaller ppo.learning_rate"
                 + (beside if together > 1 else "")
             )
 
 
 def _what_is_kept(folder: Path, iteration: int) -> str:
-    kept = checkpoint.newest_iteration(folder / "checkpoints")
-    resumes = (
-        f"{folder} is kept up to iteration {kept}; the same command resumes there"
-        if kept
-        else "nothing is to be resumed before the first checkpoint; the same command starts again"
-    )
     evaluable = any((folder / "checkpoints").glob(f"snapshot_{iteration:08d}"))
     shown = f"; python -m ppo_bench.evaluate {folder} plays it as it is" if evaluable else ""
-    return f"stopped after iteration {iteration}; {resumes}{shown}"
+    return f"stopped after iteration {iteration}; {_what_can_go_on(folder)}{shown}"
+
+
+def _what_can_go_on(folder: Path) -> str:
+    kept = checkpoint.newest_iteration(folder / "checkpoints")
+    if kept:
+        return f"{folder} is kept up to iteration {kept}; the same command resumes there"
+    return "nothing is to be resumed before the first checkpoint; the same command starts again"
 
 
 @contextmanager
@@ -256,7 +264,7 @@ def _told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
         yield
     except Failed as error:
         if not stop:
-            raise
+            raise Failed(f"{error}; {_what_can_go_on(record.folder)}") from error
         raise Interrupted(_what_is_kept(record.folder, record.loop.iteration)) from error
 
 

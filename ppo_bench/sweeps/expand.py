@@ -15,7 +15,7 @@ from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import explain
+from ppo_bench.configuration.compose import explain, readable
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
@@ -58,4 +58,4 @@ def _first(override: Override) -> Any:
 def _parsed(overrides: Sequence[str]) -> Iterator[list[Override]]:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()  # which globs are expanded by
-        yield OverridesParser.create(loader).parse_overrides(list(overrides))
+        yield OverridesParser.create(loader).parse_overrides(readable(overrides))

@@ -1,0 +1,122 @@
+"""The Python interface: `ppo_bench.train`, `ppo_bench.load` and `ppo_bench.results`, for notebooks and scripts."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.base import Seen
+from ppo_bench.envs.host import on_host
+from ppo_bench.envs.observed import make_env
+from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
+from ppo_bench.runners import checkpoint
+from ppo_bench.runs.play import Agent, load_agent, play
+from ppo_bench.runs.recorded import load_run
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+VIEWS = ("runs", "metrics", "episodes")
+
+
+def train(overrides: Sequence[str] = ()) -> list[Path]:
+    """Train as `python -m ppo_bench` does with these words, and return the run folders, one for each seed.
+
+    What is finished is not trained again, what was interrupted goes on. Raises `ConfigError` for wrong words, and
+    `Interrupted` on Ctrl-C.
+    """
+    started_at = time.perf_counter()
+    config = load_config(list(overrides))
+    config.require()
+    from ppo_bench.runs.train import train as train_runs
+
+    return train_runs(config, started_at)
+
+
+def load(
+    run_dir: str | os.PathLike[str], *, greedy: bool = True, seed: int = 1, framework: str | None = None
+) -> Trained:
+    """The policy of a run's newest checkpoint, or of one of its `checkpoints/iteration_<k>`.
+
+    `framework` executes it, whichever trained it; None is the run's own. `greedy` takes the likeliest action, else they
+    are sampled from `seed`. Raises `ConfigError`.
+    """
+    path = checkpoint.find(Path(run_dir), snapshots=True)
+    own = load_run(path.resolve().parents[1], {})
+    changes = {"framework": load_config([f"framework={framework}"]).resolved["framework"]} if framework else {}
+    config = load_run(path.resolve().parents[1], changes) if changes else own
+    return Trained(path, config, greedy, seed)
+
+
+def results(run_dir: str | os.PathLike[str], view: str = "runs") -> DataFrame:
+    """What lies in run folders below `run_dir`, as a data frame: a row for each of the `runs`, for each of their
+    iterations (`metrics`) or for each of their `episodes`. Raises `ConfigError` if there is no run."""
+    from ppo_bench.commands.report.database import open_database
+
+    require("pandas", "notebook", "a data frame")
+    if view not in VIEWS:
+        raise ConfigError(f"view={view}: choose one of {', '.join(VIEWS)}")
+    frame: DataFrame = open_database([os.fspath(run_dir)]).connection.execute(f"select * from {view}").df()
+    return frame
+
+
+class Trained:
+    """A policy that was trained, and what stands between it and its environments. Made by `load`."""
+
+    def __init__(self, path: Path, config: Config, greedy: bool, seed: int) -> None:
+        self.config, self._seed = config, seed
+        env = on_host(make_env(config.backend, config.task.at_least(1)))
+        try:
+            self.observation_space: Any = env.observation_space
+            self.action_space: Any = env.action_space
+            self._agent: Agent = load_agent(config, checkpoint.load_named(path), env, greedy, seed)
+        finally:
+            env.close()
+        self._bounds: ActionBounds | None = action_bounds(self.action_space, self._agent.rescale_actions)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: the next observations are the first of their episodes."""
+        self._step = 0
+        self._carry: Tree | None = None
+
+    def act(self, obs: np.ndarray, start: np.ndarray | None = None, legal: np.ndarray | None = None) -> np.ndarray:
+        """Actions `[N]` or `[N, A]` as the environments take them, for observations `[N, ...]` as they give them.
+
+        Where a network has a memory, `start [N]` is true at the first observation of an episode; None stands for
+        "since `reset`". `legal [N, A]` are the choices that may be taken. Raises `ConfigError` for another shape.
+        """
+        obs = np.asarray(obs)
+        if obs.shape[1:] != self.observation_space.shape:
+            raise ConfigError(
+                f"observations of shape {obs.shape}: expected [N, ...] with ... = {self.observation_space.shape}"
+            )
+        if self._carry is None:
+            self._carry = self._agent.carry(len(obs))
+            start = np.ones(len(obs), bool)
+        start = np.zeros(len(obs), bool) if start is None else np.asarray(start, bool)
+        actions, self._carry = self._agent.act(self._step, Seen(obs, legal=legal), start, self._carry)
+        self._step += 1
+        return self._bounds.within(np, actions) if self._bounds else actions
+
+    def evaluate(self, episodes: int = 10, num_envs: int = 10) -> np.ndarray:
+        """Returns `[episodes]` of whole episodes of the task that was trained, in fresh environments, whose episodes
+        stand one environment after the other."""
+        if min(episodes, num_envs) < 1:
+            raise ConfigError(f"episodes={episodes}, num_envs={num_envs}: must be at least 1")
+        env = on_host(make_env(self.config.backend, replace(self.config.task.at_least(min(num_envs, episodes)))))
+        try:
+            played = sorted(play(env, self._agent, episodes, self._seed), key=lambda e: (e.env, e.step))
+            return np.array([episode.episode_return for episode in played])
+        finally:
+            env.close()

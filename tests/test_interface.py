@@ -1,0 +1,68 @@
+"""The Python interface: what a notebook needs, against what the commands say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+import ppo_bench
+from ppo_bench.commands.evaluate import main as evaluate
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
+
+WORDS = ["total_timesteps=4096", "ppo.num_envs=4", "device=cpu", "checkpoint.every_iterations=4"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    (folder,) = ppo_bench.train([*WORDS, f"outputs={tmp_path_factory.mktemp('runs')}"])
+    return folder
+
+
+def test_a_run_is_trained_loaded_and_tabled(run: Path) -> None:
+    assert (run / "result.json").exists()
+    assert ppo_bench.train([*WORDS, f"outputs={run.parents[2]}"]) == [run]
+    runs, metrics = ppo_bench.results(run), ppo_bench.results(run, "metrics")
+    assert runs["final_return_mean"].tolist() == [json.loads((run / "result.json").read_text())["final_return_mean"]]
+    assert metrics["global_step"].tolist() == list(range(512, 4097, 512))
+
+
+@pytest.mark.parametrize("framework", [None, "jax_xla"])
+def test_a_policy_evaluates_as_the_command_does(framework: str | None, run: Path) -> None:
+    found = ppo_bench.load(run, framework=framework).evaluate(episodes=6)
+    assert exit_code(evaluate, [str(run), "episodes=6"]) == 0
+    (file,) = (run / "evaluations").glob("*-torch_eager-*.json")
+    assert found.tolist() == json.loads(file.read_text())["returns"]
+
+
+@pytest.mark.parametrize("network", ["mlp", "lstm"])
+def test_a_policy_plays_an_environment_of_the_callers(network: str, tmp_path: Path) -> None:
+    (folder,) = ppo_bench.train([*WORDS, f"network={network}", f"outputs={tmp_path}"])
+    trained = ppo_bench.load(folder)
+    env = gymnasium.make("CartPole-v1")
+    lengths = []
+    for _ in range(2):  # the same episode twice: `reset` forgets the first
+        trained.reset()
+        obs, _ = env.reset(seed=5)
+        for t in range(500):
+            (action,) = trained.act(obs[None])
+            obs, _, terminated, truncated, _ = env.step(int(action))
+            if terminated or truncated:
+                lengths.append(t)
+                break
+    assert lengths[0] == lengths[1] > 8
+
+
+def test_wrong_use_is_named(run: Path) -> None:
+    with pytest.raises(ConfigError, match=r"observations of shape \(4,\): expected \[N, ...\]"):
+        ppo_bench.load(run).act(np.zeros(4, np.float32))
+    with pytest.raises(ConfigError, match="view=losses: choose one of runs, metrics, episodes"):
+        ppo_bench.results(run, "losses")
+    with pytest.raises(ConfigError, match="there is no such choice"):
+        ppo_bench.train(["env=cartpol"])
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        ppo_bench.nothing  # noqa: B018
