@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Submit a sweep to SLURM and return: python launch/slurm.py --help; docs/slurm.md."""
 
 import sys

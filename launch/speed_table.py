@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Steady speed of every env on every backend in every framework that can run it, as one Markdown table.
 
 One process per run, one after the other: the whole table takes hours; `--env` chooses a part of it.

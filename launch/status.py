@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Where the runs of launch/slurm.py stand: python launch/status.py DIR; docs/slurm.md."""
 
 import sys

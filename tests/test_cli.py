@@ -39,6 +39,10 @@ WRONG = {
     "framework=torch_eager backend=envpool_xla": "pairs that work: framework=jax_xla backend=envpool_xla",
     "framework=jax_xla env=pong backend=jax": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
     # keys
+    "hydra.run.dir=elsewhere": "hydra.run.dir=elsewhere: Hydra's own keys are for sweeps, which -m makes",
+    "--config-dir=nowhere": "--config-dir nowhere: there is no such folder",
+    "tests": "'tests' cannot be read: expected key=value",
+    "ppo.num_steps=1.5": "ppo.num_steps: Value '1.5' of type 'float' could not be converted to Integer",
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "total_timestep=2048": "there is no key total_timestep; did you mean total_timesteps?",
     "framework.threads=2": "did you mean framework.num_threads?",

@@ -16,6 +16,7 @@ from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Atari
 from ppo_bench.networks.spec import Auto
+from ppo_bench.sweeps.expand import expand
 
 CLASSIC: dict[str, Any] = OmegaConf.load(CONF / "ppo" / "classic.yaml")  # type: ignore[assignment]
 ENVS = sorted(path.stem for path in (CONF / "env").glob("*.yaml"))
@@ -96,6 +97,30 @@ def test_two_seeds_share_the_folder_of_their_experiment() -> None:
 )
 def test_what_does_not_make_another_experiment_is_not_hashed(override: str) -> None:
     assert experiment_folder(override).name == experiment_folder().name
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["total_timesteps=1e6"], ["total_timesteps=1_000_000"]),
+        (
+            ["ppo.num_steps=64.0", "checkpoint.every_iterations=1e1"],
+            ["ppo.num_steps=64", "checkpoint.every_iterations=10"],
+        ),
+    ],
+)
+def test_whole_floats_are_integers(words: list[str], same: list[str]) -> None:
+    assert load_config(words).resolved == load_config(same).resolved
+
+
+@pytest.mark.parametrize(
+    ("word", "folder"),
+    [("outputs=~/runs", Path.home() / "runs"), ("outputs=läufe/ü", Path("läufe/ü")), ("outputs='a b'", Path("a b"))],
+)
+def test_a_folder_may_have_any_name(word: str, folder: Path) -> None:
+    assert load_config([word]).run_folder.is_relative_to(folder)
+    (job,) = expand([word])
+    assert load_config(job).run_folder.is_relative_to(folder)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Hyperparameters)])

@@ -139,15 +139,22 @@ def test_a_sweep_over_an_environment_whose_file_is_elsewhere(tmp_path: Path) -> 
     assert len(list((tmp_path / "outputs").glob("default/mine-*/seed*/result.json"))) == 2
 
 
-def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_run_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alone", [False, True], ids=["a terminal", "a script"])
+def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_run_again(
+    alone: bool, tmp_path: Path
+) -> None:
     jobs = ["-m", "seed=1,2", "total_timesteps=100_000", "checkpoint.every_iterations=5", f"outputs={tmp_path}"]
     with started(*jobs) as run:
         while run.poll() is None and not any(tmp_path.glob("default/*/seed1/checkpoints/iteration_*")):
             time.sleep(0.05)
-        os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+        if alone:  # the sweep, and not the training that it has started
+            run.send_signal(signal.SIGINT)
+        else:
+            os.killpg(run.pid, signal.SIGINT)
         _, error = run.communicate(timeout=60)
     assert run.returncode == 130, error
     assert error.splitlines()[-1] == "ppo_bench: the sweep stopped; the same command goes on with what is missing"
+    assert error.count("ppo_bench: the sweep stops after the iteration in progress") == 1
     assert "Traceback" not in error
     assert not any(tmp_path.glob("default/*/seed2"))
 

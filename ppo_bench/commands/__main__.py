@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
@@ -27,7 +28,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--info", nargs="?", const="all", choices=["all", "config", "defaults", "defaults-tree", "plugins"]
     )
+    parser.add_argument("--config-dir")
     options = parser.parse_intermixed_args(arguments)
+    if options.config_dir:
+        if not Path(options.config_dir).is_dir():
+            raise ConfigError(f"--config-dir {options.config_dir}: there is no such folder")
+        options.overrides.insert(0, f"hydra.searchpath=[file://{Path(options.config_dir).resolve()}]")
     if options.help:
         from ppo_bench.commands.help import help_text
 
@@ -52,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
         return sweep(options.overrides)
     for word in options.overrides:
-        if word.lstrip("+~").startswith(("hydra.", "hydra/")):
+        if word.lstrip("+~").startswith(("hydra.", "hydra/")) and not word.startswith("hydra.searchpath="):
             raise ConfigError(
                 f"{word}: Hydra's own keys are for sweeps, which -m makes; the folder of a run follows from outputs=..."
             )

@@ -38,9 +38,10 @@ def train_in_process(
         reader.start()
 
         def note(number: int, _: object) -> None:
+            if not stop_requests:
+                os.write(2, b"ppo_bench: the sweep stops after the iteration in progress\n")
             stop_requests.append(number)
-            if number == signal.SIGTERM:  # a terminal sends SIGINT to the child too
-                child.terminate()
+            child.terminate()  # a terminal has sent SIGINT to the child too; SIGTERM after it changes nothing
 
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
