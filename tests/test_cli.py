@@ -326,3 +326,19 @@ def test_a_disk_that_fails_is_exit_code_1_and_names_the_file(
 def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:
     with pytest.raises(IndexError):
         exit_code(without_a_file, [])
+
+
+@pytest.mark.parametrize("framework", ["torch_compile", "jax_xla"])
+def test_without_a_home_compiled_programs_are_kept_beside_the_runs(framework: str, tmp_path: Path) -> None:
+    words = [f"framework={framework}", "device=cpu", "ppo.num_envs=2", "ppo.num_steps=8", "ppo.num_minibatches=1"]
+    run = subprocess.run(
+        [sys.executable, "-m", "ppo_bench", *words, "ppo.update_epochs=1", "total_timesteps=16"],
+        env=ENVIRONMENT | {"HOME": "/proc/nobody"},
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "warning: /proc/nobody/.cache/ppo_bench" in run.stderr
+    assert any((tmp_path / "outputs" / ".compiled").rglob("*"))

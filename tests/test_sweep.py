@@ -115,7 +115,10 @@ def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
     overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
     assert exit_code(main, ["-m", "ppo.learning_rate=1e30,0.001", *overrides]) == 1
     lines = capfd.readouterr().err.splitlines()
-    assert lines[0].startswith("ppo_bench: policy_loss is nan in iteration 1: learning diverged")
+    assert lines[0].startswith("ppo_bench: job 1 of 2: ppo.learning_rate=1e+30")
+    assert any(line.startswith("ppo_bench: policy_loss is nan in iteration 1: learning diverged") for line in lines)
+    (second,) = (line for line in lines if line.startswith("ppo_bench: job 2 of 2: ppo.learning_rate=0.001"))
+    assert second.endswith(" left in all")
     failed = [line for line in lines if line.startswith("ppo_bench: failed: ppo.learning_rate=1e+30 ")]
     assert len(failed) == 1
     assert "policy_loss is nan in iteration 1" in failed[0]

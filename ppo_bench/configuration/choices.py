@@ -58,5 +58,8 @@ def choice_class(group: str, node: Any) -> Any:
     """The class that the `_target_` of a group's choice names. Raises `ConfigError` if it is none of the group's."""
     cls = class_named(f"{group}._target_", node.get("_target_", "") if isinstance(node, Mapping | DictConfig) else node)
     if not (is_dataclass(cls) and hasattr(cls, BUILDS[group])):
-        raise ConfigError(f"{group}._target_={node['_target_']} is not a choice of the group {group}")
+        raise ConfigError(
+            f"{group}._target_={node['_target_']} is not a choice of the group {group}: that is a dataclass with "
+            f"`{BUILDS[group]}`; docs/architecture.md, Growing"
+        )
     return cls

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
+from ppo_bench.common.progress import say
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from ppo_bench.runners.jax_seeds import JaxSeedsRunner
     from ppo_bench.runners.program_runner import ProgramRunner
     from ppo_bench.runners.torch import Compiler
+
+
+INSTEAD_OF_HOME = "outputs/.compiled"
+"""The folder of compiled programs where the one that was asked for cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +172,25 @@ class Jax:
 
 
 def _cache_folder(root: str | None, framework: str) -> str | None:
-    """Where compiled programs of `framework` are kept under `root`; None if they are not to be kept."""
-    return None if root is None else str(Path(root).expanduser() / framework)
+    """Where compiled programs of `framework` are kept under `root`; None if they are not to be kept.
+
+    Where nothing can be written there, such as without a home, it is a folder beside runs, and a line says so.
+    """
+    if root is None:
+        return None
+    folder, other = (Path(path).expanduser() / framework for path in (root, INSTEAD_OF_HOME))
+    if _can_be_written(folder):
+        return str(folder)
+    say(f"warning: {folder} cannot be written, compiled programs are kept in {other}; see framework.compile_cache")
+    return str(other.resolve()) if _can_be_written(other) else None
+
+
+def _can_be_written(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
 
 
 def _make_cores_devices() -> None:

@@ -60,6 +60,7 @@ def with_defaults(own: Sequence[str]) -> list[str]:
 
 def launch(own: Sequence[str], jobs: Sequence[list[str]], job: SweepJob) -> None:
     """Have Hydra's launcher run `jobs`, each the words of one. Raises what the launcher raises."""
+    job.total = len(jobs)
     with _composed([*own, *jobs[0]]) as (config, context):
         at_once = _share_cpus(config.hydra.launcher, job, len(jobs))
         launcher = Plugins.instance().instantiate_launcher(context, job, config)

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.locks import lock
-from ppo_bench.common.progress import say
+from ppo_bench.common.progress import duration, say
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
 from ppo_bench.runs.results import are_complete, in_use
@@ -41,16 +41,36 @@ class SweepJob:
     """A job does not start after this process of its machine has ended."""
     stop_requests: list[int] = field(default_factory=list)
     """Signals by which this process was asked to stop."""
+    total: int = 0
+    """Jobs of the sweep; 0 where nobody knows, as in a search."""
+    seconds: list[float] = field(default_factory=list)
+    """How long the jobs of this process have taken."""
 
     def __call__(self, _: DictConfig) -> float | None:
         """Train the job of Hydra's current configuration; its `final_return_mean`, or None if there is none."""
         with _share(self.journal.parent, self.shares, self._is_over) as share:
             if self._is_over():
                 return None
-            outcome, value = self._outcome(list(HydraConfig.get().overrides.task), bool(share))
+            hydra = HydraConfig.get()
+            words, started = list(hydra.overrides.task), time.monotonic()
+            say(f"{self._which(hydra.job.num)}: {' '.join(words)}{self._left(hydra.job.num)}")
+            outcome, value = self._outcome(words, bool(share))
+            self.seconds.append(time.monotonic() - started)
         if outcome:
             Journal(self.journal).add(outcome)
+            shown = "" if value is None else f", final_return_mean {value:.2f}"
+            say(f"{self._which(hydra.job.num)}: {outcome.state}{shown}")
         return value
+
+    def _which(self, number: int) -> str:
+        return f"job {number + 1}" + (f" of {self.total}" if self.total else "")
+
+    def _left(self, number: int) -> str:
+        """How long the jobs from this one on will take, one after the other, by those before it."""
+        if not self.seconds or not self.total or self.shares:
+            return ""
+        mean = sum(self.seconds) / len(self.seconds)
+        return f"; about {duration(mean * (self.total - number))} left in all"
 
     def _is_over(self) -> bool:
         return bool(self.stop_requests) or (self.sweep_process is not None and not is_alive(self.sweep_process))
