@@ -69,6 +69,7 @@ def test_nothing_is_said_of_what_is_well(overrides: list[str]) -> None:
 def test_windows_between_restarts_hold_whole_episodes_and_their_resets(env: str) -> None:
     """Else full episodes are dropped and short ones counted."""
     limits = {"minatar": 10_000, "brax": 1_000, "dmc": 1_000, "acrobot": 500, "cartpole": 500, "pendulum": 200}
+    limits |= {"connect_four": 43}
     config = load_config([f"env={env}"])
     limit = 27_000 if config.task.atari else next((n for name, n in limits.items() if env.startswith(name)), 1_000)
     window = config.root.checkpoint.every_iterations * config.ppo.num_steps

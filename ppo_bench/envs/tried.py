@@ -22,7 +22,7 @@ def tried(name: str, env: Any) -> Mapping[str, Any]:
         case _:
             raise ConfigError(f"{name}: reset gives {_kind(given)} alone, and not (observation, info)")
     env.action_space.seed(0)
-    given = _called(name, "step", lambda: env.step(env.action_space.sample()))
+    given = _called(name, "step", lambda: env.step(_action(env.action_space, info)))
     if not isinstance(given, tuple) or len(given) != 5:
         count = len(given) if isinstance(given, tuple) else 1
         raise ConfigError(
@@ -44,6 +44,20 @@ def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
     except Exception as error:  # whatever the environment's own code raises
         said = " ".join(str(error).split())
         raise ConfigError(f"{name}: {method} raises {type(error).__name__}" + (f": {said}" if said else "")) from error
+
+
+def _action(space: Any, info: Mapping[str, Any]) -> Any:
+    """Any action, or where `info` has a mask of the choices the first that is legal."""
+    from gymnasium import spaces
+
+    if "action_mask" not in info:
+        return space.sample()
+    mask = info["action_mask"]
+    legal = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple) else np.ravel(mask)
+    if isinstance(space, spaces.Discrete):
+        return space.start + legal.argmax()
+    sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else np.full(space.shape, 2)
+    return np.array([part.argmax() for part in np.split(legal, np.cumsum(sizes)[:-1])])
 
 
 def _require_observation(name: str, method: str, space: Any, obs: Any) -> None:
