@@ -184,9 +184,10 @@ def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_not
         os.kill(sweep.pid, signal.SIGKILL)
     with started("-m", *words) as sweep:
         assert sweep.stderr
-        said = sweep.stderr.readline()
-        assert said == f"ppo_bench: waiting for {folders[1]}, which is being trained by another process\n"
+        begun, waits = sweep.stderr.readline(), sweep.stderr.readline()
         os.kill(job, signal.SIGCONT)
+        assert begun.startswith("ppo_bench: job 1 of 2: seed=2 ")
+        assert waits == f"ppo_bench: waiting for {folders[1]}, which is being trained by another process\n"
         said = sweep.communicate()[1]
     assert "resuming" not in said, "the job without its sweep has come to its end"
     assert said.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 1 skipped"
