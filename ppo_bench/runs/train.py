@@ -251,10 +251,14 @@ def _what_is_kept(folder: Path, iteration: int) -> str:
 
 
 def _what_can_go_on(folder: Path) -> str:
-    kept = checkpoint.newest_iteration(folder / "checkpoints")
-    if kept:
-        return f"{folder} is kept up to iteration {kept}; the same command resumes there"
+    if kept := _kept(folder):
+        return f"{kept}; the same command resumes there"
     return "nothing is to be resumed before the first checkpoint; the same command starts again"
+
+
+def _kept(folder: Path) -> str | None:
+    kept = checkpoint.newest_iteration(folder / "checkpoints")
+    return f"{folder} is kept up to iteration {kept}" if kept else None
 
 
 @contextmanager
@@ -264,7 +268,7 @@ def _told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
         yield
     except Failed as error:
         if not stop:
-            raise Failed(f"{error}; {_what_can_go_on(record.folder)}") from error
+            raise Failed(f"{error}; {_kept(record.folder) or 'it was before the first checkpoint'}") from error
         raise Interrupted(_what_is_kept(record.folder, record.loop.iteration)) from error
 
 
