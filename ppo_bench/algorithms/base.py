@@ -167,7 +167,7 @@ class Algorithm(Protocol):
 
 
 def loss_metrics_of(algorithm: Algorithm, network: object) -> tuple[Metric, ...]:
-    """What a minibatch measures: the algorithm's losses, and those of a network that has its own."""
+    """The measurements of a minibatch: the algorithm's losses, and those of a network that has its own."""
     own: Mapping[str, float] = getattr(network, "own_losses", {})
     return (*algorithm.loss_metrics, *(Metric(name, f"losses/{name}") for name in own))
 

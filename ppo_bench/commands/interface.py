@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,14 +51,12 @@ def load(
     are sampled from `seed`. Raises `ConfigError`.
     """
     path = checkpoint.find(Path(run_dir), snapshots=True)
-    own = load_run(path.resolve().parents[1], {})
     changes = {"framework": load_config([f"framework={framework}"]).resolved["framework"]} if framework else {}
-    config = load_run(path.resolve().parents[1], changes) if changes else own
-    return Trained(path, config, greedy, seed)
+    return Trained(path, load_run(path.resolve().parents[1], changes), greedy, seed)
 
 
 def results(run_dir: str | os.PathLike[str], view: str = "runs") -> DataFrame:
-    """What lies in run folders below `run_dir`, as a data frame: a row for each of the `runs`, for each of their
+    """A data frame of the run folders below `run_dir`: a row for each of the `runs`, for each of their
     iterations (`metrics`) or for each of their `episodes`. Raises `ConfigError` if there is no run."""
     from ppo_bench.commands.report.database import open_database
 
@@ -114,7 +111,7 @@ class Trained:
         stand one environment after the other."""
         if min(episodes, num_envs) < 1:
             raise ConfigError(f"episodes={episodes}, num_envs={num_envs}: must be at least 1")
-        env = on_host(make_env(self.config.backend, replace(self.config.task.at_least(min(num_envs, episodes)))))
+        env = on_host(make_env(self.config.backend, self.config.task.at_least(min(num_envs, episodes))))
         try:
             played = sorted(play(env, self._agent, episodes, self._seed), key=lambda e: (e.env, e.step))
             return np.array([episode.episode_return for episode in played])

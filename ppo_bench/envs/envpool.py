@@ -234,7 +234,7 @@ def _with_roms() -> list[str]:
 
 
 def of_movers(actions: np.ndarray, acts: np.ndarray, players: int) -> np.ndarray:
-    """Of each game's rows the action of the one that acts, `[G]`: all that EnvPool takes."""
+    """The actions `[G]` that EnvPool takes: of each game's rows, that of the one that acts."""
     rows = np.arange(0, len(actions), players) + acts.reshape(-1, players).argmax(1)
     return actions[rows]
 

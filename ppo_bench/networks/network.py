@@ -116,7 +116,7 @@ class NetworkSpec:
 
     @property
     def windows(self) -> tuple[Carry, ...]:
-        """Those of the carry that are windows of the latest steps."""
+        """The arrays of the carry that are windows of the latest steps."""
         return tuple(carry for carry in self.carry if carry.window)
 
     @property

@@ -34,7 +34,7 @@ Positions = Literal["none", "absolute", "learned"]
 
 ACTOR_GAIN = 0.1
 GAIN = 1.0 / math.sqrt(3.0)
-"""Of a transformer's layers: the variance that PyTorch gives their entries, which CleanRL leaves as it is."""
+"""The gain of a transformer's layers: the variance that PyTorch gives their entries, which CleanRL leaves as it is."""
 GATE_BIAS = 2.0
 """How far a gate is shut at first (Parisotto et al. 2020, section 3.2)."""
 
@@ -164,7 +164,7 @@ class TransformerSpec(NetworkSpec):
     def _hidden(
         self, ops: Ops, layers: Tree, obs: Array, carry: Tree, start: Array | None
     ) -> tuple[Array, dict[str, Array]]:
-        """What actor and critic see, `[B, D]`, and the carry after it."""
+        """The hidden layer `[B, D]` that actor and critic see, and the carry after it."""
         assert start is not None
         steps = carry["steps"] * (1 - start)
         # How many steps ago each row was, [1, L]: the last one is the step before.
@@ -180,7 +180,7 @@ class TransformerSpec(NetworkSpec):
         return x, {"steps": steps + 1, "inputs": ops.full(ops.xp.stack(kept, 1))}
 
     def _kept(self, ops: Ops, x: Array, steps: Array) -> Array:
-        """What is remembered of a layer's input `x [B, D]`."""
+        """The row `[B, D]` that is remembered of a layer's input `x [B, D]`."""
         if self.positions == "learned":
             return x
         if self.positions == "absolute":  # from the last place to the first, as CleanRL counts

@@ -17,13 +17,14 @@ from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Kind, Tree, filled, named, of_kinds, under
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.networks.network import Acted, Carry
+from ppo_bench.networks.network import Acted
 from ppo_bench.networks.torch import Params, TorchOps, named_views
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of
 from ppo_bench.runners.cuda_graphs import Recordable, Replayed
 from ppo_bench.runners.declared import carry_arrays, learner_arrays, memory_arrays
 from ppo_bench.runners.torch_adam import Adam
+from ppo_bench.runners.torch_carry import begin_rollout, remember, remembered
 from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
 from ppo_bench.runners.torch_learning import clipped_gradient
 from ppo_bench.tuning.freed_memory import keep_freed_memory
@@ -117,12 +118,7 @@ class TorchLearner:
     def begin(self, state: TorchTrainState, seed: int, iteration: int) -> TorchTrainState:
         """See `Learner.begin`."""
         state.noise = self._noise((), self._scalar(seed), self._scalar(iteration)).unbind()
-        for carry in self._network.carry:
-            kept, before = state.memory[f"carry.{carry.name}"], state.carry[carry.name]
-            if carry.window:
-                kept[: carry.shape[0]].copy_(before.transpose(0, 1))
-            elif self._network.sequences:
-                kept.copy_(before)
+        begin_rollout(self._network, state.carry, state.memory)
         return state
 
     def act(self, state: TorchTrainState, t: int, seen: Seen) -> tuple[TorchTrainState, np.ndarray]:
@@ -136,34 +132,15 @@ class TorchLearner:
             others.append(row["legal"])
         if state.carry:
             others.append(torch.from_numpy(seen.start).to(self._device, self._dtype))
-            others += (self._remembered(state, t, carry) for carry in self._network.carry)
+            others += remembered(self._network, state.carry, state.memory, t)
         acted: Acted = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
         row["actions"].copy_(acted.actions)
         row["heads"].copy_(acted.head)
         row["values"].copy_(acted.values)
         if state.carry:
-            self._remember(state, t, acted.carry)
+            over = t == self._ppo.num_steps
+            remember(self._network, state.carry, state.memory, state.rows, t, acted.carry, over)
         return state, acted.actions.cpu().numpy()
-
-    def _remembered(self, state: TorchTrainState, t: int, carry: Carry) -> Tensor:
-        """What the network remembers as step `t` begins."""
-        if not carry.window:
-            return state.carry[carry.name]
-        return state.memory[f"carry.{carry.name}"][t : t + carry.shape[0]].transpose(0, 1)
-
-    def _remember(self, state: TorchTrainState, t: int, after: Tree) -> None:
-        """Keep the carry with which step `t` was begun, where it is learnt from, and then the one after it."""
-        over = t == self._ppo.num_steps
-        for carry in self._network.carry:
-            name, before = carry.name, state.carry[carry.name]
-            if carry.window:
-                kept = before if over else state.memory[f"carry.{name}"][t + carry.shape[0]]
-                kept.copy_(self._remembered(state, t, carry) if over else after[name])
-                continue
-            if not self._network.sequences:
-                state.rows[t][f"carry.{name}"].copy_(before)
-            if not over:
-                before.copy_(after[name])
 
     def _action_noise(self, fixed: Any, *key: Tensor) -> Any:
         """`Computation.action_noise`; `key` are the seed and the iteration."""

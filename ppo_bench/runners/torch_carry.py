@@ -1,0 +1,49 @@
+"""A network's memory through a rollout in PyTorch: each environment's carry, and windows that lie in the storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.torch import Params
+
+
+def begin_rollout(network: NetworkSpec, carry: Params, memory: Params) -> None:
+    """Copy into the storage what a rollout begins with: windows, and all that is learnt from in sequences."""
+    for declared in network.carry:
+        kept, before = memory[f"carry.{declared.name}"], carry[declared.name]
+        if declared.window:
+            kept[: declared.shape[0]].copy_(before.transpose(0, 1))
+        elif network.sequences:
+            kept.copy_(before)
+
+
+def remembered(network: NetworkSpec, carry: Params, memory: Params, t: int) -> list[Tensor]:
+    """The arrays `[N, ...]` that the network remembers as step `t` begins, in the order of their declarations."""
+    return [_window(declared, memory, t) if declared.window else carry[declared.name] for declared in network.carry]
+
+
+def remember(
+    network: NetworkSpec, carry: Params, memory: Params, rows: Sequence[Params], t: int, after: Tree, over: bool
+) -> None:
+    """Keep the carry with which step `t` was begun, where it is learnt from, and then the one `after` it.
+
+    When the rollout is `over` there is none after it, and windows come back from the storage.
+    """
+    for declared in network.carry:
+        name, before = declared.name, carry[declared.name]
+        if declared.window:
+            kept = before if over else memory[f"carry.{name}"][t + declared.shape[0]]
+            kept.copy_(_window(declared, memory, t) if over else after[name])
+            continue
+        if not network.sequences:
+            rows[t][f"carry.{name}"].copy_(before)
+        if not over:
+            before.copy_(after[name])
+
+
+def _window(declared: Carry, memory: Params, t: int) -> Tensor:
+    return memory[f"carry.{declared.name}"][t : t + declared.shape[0]].transpose(0, 1)
