@@ -19,7 +19,7 @@ ENDS = "episodes end within the play"
 
 def run_check(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ppo_bench.check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_the_command_prints_a_line_for_each_rule_and_the_verdict() -> None:

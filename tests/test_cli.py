@@ -6,7 +6,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -280,14 +279,12 @@ def test_help_names_every_choice_and_the_common_overrides(capsys: pytest.Capture
         assert any(line.strip().startswith(override) for line in lines), override
 
 
-def test_help_takes_less_than_a_second_and_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     heavy = ["torch", "jax", "hydra", "omegaconf", "numpy", "gymnasium", "envpool"]
     script = "import sys; from ppo_bench.commands.__main__ import main; main(['-h']); "
     script += f"print([m in sys.modules for m in {heavy}])"
-    started = time.perf_counter()
     words = [sys.executable, "-c", script]
     process = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert time.perf_counter() - started < 1.0
     assert process.stdout.splitlines()[-1] == str([False] * len(heavy))
 
 

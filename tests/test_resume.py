@@ -72,7 +72,7 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
         while run.poll() is None and len(rows(folder / "metrics.jsonl")) < 7:
             time.sleep(0.01)
         run.send_signal(signal.SIGTERM)
-        _, error = run.communicate(timeout=60)
+        _, error = run.communicate(timeout=300)
     assert run.returncode == 130, error
     (snapshot,) = (folder / "checkpoints").glob("snapshot_*")
     iteration = int(snapshot.name.removeprefix("snapshot_"))
@@ -98,7 +98,7 @@ def test_a_signal_to_all_processes_of_a_run_stops_it_as_one_to_the_run_does(tmp_
         while run.poll() is None and not any((folder / "checkpoints").glob("iteration_*")):
             time.sleep(0.01)
         os.killpg(run.pid, signal.SIGTERM)
-        _, error = run.communicate(timeout=60)
+        _, error = run.communicate(timeout=300)
     assert run.returncode == 130, error
     assert "the same command resumes there" in error.splitlines()[-1]
 
@@ -129,7 +129,7 @@ def test_a_signal_to_all_processes_of_a_run_that_starts_ends_it_with_a_line(tmp_
         assert run.stdout is not None
         assert run.stdout.readline() == "environments are there\n"
         os.killpg(run.pid, signal.SIGTERM)
-        _, error = run.communicate(timeout=60)
+        _, error = run.communicate(timeout=300)
     assert error == "ppo_bench: stopped at once\n"
     assert run.returncode == 130
 
@@ -154,7 +154,7 @@ def stop_after_first_checkpoint(command: list[str], folder: Path, number: signal
         while run.poll() is None and not any((folder / "checkpoints").glob("iteration_*")):
             time.sleep(0.01)
         run.send_signal(number)
-        _, error = run.communicate(timeout=60)
+        _, error = run.communicate(timeout=300)
     return run.returncode, (error.splitlines() or [""])[-1]
 
 

@@ -190,7 +190,7 @@ def test_a_film_ends_with_its_training(number: signal.Signals, tmp_path: Path) -
             time.sleep(0.05)
         run.send_signal(number)
         assert run.wait() == (130 if number == signal.SIGTERM else -signal.SIGKILL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while any(is_alive(process) for process in made):
         assert time.monotonic() < deadline
         time.sleep(0.05)
