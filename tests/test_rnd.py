@@ -23,6 +23,7 @@ from ppo_bench.envs.deep_sea import SIZES
 from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.envs.jax.backend import DEEP_SEA, JaxBackend
 from ppo_bench.mathematics.arrays import Arrays, under
+from ppo_bench.mathematics.normalize import RunningStats, update_about_mean
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.computation import computation_of
 from tests.runners import FRAMEWORKS, problem_for, runner_for
@@ -61,6 +62,17 @@ def test_advantages_pass_through_a_reset_by_hand() -> None:
     # A reset as the last row takes the value after the rollout, with no discount: A_3 = 0, delta_1 = 2 + 10/2 - 8 = -1.
     advantages, _ = endless_gae(OPS, rewards[:3], values[[0, 1, 2, 4]], valid[:3], 0.5, 0.5)
     assert_array_equal(advantages, column(-1.25, -1, 0))
+
+
+def test_statistics_of_a_pixel_that_never_changes_hold_in_float32() -> None:
+    """As many entries again, all at the mean: it stays, and the variance is halved."""
+    rows, mask = torch.full((4097, 1), 200.1), torch.ones(4097)
+    known = RunningStats(rows[0], torch.tensor([1e-6]), torch.tensor(4097.0))
+    after = update_about_mean(torch, known, rows, mask)
+    assert_array_equal(after.mean, rows[0])
+    assert_allclose(after.var, 0.5e-6, rtol=1e-6)
+    first = update_about_mean(torch, RunningStats(torch.zeros(1), torch.ones(1), torch.tensor(1e-4)), rows, mask)
+    assert_allclose(first.mean, 200.1 * 4097 / 4097.0001, rtol=3e-7)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

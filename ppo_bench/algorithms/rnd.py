@@ -15,7 +15,7 @@ from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.normalize import INITIAL_COUNT, RunningStats, update_stats
+from ppo_bench.mathematics.normalize import INITIAL_COUNT, RunningStats, update_about_mean, update_stats
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.curiosity import PREDICTOR, TARGET, Curiosity, curiosity
 
@@ -152,7 +152,7 @@ class Rnd(Ppo):
     def _seen(self, ops: Ops, statistics: Tree, inputs: Array, valid: Array) -> RunningStats:
         """The statistics of inputs after these."""
         rows = inputs.reshape((-1, *inputs.shape[2:]))
-        return update_stats(ops.xp, _stats("inputs", statistics), rows, valid.reshape(-1))
+        return update_about_mean(ops.xp, _stats("inputs", statistics), rows, valid.reshape(-1))
 
     def _novelty(
         self, ops: Ops, network: NetworkSpec, arrays: Tree, stats: RunningStats, inputs: Array, valid: Array

@@ -74,6 +74,15 @@ def update_stats(xp: Any, stats: RunningStats, batch: Array, mask: Array | None 
     return merge(stats, moments(xp, batch, mask))
 
 
+def update_about_mean(xp: Any, stats: RunningStats, batch: Array, mask: Array) -> RunningStats:
+    """`update_stats` for float32 and entries that hardly ever change, such as pixels.
+
+    Moments are taken about the mean so far, since the rounding of a large sum exceeds so small a deviation.
+    """
+    about = update_stats(xp, stats._replace(mean=0.0 * stats.mean), batch - stats.mean, mask)
+    return about._replace(mean=stats.mean + about.mean)
+
+
 def normalize_observations(xp: Any, stats: RunningStats, observations: Array, clip: float) -> Array:
     """Observations `[N, ...]` at the running mean 0 and variance 1, clipped to `[-clip, clip]`."""
     return xp.clip((observations - stats.mean) / xp.sqrt(stats.var + EPSILON), -clip, clip)
