@@ -117,6 +117,7 @@ def test_words_say_what_is_fastest_and_whether_the_same_is_learned(
     (sentence, path) = printed.splitlines()
     assert path == str(tmp_path / "o" / "report" / "report.html")
     assert "jax_xla is fastest at" in sentence
+    assert "Speed-up over torch_eager: torch_compile " in sentence
     assert "torch_compile is equivalent (1.000 [" in sentence
     assert "jax_xla is different, by more than can be called the same (-180.0 [" in sentence
     (compile_row, jax_row) = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
@@ -132,6 +133,13 @@ def test_words_say_what_is_fastest_and_whether_the_same_is_learned(
         assert float(compile_row["margin"]) == float(jax_row["margin"]) == float(margin)
         assert compile_row["verdict"] == ("equivalent" if margin == "25" else "undecided")
         assert jax_row["verdict"] == "different"
+
+
+def test_words_say_a_ratio_of_two_frameworks_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
+    _, printed, _ = report(capfd, tmp_path / "o")
+    assert "jax_xla is fastest at" in printed
+    assert "torch_eager. Mean final return" in printed
 
 
 def test_a_margin_is_the_baselines_own_where_the_task_has_no_scale(
@@ -214,12 +222,34 @@ def test_a_curve_is_the_mean_of_episodes_in_its_cells(tmp_path: Path) -> None:
         lines.append(json.dumps(row | {"episodic_return": value}))
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     database = open_database([str(tmp_path / "o")])
-    for axis, end in (("global_step", 2000.0), ("wall_seconds", 100.0)):
+    for axis, end in (("global_step", 2000.0), ("training_seconds", 100.0)):
         (drawn,) = curves(database.connection, [[0]], axis, seed=0, resamples=100)
         np.testing.assert_allclose(drawn.x, (np.arange(CELLS) + 0.5) * end / CELLS)
         # Each cell has an odd and an even iteration: (3 * 10 + 1 * 50) / 4.
         np.testing.assert_allclose(drawn.runs[0, 1:48], 20.0)
         assert np.isfinite(drawn.runs[0]).all()
+
+
+def test_curves_by_wall_time_leave_compilation_out(tmp_path: Path) -> None:
+    """Two seeds of 100 s each, of which the first compiled for 50 s, and a third that has come half the way."""
+    folders = [write_run(tmp_path / "o", "cartpole", "jax_xla", seed, 100, finished=seed < 3) for seed in (1, 2, 3)]
+    for folder, compiled, iterations in zip(folders, (50.0, 10.0, 20.0), (100, 100, 50), strict=True):
+        lines = []
+        for k in range(1, iterations + 1):
+            row = {"iteration": k, "global_step": k * 10, "wall_seconds": compiled + k, "sps": 10.0, "episodes": 1}
+            lines.append(json.dumps(row | {"episodic_return": float(k)}))
+        (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+        if (folder / "result.json").exists():
+            result = json.loads((folder / "result.json").read_text())
+            (folder / "result.json").write_text(json.dumps(result | {"compile_seconds": compiled}))
+    database = open_database([str(tmp_path / "o")])
+    (drawn,) = curves(database.connection, [[0, 1, 2]], "training_seconds", seed=0, resamples=100)
+    np.testing.assert_allclose(drawn.x, np.arange(CELLS) + 0.5)
+    known = np.arange(1.0, CELLS + 1)
+    np.testing.assert_allclose(drawn.band.mean[:50], known[:50])
+    assert np.isnan(drawn.band.mean[50:]).all()
+    assert sorted(np.isfinite(drawn.runs).sum(1)) == [50, 100, 100]
+    np.testing.assert_allclose(drawn.runs[np.isfinite(drawn.runs).all(1)], [known, known])
 
 
 def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -282,8 +312,9 @@ def test_marl_eval_s_layout(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFi
 
 
 def test_ours_stand_beside_what_is_published(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    as_long = {"config.total_timesteps": 500_000}
     for seed in range(1, 6):
-        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, final=490.04 + seed - 3)
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, final=490.04 + seed - 3, changes=as_long)
         write_run(tmp_path / "o", "breakout", "torch_eager", seed)
     assert report(capfd, tmp_path / "o")[0] == 0
     found = rows(tmp_path / "o" / "report" / "tables" / "references.csv")
@@ -297,6 +328,12 @@ def test_ours_stand_beside_what_is_published(tmp_path: Path, capfd: pytest.Captu
     (leanrl,) = [row for row in found if row["published by"] == "LeanRL compile + CUDA graphs"]
     assert leanrl["published steps/s"] == "6809.0"
     assert leanrl["their hardware"] == "H100"
+    # Breakout was trained for 102,400 steps here and for 10,000,000 there: returns, and no difference.
+    (cleanrl,) = [
+        row for row in found if row["env"] == "breakout" and row["published by"] == "CleanRL ppo_atari_envpool"
+    ]
+    assert cleanrl["published return"]
+    assert cleanrl["difference"] == cleanrl["difference low"] == ""
 
 
 def test_published_data_are_whole() -> None:

@@ -94,7 +94,7 @@ def test_axes_have_names_units_and_numbers(browser: Browser, html: Path) -> None
     with Opened(browser, html, DESKTOP) as opened:
         labels = {
             "by environment steps": ("environment steps", "episodic return"),
-            "by wall time": ("training time (s)", "episodic return"),
+            "by wall time": ("training time without compilation (s)", "episodic return"),
             "steady speed": ("environment steps per second",),
             "training": ("seconds of wall time",),
             "speed-up": ("times the steady speed of torch_eager",),

@@ -22,7 +22,7 @@ MAX_SERIES = 8
 MAX_ROWS = 60
 """Bars in a chart."""
 STEPS = ("by environment steps", "environment steps")
-TIME = ("by wall time", "training time (s)")
+TIME = ("by wall time", "training time without compilation (s)")
 Colours = Callable[[Panel, int], int]
 """The colour of a panel's group with this index."""
 
@@ -110,7 +110,7 @@ def _learning(
     groups = [group for panel in kept for group in panel.groups]
     steps, seconds = (
         curves(connection, [group.numbers for group in groups], axis, seed=options.seed, resamples=options.resamples)
-        for axis in ("global_step", "wall_seconds")
+        for axis in ("global_step", "training_seconds")
     )
     over = {id(group): each for group, *each in zip(groups, steps, seconds, strict=True)}
     made = []

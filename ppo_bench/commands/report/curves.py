@@ -1,4 +1,4 @@
-"""Learning curves on a grid: a run's return over its steps and over its wall time."""
+"""Learning curves on a grid: a run's return over its steps and over its seconds of training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Curves(NamedTuple):
 def curves(
     connection: DuckDBPyConnection, groups: Sequence[Sequence[int]], axis: str, *, seed: int, resamples: int
 ) -> list[Curves]:
-    """The curves of each group of runs, which are numbers in `steps`, over `global_step` or `wall_seconds`.
+    """The curves of each group of runs, which are numbers in `steps`, over `global_step` or `training_seconds`.
 
     The grid of a group goes from 0 to its longest run. A cell is the mean of the episodes that ended in it; cells in
     which none did are interpolated.

@@ -88,6 +88,7 @@ def open_database(folders: Sequence[str]) -> Database:
     if not database.runs:
         first = database.left_out[0]
         raise ConfigError(f"none of {len(found)} run folders can be read; {first.folder}: {first.reason}")
+    _count_training_seconds(database)
     _make_views(database)
     return database
 
@@ -208,6 +209,26 @@ def _sum_up(database: Database, readable: set[int]) -> None:
         connection.executemany("insert into numbers values (?, ?)", [(old, new) for new, old in enumerate(stay)])
         connection.execute("update steps set run = number from numbers where numbers.run = steps.run")
     database.runs = [database.runs[number] for number in stay]
+
+
+def _count_training_seconds(database: Database) -> None:
+    """Give `steps` the wall time without compilation, which would otherwise set the seeds of a curve apart.
+
+    Of a run that has not finished, compilation is what its first iteration took above the usual.
+    """
+    connection = database.connection
+    connection.execute("alter table steps add column training_seconds DOUBLE")
+    connection.execute("create temp table compilations (run INTEGER, seconds DOUBLE)")
+    known = [(number, run.compile_seconds or 0.0) for number, run in enumerate(database.runs) if run.finished]
+    if known:
+        connection.executemany("insert into compilations values (?, ?)", known)
+    connection.execute(
+        """with compiled as (
+            select run, coalesce(any_value(seconds), min(wall_seconds) - min(global_step) / median(sps)) as seconds
+            from steps left join compilations using (run) group by run)
+        update steps set training_seconds = wall_seconds - greatest(coalesce(compiled.seconds, 0), 0)
+        from compiled where compiled.run = steps.run"""
+    )
 
 
 def _make_views(database: Database) -> None:

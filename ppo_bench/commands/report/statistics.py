@@ -113,30 +113,24 @@ class Band(NamedTuple):
 def mean_band(tasks: Sequence[Array], *, seed: int, resamples: int) -> Band:
     """Mean over tasks of the mean over runs, at every point of `[N_m, K]` curves, with bootstrap bands.
 
-    A run without a value at a point (NaN) is left out there; points that fewer than half the runs of a task have
-    reached are NaN.
+    Points at which a run has no value (NaN) have no mean either: it would be one of other runs than its neighbours'.
     """
     rng = np.random.default_rng(seed)
     means, drawn = np.zeros(tasks[0].shape[1]), np.zeros((resamples, tasks[0].shape[1]))
     for curves in tasks:
         runs = len(curves)
-        there = np.isfinite(curves)
-        values = np.where(there, curves, 0.0)
-        reached = 2 * there.sum(0) >= runs
         # How often each run is drawn; a mean is then a product of matrices.
         picks = rng.integers(0, runs, (resamples, runs)) + runs * np.arange(resamples)[:, None]
         weights = np.bincount(picks.ravel(), minlength=resamples * runs).reshape(resamples, runs).astype(float)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            redrawn = (weights @ values) / (weights @ there)
-            means = means + np.where(reached, values.sum(0) / there.sum(0), np.nan) / len(tasks)
-        drawn = drawn + np.where(reached & (there.sum(0) > 1), redrawn, np.nan) / len(tasks)
+        complete = np.isfinite(curves).all(0)
+        values = np.where(complete, curves, 0.0)
+        means = means + np.where(complete, values.mean(0), np.nan) / len(tasks)
+        drawn = drawn + np.where(complete & (runs > 1), weights @ values / runs, np.nan) / len(tasks)
     low, high = (np.full(tasks[0].shape[1], np.nan) for _ in range(2))
     known = np.isfinite(drawn).any(0)
     if known.any():
         tail = 50 * (1 - CONFIDENCE)
-        # A resample may have drawn only runs without a value there; most never do, and the plain function is faster.
-        percentile = np.percentile if np.isfinite(drawn[:, known]).all() else np.nanpercentile
-        low[known], high[known] = percentile(drawn[:, known], [tail, 100 - tail], axis=0)
+        low[known], high[known] = np.percentile(drawn[:, known], [tail, 100 - tail], axis=0)
     return Band(means, low, high)
 
 

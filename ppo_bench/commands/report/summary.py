@@ -81,7 +81,12 @@ def _speed(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> list[
     elif ratio.low <= 1:
         ahead = f"but not told apart from {ranked[1].algorithm} ({times(ratio)})"
     sentences = [f"{fastest.algorithm} is fastest at {at}, {ahead}."]
-    gains = [f"{pair.group.algorithm} {times(pair.speedup)}" for pair in pairs if pair.speedup]
+    said = {fastest.algorithm, ranked[1].algorithm}  # their ratio stands already
+    gains = [
+        f"{pair.group.algorithm} {times(pair.speedup)}"
+        for pair in pairs
+        if pair.speedup and not {pair.group.algorithm, pair.baseline.algorithm} <= said
+    ]
     if gains:
         sentences.append(f"Speed-up over {options.baseline}: {'; '.join(gains)}.")
     return sentences

@@ -182,7 +182,7 @@ def _references(analysis: Analysis) -> Table:
         own = f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})" if ours else ""
         theirs = f"{cell(reference.mean)} ± {cell(reference.std)} ({reference.seeds})" if reference.seeds else ""
         difference = None
-        if ours and reference.mean is not None:
+        if ours and reference.mean is not None and reference.steps in (None, group.first.total_timesteps):
             difference = Estimate(ours.mean - reference.mean, low, high)
         rows.append(
             (
@@ -197,8 +197,9 @@ def _references(analysis: Analysis) -> Table:
         *("published steps/s", "published by", "their id", "their steps", "their hardware", "source"),
     )
     note = (
-        "Mean ± standard deviation (seeds); differences with Welch's 95% interval; steps/s are means over the "
-        "training, as the published ones are. Ids, steps and hardware often differ: read them first."
+        "Mean ± standard deviation (seeds); differences, where as many steps were made, with Welch's 95% interval; "
+        "steps/s are means over the training, as the published ones are. Ids, steps and hardware often differ: read "
+        "them first."
     )
     return Table("references", "Side by side", columns, rows, note)
 
