@@ -29,12 +29,16 @@ def main(arguments: list[str]) -> int:
         "--info", nargs="?", const="all", choices=["all", "config", "defaults", "defaults-tree", "plugins"]
     )
     parser.add_argument("--config-dir")
+    parser.add_argument("--config-name")
+    parser.add_argument("--hydra-help", action="store_true")
     options = parser.parse_intermixed_args(arguments)
     if options.config_dir:
         if not Path(options.config_dir).is_dir():
             raise ConfigError(f"--config-dir {options.config_dir}: there is no such folder")
         options.overrides.insert(0, f"hydra.searchpath=[file://{Path(options.config_dir).resolve()}]")
-    if options.help:
+    if options.config_name not in (None, "config"):
+        raise ConfigError(f"--config-name {options.config_name}: every run begins with config; use experiment=...")
+    if options.help or options.hydra_help:
         from ppo_bench.commands.help import help_text
 
         print(help_text())

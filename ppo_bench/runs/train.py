@@ -23,6 +23,7 @@ from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.runs.advice import advice
+from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.record import LoopState, Record, report_finished
 from ppo_bench.runs.results import own_folder
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
@@ -40,6 +41,7 @@ def build_runner(config: Config) -> Runner[Any]:
 def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
     """The runner, and what there is to be said to those who begin with it."""
     config.framework.begin(config.root.num_seeds, config.tuning)
+    require_memory(config)
     env = make_env(config.backend, config.task)
     try:
         return runner(config.problem(env)), list(advice(config, env))

@@ -1,0 +1,41 @@
+"""An estimate of what a training needs of the machine's memory, before anything is made."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.observed import make_env
+from ppo_bench.runners.declared import declared_arrays
+from ppo_bench.tuning.machine import has_nvidia_gpu
+
+FROM_TRANSITIONS = 100_000
+"""Transitions of an iteration from which on the estimate is worth an environment that is made for it alone."""
+
+
+def require_memory(config: Config) -> None:
+    """Raise `ConfigError` if the arrays of a training alone are larger than this machine's memory.
+
+    What a minibatch takes and what the environments keep for themselves comes on top. Machines with a GPU are not
+    judged: the arrays may lie there.
+    """
+    ppo, seeds = config.ppo, config.root.num_seeds
+    if ppo.num_envs * ppo.num_steps * seeds < FROM_TRANSITIONS or has_nvidia_gpu():
+        return
+    env = make_env(config.backend, config.task.alone())
+    try:
+        arrays = declared_arrays(config.problem(env))
+    finally:
+        env.close()
+    needed = seeds * sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in arrays)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        many = f", num_seeds={seeds}" if seeds > 1 else ""
+        raise ConfigError(
+            f"ppo.num_envs={ppo.num_envs}, ppo.num_steps={ppo.num_steps}{many}: what a rollout stores takes "
+            f"{needed / 2**30:,.0f} GiB, and this machine has {there / 2**30:,.0f}; take fewer"
+        )
