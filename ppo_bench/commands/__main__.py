@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.cli import Parser, exit_code, overrides_of
 from ppo_bench.common.errors import ConfigError
 
 _STARTED_AT = time.perf_counter()
@@ -18,7 +17,7 @@ _STARTED_AT = time.perf_counter()
 def main(arguments: list[str]) -> int:
     """Compose, validate, train; the exit code."""
     parser = Parser("python -m ppo_bench", add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*")
+    parser.add_overrides()
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="store_true")
     parser.add_argument("-m", "--multirun", action="store_true")
@@ -28,14 +27,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--info", nargs="?", const="all", choices=["all", "config", "defaults", "defaults-tree", "plugins"]
     )
-    parser.add_argument("--config-dir")
     parser.add_argument("--config-name")
     parser.add_argument("--hydra-help", action="store_true")
     options = parser.parse_intermixed_args(arguments)
-    if options.config_dir:
-        if not Path(options.config_dir).is_dir():
-            raise ConfigError(f"--config-dir {options.config_dir}: there is no such folder")
-        options.overrides.insert(0, f"hydra.searchpath=[file://{Path(options.config_dir).resolve()}]")
+    overrides = overrides_of(options)
     if options.config_name not in (None, "config"):
         raise ConfigError(f"--config-name {options.config_name}: every run begins with config; use experiment=...")
     if options.help or options.hydra_help:
@@ -54,19 +49,19 @@ def main(arguments: list[str]) -> int:
         from ppo_bench.sweeps.expand import expand
         from ppo_bench.sweeps.sweep import show_config
 
-        for job in expand(options.overrides):
+        for job in expand(overrides):
             load_config(job)
         return show_config(arguments)
     if options.multirun:
         from ppo_bench.sweeps.sweep import sweep
 
-        return sweep(options.overrides)
-    for word in options.overrides:
+        return sweep(overrides)
+    for word in overrides:
         if word.lstrip("+~").startswith(("hydra.", "hydra/")) and not word.startswith("hydra.searchpath="):
             raise ConfigError(
                 f"{word}: Hydra's own keys are for sweeps, which -m makes; the folder of a run follows from outputs=..."
             )
-    config = load_config(options.overrides)
+    config = load_config(overrides)
     config.require()
     with _signals_as_ctrl_c():
         from ppo_bench.runs.train import train

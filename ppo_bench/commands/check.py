@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
-from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.cli import Parser, exit_code, overrides_of
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.config import Config
@@ -36,14 +36,14 @@ Verdict = tuple[str, str, float]
 def main(arguments: list[str]) -> int:
     """Play at random, print a line for each rule or for each environment; 1 if any rule is broken."""
     parser = Parser("python -m ppo_bench.check", description=__doc__)
-    parser.add_argument("overrides", nargs="*", help="env=..., backend=..., env.id=..., as for a run")
+    parser.add_overrides("env=..., backend=..., env.id=..., as for a run")
     parser.add_argument("--all", action="store_true", help="every env on every backend that offers it, a line each")
     parser.add_argument("--jobs", type=int, default=1, help="of --all: how many at a time (default 1)")
     parser.add_argument("--distribution", action="store_true", help="also compare random play with gymnasium's")
     parser.add_argument("--num-envs", type=int, default=4, help="parallel environments (default 4)")
     parser.add_argument("--num-steps", type=int, help="steps in each (default 1200 to 4800, until enough has ended)")
     parser.add_argument("--num-episodes", type=int, default=1000, help="of --distribution (default 1000)")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
     if options.num_envs < 2 or (options.num_steps is not None and options.num_steps < 2):
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         if options.overrides:
             parser.error(f"--all takes no overrides, not {' '.join(options.overrides)}")
         return _check_all(options)
-    findings, name = _check(options.overrides, options)
+    findings, name = _check(overrides_of(options), options)
     for finding in findings:
         print(f"{'ok  ' if finding.kept else 'FAIL'}  {finding.rule}: {finding.evidence}")
     broken = sum(not finding.kept for finding in findings)

@@ -10,6 +10,7 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from ppo_bench.common.errors import ConfigError, Failed, Interrupted
@@ -20,9 +21,24 @@ EXIT_CODES: dict[type[Exception], int] = {ConfigError: 2, Failed: 1, Interrupted
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` whose errors are one line."""
 
+    def add_overrides(self, words: str = "") -> None:
+        """Take overrides of the configuration, which `overrides_of` has, and the folder of a user's own choices."""
+        self.add_argument("overrides", nargs="*", help=words)
+        self.add_argument("--config-dir", metavar="DIR", help="a folder of your own choices, laid out as conf/ is")
+
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError` with argparse's message."""
         raise ConfigError(f"{message}; {self.prog} --help lists what there is")
+
+
+def overrides_of(options: argparse.Namespace) -> list[str]:
+    """The overrides, after the folder of a user's own choices. Raises `ConfigError` if there is no such folder."""
+    if options.config_dir is None:
+        return list(options.overrides)
+    folder = Path(options.config_dir).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"--config-dir {options.config_dir}: there is no such folder")
+    return [f"hydra.searchpath=[file://{folder.resolve()}]", *options.overrides]
 
 
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:

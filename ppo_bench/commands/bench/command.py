@@ -19,7 +19,7 @@ from ppo_bench.commands.bench.report import bench_file, report
 from ppo_bench.commands.bench.scaling import scaling
 from ppo_bench.commands.bench.trace import Traced
 from ppo_bench.commands.bench.worker import Program, in_turn
-from ppo_bench.common.cli import Parser
+from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import require
 from ppo_bench.configuration.config import Config
 from ppo_bench.sweeps.expand import expand
@@ -28,8 +28,8 @@ from ppo_bench.sweeps.expand import expand
 def main(arguments: list[str]) -> int:
     """Measure, print a table, write JSON and a picture for each environment and workload."""
     parser = Parser("python -m ppo_bench.bench", description=__doc__)
-    parser.add_argument("overrides", nargs="*", help="as for a sweep; and workload=canonical,throughput rounds=5")
-    overrides = parser.parse_args(arguments).overrides
+    parser.add_overrides("as for a sweep; and workload=canonical,throughput rounds=5")
+    overrides = overrides_of(parser.parse_intermixed_args(arguments))
     require("torch", "torch", "the limits of the machine")
     asked = schema(load(expand(overrides)[0]))
     if asked.ablation:

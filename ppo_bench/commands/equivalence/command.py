@@ -19,7 +19,7 @@ from ppo_bench.commands.equivalence.explain import Sensitivity, Tie, sensitivity
 from ppo_bench.commands.equivalence.processes import Workers, played
 from ppo_bench.commands.equivalence.report import Agreement, report
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
-from ppo_bench.common.cli import Parser
+from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
@@ -50,8 +50,8 @@ def load(overrides: list[str]) -> Config:
 def main(arguments: list[str]) -> int:
     """Run the comparison, print a table, write `equivalence.json` and a plot; 1 if the frameworks differ."""
     parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
-    parser.add_argument("overrides", nargs="*", help="as for a run; and mode=lockstep|free, frameworks=[a,b]")
-    overrides = parser.parse_args(arguments).overrides
+    parser.add_overrides("as for a run; and mode=lockstep|free, frameworks=[a,b]")
+    overrides = overrides_of(parser.parse_intermixed_args(arguments))
     config = load(overrides)
     assert isinstance(config.root, EquivalenceSchema)
     mode = config.root.mode

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 
-from ppo_bench.common.cli import Parser
+from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.load import load_config
@@ -27,10 +27,10 @@ from ppo_bench.sweeps.slurm.status import statuses, table
 def main(arguments: list[str]) -> int:
     """Check every run, submit those that are needed, print what became of each."""
     parser = Parser("python launch/slurm.py", description=__doc__)
-    parser.add_argument("overrides", nargs="*", help="as for a sweep by python -m ppo_bench -m, and launch.<key>=")
+    parser.add_overrides("as for a sweep by python -m ppo_bench -m, and launch.<key>=")
     parser.add_argument("--dry-run", action="store_true", help="print what would be submitted, and submit nothing")
     options = parser.parse_intermixed_args(arguments)
-    of_launch, of_runs = split(options.overrides)
+    of_launch, of_runs = split(overrides_of(options))
     launch = load_launch(of_launch)
     outputs, runs = _runs(of_runs)
     if options.dry_run:

@@ -1,0 +1,79 @@
+"""A user's own environment, network, algorithm and backend: docs/own.md, as it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training import ROOT
+
+PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"```bash\n(.*?)```", PAGE, re.S)[0].splitlines()
+STEPS = "total_timesteps=2048"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A folder with the page's files."""
+    (classes,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    (tmp_path / "mine.py").write_text(classes)
+    for name, text in re.findall(r"`(my_conf/[\w/.]+)`\n\n```yaml\n(.*?)```", PAGE, re.S):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def run(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_page_runs(line: str, written: Path) -> None:
+    words = [word for word in shlex.split(line)[1:] if not word.startswith("total_timesteps=")]
+    trains = words[1] == "ppo_bench"
+    done = run(written, [*words, *([STEPS, "outputs=o"] if trains else [])])
+    assert done.returncode == 0, done.stderr
+    if trains:
+        folder = written / done.stdout.strip()
+        result = json.loads((folder / "result.json").read_text())
+        assert result["global_step"] == 2048
+        named = [word.partition("=")[2] for word in words if word.partition("=")[0] in ("network", "algorithm")]
+        config = json.loads((folder / "run.json").read_text())["config"]
+        assert all(name in json.dumps(config) or "mine." in json.dumps(config) for name in named)
+        rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert all(("logit_loss" in row) == ("algorithm=small_logits" in words) for row in rows)
+        if "backend=hurried" in words:
+            episodes = [json.loads(row) for row in (folder / "episodes.jsonl").read_text().splitlines()]
+            assert max(episode["length"] for episode in episodes) == 30
+
+
+def test_frameworks_train_the_page_s_parts_alike(written: Path) -> None:
+    words = "--config-dir my_conf env=cartpole network=wide_critic algorithm=small_logits backend=gymnasium"
+    done = run(written, ["-m", "ppo_bench.equivalence", *words.split(), STEPS, "outputs=o"])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_sweep_trains_the_page_s_parts(written: Path) -> None:
+    words = "-m --config-dir my_conf env=cartpole network=mlp,wide_critic outputs=o"
+    done = run(written, ["-m", "ppo_bench", *words.split(), STEPS])
+    assert done.returncode == 0, done.stderr
+    configs = [json.loads(path.read_text())["config"] for path in written.rglob("run.json")]
+    assert {config["network"]["_target_"] for config in configs} == {"ppo_bench.networks.spec.Mlp", "mine.WideCritic"}
+
+
+def test_an_option_of_one_s_own_is_checked(written: Path) -> None:
+    words = "--config-dir my_conf env=cartpole algorithm=small_logits algorithm.logit_coef=-1 outputs=o"
+    done = run(written, ["-m", "ppo_bench", *words.split()])
+    assert done.returncode == 2
+    assert done.stderr == "ppo_bench: algorithm.logit_coef=-1.0: must be at least 0\n"
