@@ -77,6 +77,16 @@ def test_runs_at_the_same_time_are_warned_of(tmp_path: Path, capfd: pytest.Captu
     assert "2 runs began while others ran on hardware of the same kind" in errors
 
 
+def test_a_machine_with_more_to_do_than_cores_is_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed, load in ((1, 2.4), (2, 3.5)):
+        path = write_run(tmp_path / "o", seed=seed) / "result.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"load_average": load}))
+    _, _, errors = report(capfd, tmp_path / "o")
+    (line,) = [line for line in errors.splitlines() if "more to do than it has cores" in line]
+    assert "seed2 (3.5 on 2 cores)" in line
+    assert "seed1" not in line
+
+
 def test_frameworks_on_different_backends_are_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",))
     for seed in range(1, 6):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import resource
 import statistics
 from collections.abc import Mapping
@@ -199,6 +200,7 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "compile_seconds": compile_seconds if compiles else None,
         "steady_sps": steady_sps,
         "mean_sps": own_steps / (loop.wall_seconds - (compile_seconds if compiles else 0.0)),
+        "load_average": os.getloadavg()[0],  # over the last minute, other programs' part of it included
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 

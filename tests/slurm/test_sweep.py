@@ -18,7 +18,7 @@ from tests.slurm.conftest import Line, Runs, python
 STEPS = 51_200
 SWEEP = ["env=cartpole", "backend=gymnasium", f"total_timesteps={STEPS}", "checkpoint.every_iterations=5"]
 SEEDS = [f"seed{seed}" for seed in range(1, 7)]
-TIMES = {"wall_seconds", "setup_seconds", "steady_sps", "mean_sps", "sps", "peak_memory_bytes"}
+TIMES = {"wall_seconds", "setup_seconds", "steady_sps", "mean_sps", "sps", "peak_memory_bytes", "load_average"}
 
 
 def test_runs_that_are_preempted_timed_out_requeued_and_killed_end_as_they_would_have_without(

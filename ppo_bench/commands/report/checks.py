@@ -19,6 +19,8 @@ LOST = 0.1
 SHARED = 0.05
 """Of a run's time: less than that with another is no matter."""
 Span = tuple[float, float]
+SPARE_LOAD = 0.5
+"""A load of so much more than the cores is no matter: threads that have just ended still count."""
 NAMED = 6
 """So many are named in a sentence, or in as many sentences; the rest are counted."""
 
@@ -26,7 +28,7 @@ NAMED = 6
 def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
     """A sentence for each; `baseline` is the framework that others are compared with."""
     backends = partial(_backends, baseline=baseline)
-    checks = (_few_seeds, _cut, _unfinished, _without_returns, _unlike, backends, _at_once, _apart)
+    checks = (_few_seeds, _cut, _unfinished, _without_returns, _unlike, backends, _at_once, _loaded, _apart)
     return [sentence for check in checks for sentence in check(tasks)]
 
 
@@ -121,6 +123,19 @@ def _at_once(tasks: Sequence[ComparedTask]) -> list[str]:
     if not shared:
         return []
     return [f"{shared} runs began while others ran on hardware of the same kind: on one machine they slow each other"]
+
+
+def _loaded(tasks: Sequence[ComparedTask]) -> list[str]:
+    """Runs at whose end the machine had more to do than it has cores: their speeds are not those of a run alone."""
+    runs = [run for task in tasks for group in task.groups for run in group.finished]
+    names = [
+        f"{run.folder} ({run.load_average:.1f} on {cores} cores)"
+        for run in runs
+        if run.load_average is not None
+        and isinstance(cores := run.facts.get("hardware.cores"), int)
+        and run.load_average > cores + SPARE_LOAD
+    ]
+    return [f"the machine had more to do than it has cores, which slows runs: {_some(names)}"] if names else []
 
 
 def _neighbours(spans: Sequence[Span]) -> Iterator[tuple[Span, Span]]:

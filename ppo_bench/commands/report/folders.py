@@ -65,6 +65,8 @@ class Run:
     cut_steps: int | None = None
     masked_fraction: float | None = None
     peak_memory_bytes: int | None = None
+    load_average: float | None = None
+    """Processes that ran or waited for a core of the machine in the run's last minute, its own included."""
     path: Path = field(default_factory=Path)
 
     @property
@@ -125,7 +127,7 @@ def read(path: Path) -> Run:
         run.finished = True
         for key in ("final_return_mean", "final_return_std", "wall_seconds", "setup_seconds", "compile_seconds"):
             setattr(run, key, _number(result.get(key)))
-        for key in ("steady_sps", "mean_sps", "masked_fraction"):
+        for key in ("steady_sps", "mean_sps", "masked_fraction", "load_average"):
             setattr(run, key, _number(result.get(key)))
         for key in ("iterations", "global_step", "episodes", "cut_episodes", "cut_steps", "peak_memory_bytes"):
             count = _number(result.get(key))
