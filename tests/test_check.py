@@ -9,12 +9,33 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Seen, Step, VectorEnv
 from ppo_bench.envs.check import Finding, check_contract
+from tests.walks import (
+    AllEnvironmentsAreOne,
+    EndsAgainAtOnce,
+    FlagsAreIntegers,
+    HeedsActionsOfResets,
+    IgnoresItsSeed,
+    IsOverWithoutBeingDone,
+    IsTruncatedAtAnyTime,
+    IsTruncatedWithoutBeingOver,
+    NeverEnds,
+    ObservationsAreDouble,
+    ObservationsAreNan,
+    PaysForResets,
+    RewardsAreColumns,
+    RewardsAreDouble,
+    RewardsAreInfinite,
+    RewardsAreScaled,
+    SeedsItselfFromWhatCameBefore,
+    ShowsTheNextStartAtTheEnd,
+    TheFirstPushesTheLast,
+    Walk,
+)
 
 FINITE = "observations and rewards are finite"
 OBS_TYPE = "observations have the space's shape and dtype"
@@ -50,46 +71,6 @@ def test_the_backends_keep_the_contract(env: str, backend: str, num_envs: int, n
     assert len({finding.rule for finding in findings}) == 16
 
 
-class Walk:
-    """Keeps the contract: positions pushed by the actions; half of the episodes end after 4 steps; the limit is 6."""
-
-    limit = 6
-    masks_actions = False
-
-    def __init__(self) -> None:
-        self.num_envs = 3
-        self.observation_space = spaces.Box(-100.0, 100.0, (1,), np.float32)
-        self.action_space = spaces.Discrete(2)
-
-    def reset(self, seeds: Sequence[int]) -> Seen:
-        self.rngs = [np.random.default_rng(seed) for seed in seeds]
-        self.position = self.draw()
-        self.short = self.position < 0.5
-        self.time = np.zeros(self.num_envs, int)
-        self.done = np.zeros(self.num_envs, bool)
-        return Seen(self.obs())
-
-    def step(self, actions: np.ndarray) -> Step:
-        self.resets = self.done
-        push = self.draw()
-        self.position = np.where(self.resets, push, self.position + np.where(actions == 1, push, -push))
-        self.time = np.where(self.resets, 0, self.time + 1)
-        self.short = np.where(self.resets, push < 0.5, self.short)
-        terminated, truncated = self.short & (self.time == self.limit - 2), self.time == self.limit
-        self.done = terminated | truncated
-        reward = np.where(self.resets, 0, 2).astype(np.float32)
-        return Step(self.obs(), reward, terminated, truncated, self.done, reward)
-
-    def draw(self) -> np.ndarray:
-        return np.array([rng.random() for rng in self.rngs], np.float32)
-
-    def obs(self) -> np.ndarray:
-        return self.position[:, None]
-
-    def close(self) -> None:
-        pass
-
-
 def test_an_environment_of_ones_own_can_be_checked() -> None:
     assert broken(check_contract(Walk, 60)) == {}
 
@@ -118,127 +99,6 @@ def test_plays_are_as_long_as_it_takes_to_see_ends(limit: int, plays: list[int],
     Lasting.limit = limit
     assert list(broken(check_contract(Lasting))) == rules
     assert seen == plays
-
-
-class IgnoresItsSeed(Walk):
-    def reset(self, seeds: Sequence[int]) -> Seen:
-        return super().reset(range(self.num_envs))
-
-
-class SeedsItselfFromWhatCameBefore(Walk):
-    plays = 0
-
-    def reset(self, seeds: Sequence[int]) -> Seen:
-        self.plays += 1
-        return super().reset([seed + self.plays for seed in seeds])
-
-
-class AllEnvironmentsAreOne(Walk):
-    def reset(self, seeds: Sequence[int]) -> Seen:
-        return super().reset([seeds[0]] * self.num_envs)
-
-    def step(self, actions: np.ndarray) -> Step:
-        return super().step(np.full(self.num_envs, actions[0]))._replace(obs=np.repeat(self.obs()[:1], 3, 0))
-
-
-class TheFirstPushesTheLast(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        self.position[-1] += np.float32(0.01) * actions[0] * ~(self.resets[0] | self.resets[-1])
-        return step._replace(obs=self.obs())
-
-
-class IsTruncatedAtAnyTime(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        return step._replace(terminated=np.zeros_like(step.terminated), truncated=step.episode_over)
-
-
-class ObservationsAreNan(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        return step._replace(obs=np.where(self.time[:, None] == 2, np.float32(np.nan), step.obs))
-
-
-class RewardsAreInfinite(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        reward = np.where(self.time == 2, np.float32(np.inf), step.reward)
-        return step._replace(reward=reward, raw_reward=reward)
-
-
-class ObservationsAreDouble(Walk):
-    def obs(self) -> np.ndarray:
-        return super().obs().astype(np.float64)
-
-
-class RewardsAreDouble(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        return step._replace(reward=step.reward.astype(np.float64))
-
-
-class FlagsAreIntegers(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        return step._replace(episode_over=step.episode_over.astype(np.int64))
-
-
-class RewardsAreColumns(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        return step._replace(reward=step.reward[:, None], raw_reward=step.raw_reward[:, None])
-
-
-class NeverEnds(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        self.time = np.zeros(self.num_envs, int)
-        return super().step(actions)
-
-
-class PaysForResets(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        reward = np.full(self.num_envs, 2, np.float32)
-        return super().step(actions)._replace(reward=reward, raw_reward=reward)
-
-
-class HeedsActionsOfResets(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        self.position = self.position + np.where(self.resets, actions, 0).astype(np.float32)
-        return step._replace(obs=self.obs())
-
-
-class ShowsTheNextStartAtTheEnd(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        end = super().step(actions)
-        starts = np.where(self.done, 0, self.position).astype(np.float32)
-        self.position = np.where(self.resets, 0, starts).astype(np.float32)
-        return end._replace(obs=self.obs())
-
-
-class EndsAgainAtOnce(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        return step._replace(terminated=step.terminated | self.resets, episode_over=step.episode_over | self.resets)
-
-
-class IsOverWithoutBeingDone(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        return step._replace(episode_over=step.episode_over | (self.time == 2))
-
-
-class IsTruncatedWithoutBeingOver(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        return step._replace(episode_over=step.terminated)
-
-
-class RewardsAreScaled(Walk):
-    def step(self, actions: np.ndarray) -> Step:
-        step = super().step(actions)
-        return step._replace(reward=step.reward * np.float32(0.1))
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 
 ROOT = Path(__file__).parent.parent
@@ -263,81 +260,3 @@ def test_a_run_whose_checkpoints_are_all_damaged_says_how_to_start_afresh(
     assert exit_code(main, arguments) == 2
     assert_one_line(capfd.readouterr().err, "rerun=true")
     assert exit_code(main, [*arguments, "rerun=true"]) == 0
-
-
-def test_help_names_every_choice_and_the_common_overrides(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(main, ["--help"]) == 0
-    text = capsys.readouterr().out
-    lines = text.splitlines()
-    choices = {path.relative_to(CONF).with_suffix("") for path in CONF.rglob("*.yaml") if path.parent != CONF}
-    assert len(choices) > 15
-    for choice in choices:
-        depth = 2 if choice.parts[0] == "hydra" else 1
-        assert "/".join(choice.parts[:depth]) in lines
-        name = "/".join(choice.parts[depth:])
-        described = [line for line in lines if line.strip().startswith(f"{name} ")]
-        assert any(len(line.removeprefix(f"  {name}").strip()) > 10 for line in described), name
-    for override in ("total_timesteps=", "seed=", "precision=", "device=", "ppo.num_envs=", "env.id=", "outputs="):
-        assert any(line.strip().startswith(override) for line in lines), override
-
-
-def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
-    heavy = ["torch", "jax", "hydra", "omegaconf", "numpy", "gymnasium", "envpool"]
-    script = "import sys; from ppo_bench.commands.__main__ import main; main(['-h']); "
-    script += f"print([m in sys.modules for m in {heavy}])"
-    words = [sys.executable, "-c", script]
-    process = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert process.stdout.splitlines()[-1] == str([False] * len(heavy))
-
-
-def test_cfg_prints_the_configuration_as_yaml_and_runs_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(main, ["--cfg", "job", "--resolve", "env=pong", "ppo.gamma=0.5"]) == 0
-    printed: Any = OmegaConf.to_container(OmegaConf.create(capsys.readouterr().out))
-    resolved = load_config(["env=pong", "ppo.gamma=0.5"]).resolved
-    assert resolved["env"].pop("mode") is None  # which Atari has not
-    assert printed == resolved
-    assert list(tmp_path.iterdir()) == []
-
-
-def interrupted(_: list[str]) -> int:
-    raise KeyboardInterrupt
-
-
-def without_a_file(arguments: list[str]) -> int:
-    return len(Path(arguments[0]).read_bytes())
-
-
-def test_an_interruption_is_exit_code_130(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(interrupted, []) == 130
-    assert_one_line(capsys.readouterr().err, "stopped at once")
-
-
-def test_a_disk_that_fails_is_exit_code_1_and_names_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(without_a_file, [str(tmp_path / "gone")]) == 1
-    assert_one_line(capsys.readouterr().err, f"No such file or directory: {tmp_path / 'gone'}")
-
-
-def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:
-    with pytest.raises(IndexError):
-        exit_code(without_a_file, [])
-
-
-@pytest.mark.parametrize("framework", ["torch_compile", "jax_xla"])
-def test_without_a_home_compiled_programs_are_kept_beside_the_runs(framework: str, tmp_path: Path) -> None:
-    words = [f"framework={framework}", "device=cpu", "ppo.num_envs=2", "ppo.num_steps=8", "ppo.num_minibatches=1"]
-    run = subprocess.run(
-        [sys.executable, "-m", "ppo_bench", *words, "ppo.update_epochs=1", "total_timesteps=16"],
-        env=ENVIRONMENT | {"HOME": "/proc/nobody"},
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
-    assert "warning: /proc/nobody/.cache/ppo_bench" in run.stderr
-    assert any((tmp_path / "outputs" / ".compiled").rglob("*"))

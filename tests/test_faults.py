@@ -16,19 +16,17 @@ import pytest
 
 from tests.faults import (
     ENVIRONMENT,
-    SMALL,
     command,
     contents,
     finish,
     folder_of,
     kill_and_restart,
     learnt,
-    mutated,
     resume_damaged,
     rows,
-    run_mutated,
     started_run,
 )
+from tests.mutations import SMALL, mutated, run_mutated
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,6 @@ import duckdb
 import numpy as np
 import pytest
 
-from ppo_bench.commands.report.curves import CELLS, curves
-from ppo_bench.commands.report.database import open_database
-from ppo_bench.commands.report.published import references, references_of, scale_of, scales
 from tests.reports import aggregates, report, rows, write_round_sweep
 from tests.synthetic import FRAMEWORKS, write_run, write_sweep
 
@@ -179,79 +176,6 @@ def test_mean_speeds_stand_beside_steady_ones_and_old_runs_have_them_too(
     assert f"returns leave out the episodes that restarts of the environments cut: {new} (20% of its steps" in errors
 
 
-def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
-    longer = {"config.total_timesteps": 200 * 512}
-    running = write_run(tmp_path / "o", "cartpole", "jax_xla", 6, 50, finished=False, changes=longer)
-    code, _, errors = report(capfd, tmp_path / "o")
-    assert code == 0
-    assert f"unfinished runs, which only the curves show: {running} (25%)" in errors
-    out = tmp_path / "o" / "report"
-    assert aggregates(out)["cartpole", "jax_xla", "steady_sps"][3] == 5
-    (last,) = [row for row in rows(out / "tables" / "runs.csv") if row["seed"] == "6"]
-    assert last["state"] == "unfinished"
-    assert int(last["steps"]) == 50 * 512
-    database = open_database([str(tmp_path / "o")])
-    numbers = [n for n, run in enumerate(database.runs) if run.framework == "jax_xla"]
-    (drawn,) = curves(database.connection, [numbers], "global_step", seed=0, resamples=100)
-    (own,) = [k for k, n in enumerate(numbers) if database.runs[n].seed == 6]
-    assert np.isfinite(drawn.runs[own]).sum() == CELLS // 4
-    returns = [json.loads(line)["return"] for line in (running / "episodes.jsonl").read_text().splitlines()]
-    assert abs(database.runs[numbers[own]].recent_return_mean - np.mean(returns[-100:])) < 1e-9
-
-
-def test_a_framework_without_a_finished_run_is_in_no_comparison_of_speeds(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
-    write_run(tmp_path / "o", "cartpole", "jax_xla", 1, 50, finished=False, changes={"config.total_timesteps": 102_400})
-    report(capfd, tmp_path / "o")
-    assert {framework for _, framework, _ in aggregates(tmp_path / "o" / "report")} == {"torch_eager"}
-
-
-def test_a_curve_is_the_mean_of_episodes_in_its_cells(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "o", "cartpole", "torch_eager", 1, 200)
-    lines = []
-    for k in range(1, 201):
-        ended, value = (3, 10.0) if k % 2 else (1, 50.0)
-        if k > 100 and k % 4 > 1:
-            ended, value = 0, None  # type: ignore[assignment]
-        row = {"iteration": k, "global_step": k * 10, "wall_seconds": k / 2, "sps": 20.0, "episodes": ended}
-        lines.append(json.dumps(row | {"episodic_return": value}))
-    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    database = open_database([str(tmp_path / "o")])
-    for axis, end in (("global_step", 2000.0), ("training_seconds", 100.0)):
-        (drawn,) = curves(database.connection, [[0]], axis, seed=0, resamples=100)
-        np.testing.assert_allclose(drawn.x, (np.arange(CELLS) + 0.5) * end / CELLS)
-        # Each cell has an odd and an even iteration: (3 * 10 + 1 * 50) / 4.
-        np.testing.assert_allclose(drawn.runs[0, 1:48], 20.0)
-        assert np.isfinite(drawn.runs[0]).all()
-
-
-def test_curves_by_wall_time_leave_compilation_out(tmp_path: Path) -> None:
-    """Two seeds of 100 s each, of which the first compiled for 50 s, and a third that has come half the way."""
-    folders = [write_run(tmp_path / "o", "cartpole", "jax_xla", seed, 100, finished=seed < 3) for seed in (1, 2, 3)]
-    for folder, compiled, iterations in zip(folders, (50.0, 10.0, 20.0), (100, 100, 50), strict=True):
-        lines = []
-        for k in range(1, iterations + 1):
-            row = {"iteration": k, "global_step": k * 10, "wall_seconds": compiled + k, "sps": 10.0, "episodes": 1}
-            lines.append(json.dumps(row | {"episodic_return": float(k)}))
-        (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-        if (folder / "result.json").exists():
-            result = json.loads((folder / "result.json").read_text())
-            (folder / "result.json").write_text(json.dumps(result | {"compile_seconds": compiled}))
-    database = open_database([str(tmp_path / "o")])
-    (drawn,) = curves(database.connection, [[0, 1, 2]], "training_seconds", seed=0, resamples=100)
-    np.testing.assert_allclose(drawn.x, np.arange(CELLS) + 0.5)
-    known = np.arange(1.0, CELLS + 1)
-    np.testing.assert_allclose(drawn.band.mean[:50], known[:50])
-    assert np.isnan(drawn.band.mean[50:]).all()
-    assert sorted(np.isfinite(drawn.runs).sum(1)) == [50, 100, 100]
-    np.testing.assert_allclose(drawn.runs[np.isfinite(drawn.runs).all(1)], [known, known])
-
-
 def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "o", finished=False)
     silent = write_run(tmp_path / "o", "acrobot")
@@ -309,70 +233,6 @@ def test_marl_eval_s_layout(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFi
                 assert all(len(value["return"]) == 1 for value in numbered.values())
                 steps.add(tuple((key, value["step_count"]) for key, value in numbered.items()))
     assert len(steps) == 1  # readers need the same steps in every run
-
-
-def test_ours_stand_beside_what_is_published(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    as_long = {"config.total_timesteps": 500_000}
-    for seed in range(1, 6):
-        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, final=490.04 + seed - 3, changes=as_long)
-        write_run(tmp_path / "o", "breakout", "torch_eager", seed)
-    assert report(capfd, tmp_path / "o")[0] == 0
-    found = rows(tmp_path / "o" / "report" / "tables" / "references.csv")
-    (cleanrl,) = [row for row in found if row["published by"] == "CleanRL ppo"]
-    assert cleanrl["published return"] == "490.0 ± 6.120 (3)"
-    assert abs(float(cleanrl["difference"])) < 1e-9
-    assert float(cleanrl["difference low"]) < -5
-    assert cleanrl["source"].startswith("https://docs.cleanrl.dev")
-    published = {row["published by"] for row in found if row["env"] == "breakout"}
-    assert {"CleanRL ppo_atari", "CleanRL ppo_atari_envpool", "LeanRL compile + CUDA graphs"} <= published
-    (leanrl,) = [row for row in found if row["published by"] == "LeanRL compile + CUDA graphs"]
-    assert leanrl["published steps/s"] == "6809.0"
-    assert leanrl["their hardware"] == "H100"
-    # Breakout was trained for 102,400 steps here and for 10,000,000 there: returns, and no difference.
-    (cleanrl,) = [
-        row for row in found if row["env"] == "breakout" and row["published by"] == "CleanRL ppo_atari_envpool"
-    ]
-    assert cleanrl["published return"]
-    assert cleanrl["difference"] == cleanrl["difference low"] == ""
-
-
-def test_published_data_are_whole() -> None:
-    assert len(references()) > 40
-    assert all(reference.source.startswith("https://") for reference in references())
-    assert all((reference.mean is None) != (reference.sps is None) for reference in references())
-    atari = [scale for scale in scales() if scale.high_is == "human"]
-    assert len(atari) == 57
-    assert all(scale.high is not None and scale.high > scale.low for scale in atari)
-    for env_id in ("BreakoutNoFrameskip-v4", "Breakout-v5", "ALE/Breakout-v5"):
-        scale = scale_of(env_id)
-        assert scale is not None
-        assert (scale.low, scale.high) == (1.7, 30.5)
-    assert scale_of("minatar-breakout") is None
-    assert scale_of("CartPole-v0") is None  # half as long
-    assert {reference.env for reference in references_of("CheetahRun-v1", None)} == {"dm_control/cheetah-run-v0"}
-    assert references_of("Nothing-v0", None) == []
-
-
-def test_a_lone_run_without_a_published_scale_has_no_score(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    changes = {"config.env.ids": {"gymnasium": "Unheard-v0"}}
-    write_run(tmp_path / "o", "unheard", "torch_eager", 1, final=-146.0, changes=changes)
-    code, _, errors = report(capfd, tmp_path / "o")
-    assert code == 0, errors
-    found = aggregates(tmp_path / "o" / "report")
-    assert found["unheard", "torch_eager", "final_return_mean"][0] == -146.0
-    assert ("unheard", "torch_eager", "normalised_score") not in found
-    assert ("unheard", "torch_eager", "optimality_gap") not in found
-
-
-def test_human_normalised_scores_by_hand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for seed in range(1, 6):
-        write_run(tmp_path / "o", "pong", "jax_xla", seed, final=14.6)
-        write_run(tmp_path / "o", "breakout", "jax_xla", seed, final=1.7 + 2 * 28.8)
-    assert report(capfd, tmp_path / "o")[0] == 0
-    found = aggregates(tmp_path / "o" / "report")
-    assert abs(found["pong", "jax_xla", "human_normalised_score"][0] - 1) < 1e-12
-    assert abs(found["breakout", "jax_xla", "human_normalised_score"][0] - 2) < 1e-12
-    assert abs(found["all", "jax_xla", "human_normalised_score_mean"][0] - 1.5) < 1e-12
 
 
 def test_the_report_imports_nothing_that_trains() -> None:

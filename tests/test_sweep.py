@@ -15,12 +15,9 @@ import pytest
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import reason
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
-from ppo_bench.sweeps.expand import expand
 from ppo_bench.sweeps.journal import finished
-from ppo_bench.sweeps.sweep_job import divide
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL, assert_one_line
 
 pytestmark = pytest.mark.slow
@@ -278,32 +275,3 @@ def test_a_misspelt_launcher_or_sweeper_is_one_line_that_names_those_there_are(
 ) -> None:
     assert exit_code(main, ["-m", word, "seed=1,2"]) == 2
     assert_one_line(capfd.readouterr().err, f"{word}: there is no such choice; choose one of {choices}")
-
-
-def test_sweeps_expand_lists_ranges_and_globs() -> None:
-    assert expand(["seed=range(1,3)", "env=cartpole,acrobot", "ppo.gamma=0.9"]) == [
-        ["seed=1", "env=cartpole", "ppo.gamma=0.9"],
-        ["seed=1", "env=acrobot", "ppo.gamma=0.9"],
-        ["seed=2", "env=cartpole", "ppo.gamma=0.9"],
-        ["seed=2", "env=acrobot", "ppo.gamma=0.9"],
-    ]
-    assert ["network=mlp"] in expand(["network=glob(*)"])
-
-
-def test_the_reason_of_a_failure_is_the_first_line_of_its_error() -> None:
-    traceback = ["Traceback (most recent call last):\n", '  File "x.py"\n', "    f()\n"]
-    assert reason(1, ["ppo_bench: step 1\n", *traceback, "ValueError: first\n", "  second\n"]) == "ValueError: first"
-    chained = [*traceback, "KeyError: 1\n", "\n", "During handling ...\n", "\n", *traceback, "OSError: full\n"]
-    assert reason(1, chained) == "OSError: full"
-    assert (
-        reason(2, ["a library's chatter\n", "ppo_bench: seed=-1: too small\n", "more chatter\n"])
-        == "seed=-1: too small"
-    )
-    assert reason(3, ["Segmentation fault\n", "\n"]) == "Segmentation fault"
-    assert reason(3, []) == "exit code 3"
-    assert reason(-9, ["ppo_bench: step 1\n"]) == "killed by SIGKILL"
-
-
-def test_cpus_are_divided_into_equal_parts() -> None:
-    assert divide([0, 1, 2, 3, 6], 2) == [[0, 1], [2, 3]]
-    assert divide([4], 1) == [[4]]

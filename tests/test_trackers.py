@@ -12,11 +12,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from wandb.proto import wandb_internal_pb2 as messages
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
@@ -24,6 +21,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.trackers import mirrors
 from ppo_bench.runs.trackers.mirror import tagged, tags_of
 from ppo_bench.runs.trackers.tensorboard import Tensorboard
+from tests.mirrored import events, history, mirrors_of, rows, wandb_records
 from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
 from tests.trackers import Troubled
 
@@ -43,52 +41,6 @@ OWN = {"losses/gradient_norm", "charts/masked_fraction"}
 def clone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the processes of trackers use the package that is tested."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "metrics.jsonl"
-    return [json.loads(row) for row in path.read_text().splitlines()] if path.exists() else []
-
-
-def events(folder: Path) -> EventAccumulator:
-    accumulator = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
-    accumulator.Reload()
-    return accumulator
-
-
-def wandb_records(file: Path) -> Iterator[Any]:
-    """The records of a .wandb file: LevelDB's log format, blocks of 32 KiB with pieces behind headers of 7 bytes."""
-    data, at, part = file.read_bytes(), 7, b""
-    while at + 7 <= len(data):
-        if (room := 32768 - at % 32768) < 7:
-            at += room
-            continue
-        size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
-        part = (part if kind in (3, 4) else b"") + data[at + 7 : at + 7 + size]
-        at += 7 + size
-        if kind in (1, 4):  # whole, or the last piece
-            yield messages.Record.FromString(part)  # type: ignore[attr-defined]
-
-
-def history(file: Path) -> list[dict[str, Any]]:
-    return [
-        {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
-        for record in wandb_records(file)
-        if record.WhichOneof("record_type") == "history"
-    ]
-
-
-def mirrors_of(folder: Path) -> list[int]:
-    """The processes that mirror a run."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_text().split("\0")
-        except OSError:
-            continue
-        if "ppo_bench.runs.trackers" in words and str(folder) in words:
-            found.append(int(path.parent.name))
-    return found
 
 
 def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path: Path) -> None:

@@ -10,16 +10,26 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import nn
 
 from ppo_bench.common.paths import CONF
 from ppo_bench.mathematics.arrays import Arrays, under
+from tests.mistaken import (
+    DeviationOfASample,
+    LengthWithAnEpsilon,
+    LimitsAreEnds,
+    MeanOfAllRows,
+    OtherObservationsCount,
+    ResetsBeginEachRollout,
+)
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings
 from tests.seams import remembering
-from tests.transcribed_networks import HIDDEN, NETWORKS, TRXL, Averaging, AveragingSequences, Policy, mlp, trxl
+from tests.transcribed_layers import HIDDEN, Policy, mlp
+from tests.transcribed_networks import NETWORKS, Averaging, AveragingSequences
 from tests.transcribed_rnd import OVERRIDES as RND
 from tests.transcribed_rnd import Rnd
+from tests.transcribed_transformer import TRXL, trxl
 from tests.transcription import Ppo
 
 SEED = 3
@@ -248,45 +258,6 @@ def test_every_network_and_algorithm_is_compared(
             f"conf/{group}/{name}.yaml has no reference in plain PyTorch: see tests/transcription.py"
         )
         assert name in compared_ones, f"conf/{group}/{name}.yaml has no case in tests/test_transcription.py"
-
-
-# --- Mistakes that the comparison would see ---------------------------------------------------------------------------
-
-
-class MeanOfAllRows(Ppo):
-    def mean(self, x: Tensor) -> Tensor:
-        return x.sum() / self.hp.minibatch_size
-
-
-class LengthWithAnEpsilon(Ppo):
-    """As `torch.nn.utils.clip_grad_norm_` has it."""
-
-    def shrinking(self, norm: Tensor) -> Tensor:
-        return self.hp.max_grad_norm / (norm + 1e-6)
-
-
-class DeviationOfASample(Ppo):
-    def deviation(self, x: Tensor) -> Tensor:
-        return x.std(unbiased=True)
-
-
-class LimitsAreEnds(Ppo):
-    def ends_for_good(self, terminated: bool, truncated: bool) -> bool:
-        return terminated or truncated
-
-
-class ResetsBeginEachRollout(Ppo):
-    """The last steps of the rollout before are forgotten."""
-
-    def steps_that_count(self, done: np.ndarray) -> np.ndarray:
-        valid = super().steps_that_count(done)
-        valid[:: self.hp.num_steps] = True
-        return valid
-
-
-class OtherObservationsCount(Ppo):
-    def observations_that_count(self, final: np.ndarray) -> np.ndarray:
-        return ~final if super().observations_that_count(final).all() else np.ones_like(final)
 
 
 @pytest.mark.parametrize(

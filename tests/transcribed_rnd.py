@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from ppo_bench.mathematics import noise
-from tests.transcribed_networks import Flat, Policy
+from tests.transcribed_layers import Flat, Policy
 from tests.transcription import Ppo
 
 EXT_COEF, INT_COEF, INT_GAMMA, PROPORTION, FEATURES = 2.0, 0.7, 0.9, 0.4, 10

@@ -17,7 +17,7 @@ from torch.distributions import Bernoulli, Categorical, Independent, Normal
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.mathematics import noise
 from tests.scenes import Endings
-from tests.transcribed_networks import Policy
+from tests.transcribed_layers import Policy
 
 FINAL_OBSERVATIONS_COUNT = True
 """Whether an episode's last observation counts in the statistics of observations, as in gymnasium's wrapper."""

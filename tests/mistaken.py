@@ -1,0 +1,44 @@
+"""Algorithms that are PPO but for one mistake."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from tests.transcription import Ppo
+
+
+class MeanOfAllRows(Ppo):
+    def mean(self, x: Tensor) -> Tensor:
+        return x.sum() / self.hp.minibatch_size
+
+
+class LengthWithAnEpsilon(Ppo):
+    """As `torch.nn.utils.clip_grad_norm_` has it."""
+
+    def shrinking(self, norm: Tensor) -> Tensor:
+        return self.hp.max_grad_norm / (norm + 1e-6)
+
+
+class DeviationOfASample(Ppo):
+    def deviation(self, x: Tensor) -> Tensor:
+        return x.std(unbiased=True)
+
+
+class LimitsAreEnds(Ppo):
+    def ends_for_good(self, terminated: bool, truncated: bool) -> bool:
+        return terminated or truncated
+
+
+class ResetsBeginEachRollout(Ppo):
+    """The last steps of the rollout before are forgotten."""
+
+    def steps_that_count(self, done: np.ndarray) -> np.ndarray:
+        valid = super().steps_that_count(done)
+        valid[:: self.hp.num_steps] = True
+        return valid
+
+
+class OtherObservationsCount(Ppo):
+    def observations_that_count(self, final: np.ndarray) -> np.ndarray:
+        return ~final if super().observations_that_count(final).all() else np.ones_like(final)

@@ -1,0 +1,113 @@
+"""Spaces, packages and vectorizations that backends take or refuse."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.envs.base import Atari, Task
+from ppo_bench.envs.envpool import EnvPoolBackend
+from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
+from tests.test_envs import BACKENDS, refusal
+
+
+class Spaces(gymnasium.Env[Any, Any]):
+    """Nothing but spaces, and zeros."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def __init__(self, action_space: spaces.Space[Any]) -> None:
+        self.action_space = action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[spaces.Space[Any]], Task]:
+    """Registers an environment with these actions for as long as the test runs."""
+
+    def add(action_space: spaces.Space[Any]) -> Task:
+        spec = EnvSpec("Spaces-v0", entry_point=lambda **_: Spaces(action_space), disable_env_checker=True)
+        monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+        return Task("spaces", spec.id, 1)
+
+    return add
+
+
+@pytest.mark.parametrize(
+    "action_space",
+    [
+        spaces.MultiDiscrete(np.array([[2, 3], [2, 3]])),
+        spaces.Box(-1.0, 1.0, (2, 2), np.float32),
+        spaces.Box(0, 5, (2,), np.int64),
+        spaces.Text(5),
+    ],
+    ids=["choices in a matrix", "matrix", "integers", "text"],
+)
+def test_actions_other_than_choices_or_one_vector_are_refused(
+    register: Callable[[spaces.Space[Any]], Task], action_space: spaces.Space[Any]
+) -> None:
+    message = refusal(BACKENDS["gymnasium-sync"], register(action_space))
+    assert message.startswith("Spaces-v0: actions ")
+    assert message.endswith("MultiDiscrete and MultiBinary of one dimension, and vectors of floats")
+
+
+def test_choices_that_do_not_start_at_0_are_shifted(register: Callable[[spaces.Space[Any]], Task]) -> None:
+    taken: list[int] = []
+
+    class Notes(Spaces):
+        def step(self, action: Any) -> Any:
+            taken.append(int(action))
+            return super().step(action)
+
+    task = register(spaces.Discrete(3, start=5))
+    gymnasium.registry[task.id].entry_point = lambda **_: Notes(spaces.Discrete(3, start=5))
+    env = GymnasiumEnv(task, "sync")
+    assert env.action_space == spaces.Discrete(3)
+    env.reset([1])
+    taken.clear()
+    for action in range(3):
+        env.step(np.array([action]))
+    env.close()
+    assert taken == [5, 6, 7]
+
+
+def test_choices_and_one_vector_are_accepted(register: Callable[[spaces.Space[Any]], Task]) -> None:
+    vector = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    for action_space in (spaces.Discrete(3), vector, spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2)):
+        env = GymnasiumEnv(register(action_space), "sync")
+        assert env.action_space == action_space
+        env.close()
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing_is_installed(name: str, package: str | None = None) -> None:
+        return None
+
+    monkeypatch.setattr(importlib.util, "find_spec", nothing_is_installed)
+    with pytest.raises(ConfigError) as error:
+        EnvPoolBackend("envpool", 0).require()
+    assert "\n" not in str(error.value)
+    assert "backend=envpool" in str(error.value)
+    assert "pip install 'ppo-bench[envpool]'" in str(error.value)
+    for task in (Task("pong", "PongNoFrameskip-v4", 1, Atari(True, True)), Task("pong", "ALE/Pong-v5", 1)):
+        message = refusal(BACKENDS["gymnasium-sync"], task)
+        assert task.id in message
+        assert "pip install 'ppo-bench[atari]'" in message
+
+
+def test_a_vectorization_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^backend\.vectorization=threads: choose sync or async$"):
+        GymnasiumBackend("gymnasium", "threads").require()

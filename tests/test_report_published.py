@@ -1,0 +1,75 @@
+"""A report beside what others published, and the scales of its scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.commands.report.published import references, references_of, scale_of, scales
+from tests.reports import aggregates, report, rows
+from tests.synthetic import write_run
+
+
+def test_ours_stand_beside_what_is_published(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    as_long = {"config.total_timesteps": 500_000}
+    for seed in range(1, 6):
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, final=490.04 + seed - 3, changes=as_long)
+        write_run(tmp_path / "o", "breakout", "torch_eager", seed)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    found = rows(tmp_path / "o" / "report" / "tables" / "references.csv")
+    (cleanrl,) = [row for row in found if row["published by"] == "CleanRL ppo"]
+    assert cleanrl["published return"] == "490.0 ± 6.120 (3)"
+    assert abs(float(cleanrl["difference"])) < 1e-9
+    assert float(cleanrl["difference low"]) < -5
+    assert cleanrl["source"].startswith("https://docs.cleanrl.dev")
+    published = {row["published by"] for row in found if row["env"] == "breakout"}
+    assert {"CleanRL ppo_atari", "CleanRL ppo_atari_envpool", "LeanRL compile + CUDA graphs"} <= published
+    (leanrl,) = [row for row in found if row["published by"] == "LeanRL compile + CUDA graphs"]
+    assert leanrl["published steps/s"] == "6809.0"
+    assert leanrl["their hardware"] == "H100"
+    # Breakout was trained for 102,400 steps here and for 10,000,000 there: returns, and no difference.
+    (cleanrl,) = [
+        row for row in found if row["env"] == "breakout" and row["published by"] == "CleanRL ppo_atari_envpool"
+    ]
+    assert cleanrl["published return"]
+    assert cleanrl["difference"] == cleanrl["difference low"] == ""
+
+
+def test_published_data_are_whole() -> None:
+    assert len(references()) > 40
+    assert all(reference.source.startswith("https://") for reference in references())
+    assert all((reference.mean is None) != (reference.sps is None) for reference in references())
+    atari = [scale for scale in scales() if scale.high_is == "human"]
+    assert len(atari) == 57
+    assert all(scale.high is not None and scale.high > scale.low for scale in atari)
+    for env_id in ("BreakoutNoFrameskip-v4", "Breakout-v5", "ALE/Breakout-v5"):
+        scale = scale_of(env_id)
+        assert scale is not None
+        assert (scale.low, scale.high) == (1.7, 30.5)
+    assert scale_of("minatar-breakout") is None
+    assert scale_of("CartPole-v0") is None  # half as long
+    assert {reference.env for reference in references_of("CheetahRun-v1", None)} == {"dm_control/cheetah-run-v0"}
+    assert references_of("Nothing-v0", None) == []
+
+
+def test_a_lone_run_without_a_published_scale_has_no_score(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    changes = {"config.env.ids": {"gymnasium": "Unheard-v0"}}
+    write_run(tmp_path / "o", "unheard", "torch_eager", 1, final=-146.0, changes=changes)
+    code, _, errors = report(capfd, tmp_path / "o")
+    assert code == 0, errors
+    found = aggregates(tmp_path / "o" / "report")
+    assert found["unheard", "torch_eager", "final_return_mean"][0] == -146.0
+    assert ("unheard", "torch_eager", "normalised_score") not in found
+    assert ("unheard", "torch_eager", "optimality_gap") not in found
+
+
+def test_human_normalised_scores_by_hand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(1, 6):
+        write_run(tmp_path / "o", "pong", "jax_xla", seed, final=14.6)
+        write_run(tmp_path / "o", "breakout", "jax_xla", seed, final=1.7 + 2 * 28.8)
+    assert report(capfd, tmp_path / "o")[0] == 0
+    found = aggregates(tmp_path / "o" / "report")
+    assert abs(found["pong", "jax_xla", "human_normalised_score"][0] - 1) < 1e-12
+    assert abs(found["breakout", "jax_xla", "human_normalised_score"][0] - 2) < 1e-12
+    assert abs(found["all", "jax_xla", "human_normalised_score_mean"][0] - 1.5) < 1e-12

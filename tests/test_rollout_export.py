@@ -1,0 +1,88 @@
+"""The state of host environments as it is exported, restored and restarted."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench.mathematics import noise, normalize
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.runners.host_envs import HostEnvs
+from tests.scripted import Script, begun, collect, host, idle
+from tests.test_rollout import statistics
+
+
+def played() -> tuple[Script, HostEnvs, Arrays]:
+    """A state with all that a rollout leaves: statistics, totals, flags, and an end on its last step."""
+    env = Script(obs=[[1, 5], [2, 2], [9, 3]], rewards=[[0, 0], [10, 20], [30, 40]], acts=[[1, 1], [1, 1], [0, 0]])
+    env.terminated[2, 0] = True
+    envs = host(env, 2, norm_obs=True, norm_reward=True)
+    state, _, _ = collect(envs, begun(envs), idle)
+    assert_array_equal(state["envs.lengths"], [0, 2])
+    assert state["envs.discounted_returns"].all()
+    assert not state["envs.start"].any()
+    assert not state["envs.acts"].any()
+    return env, envs, state
+
+
+def assert_fresh_with_these_statistics(state: Arrays, exported: Arrays) -> None:
+    """Accumulators are cleared; statistics are the exported ones after the first observations of row 0."""
+    assert not state["envs.done"].any()
+    assert state["envs.start"].all()
+    assert state["envs.acts"].all()
+    assert not state["envs.returns"].any()
+    assert not state["envs.lengths"].any()
+    assert not state["envs.discounted_returns"].any()
+    for field, value in zip(normalize.RunningStats._fields, normalize.stats_in(state, "return"), strict=True):
+        assert_array_equal(value, exported[f"normalize.return.{field}"])
+    mean, var = statistics([1, 5, 2, 2, 9, 3, 1, 5])
+    assert_allclose(normalize.stats_in(state, "obs").mean, [mean], rtol=1e-10)
+    assert_allclose(normalize.stats_in(state, "obs").var, [var], rtol=1e-10)
+    assert_allclose(normalize.stats_in(state, "obs").count, 8 + normalize.INITIAL_COUNT)
+    assert_allclose(state["envs.obs"], (np.array([[1], [5]]) - mean) / np.sqrt(var + normalize.EPSILON), rtol=1e-6)
+
+
+def test_exported_statistics_are_those_of_the_state() -> None:
+    _, envs, state = played()
+    arrays = {name: array for name, array in envs.export(state).items() if name.startswith("normalize.")}
+    names = [f"normalize.{name}.{field}" for name in ("obs", "return") for field in ("mean", "var", "count")]
+    assert list(arrays) == names
+    for name in names:
+        assert_array_equal(arrays[name], state[name])
+    assert {array.dtype for array in arrays.values()} == {np.dtype(np.float64)}
+    learnt = {"obs": [1.0, 5.0, 2.0, 2.0, 9.0, 3.0], "return": [1.0, 2.0, 3.5, 5.0]}
+    for of, rows in learnt.items():
+        mean, var = statistics(rows)
+        expected = (mean, var, len(rows) + normalize.INITIAL_COUNT)
+        for found, value in zip(normalize.stats_in(arrays, of), expected, strict=True):
+            assert_allclose(found.item(), value, rtol=1e-10)
+
+
+def test_what_is_exported_does_not_change_with_the_state() -> None:
+    _, envs, state = played()
+    exported = envs.export(state)
+    before = {name: array.copy() for name, array in exported.items()}
+    for array in map(np.asarray, state.values()):
+        if array.ndim:
+            array[:] = True
+    assert all(np.array_equal(exported[name], before[name]) for name in before)
+
+
+def test_statistics_survive_export_and_restore_while_accumulators_are_cleared() -> None:
+    _, envs, state = played()
+    exported = envs.export(state)
+    _, others, _ = played()
+    assert_fresh_with_these_statistics(others.start(exported, 1, 0), exported)
+
+
+def test_statistics_survive_a_restart_while_accumulators_are_cleared() -> None:
+    _, envs, state = played()
+    exported = envs.export(state)
+    assert_fresh_with_these_statistics(envs.start(state, 1, 3), exported)
+
+
+def test_seeds_follow_from_the_run_and_the_iteration() -> None:
+    env, envs, state = played()
+    envs.start(state, 1, 3)
+    envs.start(envs.export(state), 2, 4)
+    assert env.seeds == [noise.env_seeds(1, 0, 2), noise.env_seeds(1, 3, 2), noise.env_seeds(2, 4, 2)]
