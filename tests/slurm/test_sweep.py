@@ -26,7 +26,7 @@ def test_runs_that_are_preempted_timed_out_requeued_and_killed_end_as_they_would
 ) -> None:
     started = time.monotonic()
     said = runs.launch(*SWEEP, "seed=range(1,7)")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30  # and not the minutes that the runs take
     assert "6 of 6 runs submitted" in said
     with without_slurm(tmp_path / "reference") as reference:
         disturbed = disturb_four(runs)
