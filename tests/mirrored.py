@@ -1,4 +1,4 @@
-"""What trackers have written: rows of TensorBoard and of Weights & Biases, and the processes that write them."""
+"""Readers of what trackers write, TensorBoard's events and Weights & Biases' records, and their processes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class MeanOfAllRows(Ppo):
 
 
 class LengthWithAnEpsilon(Ppo):
-    """As `torch.nn.utils.clip_grad_norm_` has it."""
+    """The epsilon that `torch.nn.utils.clip_grad_norm_` adds to the length."""
 
     def shrinking(self, norm: Tensor) -> Tensor:
         return self.hp.max_grad_norm / (norm + 1e-6)

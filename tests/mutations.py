@@ -130,7 +130,7 @@ def mutated(rng: random.Random) -> list[str]:
 
 
 def run_mutated(overrides: list[str], cwd: Path) -> str:
-    """What came of a configuration, given in the empty folder `cwd`. Fails if it is not what was promised."""
+    """The outcome of a configuration, given in the empty folder `cwd`. Fails if it is not what was promised."""
     try:
         run = finish(overrides, cwd, seconds=60)
     except subprocess.TimeoutExpired:  # 10 ** 9 steps are as valid as 64

@@ -43,7 +43,7 @@ def test_a_game_of_three_moves_by_hand(ns: Namespace) -> None:
     plain = ns.run(of_batch, *arrays, norm_adv=False)
     assert_allclose(plain.policy_loss, -(1.1 * 0.625 - 0.25 + 0.5) / 3, rtol=1e-12)
     assert_allclose(plain.entropy, (1.0 + 2.0 + 6.0) / 3, rtol=1e-14)
-    # Of the critic all six rows: 0.625, 0.75 and 1 of either sign.
+    # The critic learns from all six rows: 0.625, 0.75 and 1 of either sign.
     assert_allclose(plain.value_loss, 0.5 * 2 * (0.625**2 + 0.75**2 + 1.0) / 6, rtol=1e-14)
     # Normalised by the three moves alone: their mean is 7/24, their variance 43/288.
     normed = [(a - 7 / 24) / np.sqrt(43 / 288) for a in (0.625, -0.25, 0.5)]

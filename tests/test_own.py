@@ -16,6 +16,11 @@ from tests.training import ROOT
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"```bash\n(.*?)```", PAGE, re.S)[0].splitlines()
+OWN = (
+    ("network", "wide_critic", "mine.WideCritic"),
+    ("algorithm", "small_logits", "mine.SmallLogits"),
+    ("backend", "hurried", "mine.Hurried"),
+)
 STEPS = "total_timesteps=2048"
 
 pytestmark = pytest.mark.slow
@@ -48,9 +53,9 @@ def test_a_command_of_the_page_runs(line: str, written: Path) -> None:
         folder = written / done.stdout.strip()
         result = json.loads((folder / "result.json").read_text())
         assert result["global_step"] == 2048
-        named = [word.partition("=")[2] for word in words if word.partition("=")[0] in ("network", "algorithm")]
         config = json.loads((folder / "run.json").read_text())["config"]
-        assert all(name in json.dumps(config) or "mine." in json.dumps(config) for name in named)
+        for group, choice, own in OWN:
+            assert (config[group]["_target_"] == own) == (f"{group}={choice}" in words)
         rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
         assert all(("logit_loss" in row) == ("algorithm=small_logits" in words) for row in rows)
         if "backend=hurried" in words:

@@ -65,7 +65,7 @@ def test_advantages_pass_through_a_reset_by_hand() -> None:
 
 
 def test_statistics_of_a_pixel_that_never_changes_hold_in_float32() -> None:
-    """As many entries again, all at the mean: it stays, and the variance is halved."""
+    """The same number of entries again, all at the mean: it stays, and the variance is halved."""
     rows, mask = torch.full((4097, 1), 200.1), torch.ones(4097)
     known = RunningStats(rows[0], torch.tensor([1e-6]), torch.tensor(4097.0))
     after = update_about_mean(torch, known, rows, mask)

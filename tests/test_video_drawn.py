@@ -1,4 +1,4 @@
-"""What films show: environments drawn by gymnasium or by EnvPool, and their frames."""
+"""Pictures of films: environments drawn by gymnasium or by EnvPool, and their frames."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Attending(Policy):
         return self.actor(hidden), self.critic(hidden).squeeze(-1), torch.stack([after for _, after in found])
 
     def one(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """What one environment's actor and critic see, `[D]`, and its memory: how many steps, and the latest ones."""
+        """One environment's hidden layer `[D]`, and its memory: how many steps it has, and the latest ones."""
         steps, rows = int(memory[0]), memory[1:].view(self.MEMORY, self.LAYERS, self.DIM)
         held = min(steps, self.MEMORY)
         positions, inputs = self.position(torch.arange(steps - held, steps)), []

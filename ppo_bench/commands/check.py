@@ -51,8 +51,8 @@ def main(arguments: list[str]) -> int:
     if options.num_episodes < 100:
         parser.error("--num-episodes must be at least 100")
     if options.all:
-        if options.overrides:
-            parser.error(f"--all takes no overrides, not {' '.join(options.overrides)}")
+        if overrides := overrides_of(options):
+            parser.error(f"--all takes no overrides, not {' '.join(overrides)}")
         return _check_all(options)
     findings, name = _check(overrides_of(options), options)
     for finding in findings:

@@ -29,6 +29,7 @@ Train PPO, the same PPO in every framework, and record how fast it was.
                          ... hydra/sweeper=optuna                 values by Optuna, as in ppo.gamma=interval(0.9,1)
   python launch/slurm.py [--dry-run] 'seed=range(1,6)' ...        a sweep on SLURM; launch= chooses the resources
   python -m ppo_bench --cfg job [...]                             print the whole configuration
+  python -m ppo_bench --config-dir DIR [...]                      choices of your own, in a folder laid out as conf/
   python -m ppo_bench.evaluate RUN_DIR [video=true] [...]         a run's newest checkpoint, in any framework
   python -m ppo_bench.match RUN_DIR against=... [games=100]       games against another run, random or perfect play
   python -m ppo_bench.report outputs [--out DIR]                  which is faster, and do they learn the same?
