@@ -100,7 +100,7 @@ def play_theirs(envs: SyncVectorEnv, seed: int, actions: np.ndarray) -> Iterator
 def play_ours(envs: GymnasiumEnv, seed: int, actions: np.ndarray) -> Iterator[Shown]:
     """Our reset, and each step together with that of the reset where there is one."""
     obs = envs.reset([seed]).obs
-    game: Any = envs._envs.envs[0]
+    game: Any = envs._envs._envs.envs[0]
     yield shown(obs[0], game, end(False, False))
     for action in actions:
         step = envs.step(action).map(np.copy)

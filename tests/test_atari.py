@@ -241,7 +241,7 @@ def test_after_the_time_limit_of_a_wrapper_a_new_game_starts() -> None:
     rules = Atari(episodic_life=True, reward_clip=True)
     env = GymnasiumEnv(Task("breakout", "BreakoutNoFrameskip-v4", 1, rules, wrappers=(limit,)), "sync")
     env.reset([1])
-    (game,) = env._envs.envs
+    (game,) = env._envs._envs.envs
     rng = np.random.default_rng(1)
     cut = 0
     for _ in range(300):

@@ -39,7 +39,7 @@ def breakout(num_envs: int = 1, **options: Any) -> GymnasiumEnv:
 
 
 def game(env: GymnasiumEnv) -> Any:
-    return env._envs.envs[0]
+    return env._envs._envs.envs[0]
 
 
 def raw(env_id: str, seed: int) -> tuple[gymnasium.Env[Any, Any], int]:

@@ -102,7 +102,7 @@ def _without(tree: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def _network(network: Mapping[str, Any], env: Mapping[str, Any]) -> Mapping[str, Any]:
     """`network=auto` where that is known to choose the same for this environment."""
     chosen, kind = _chosen_by_auto(env), network["_target_"].removeprefix(NETWORKS)
-    if chosen is None or kind not in (chosen, "Auto"):
+    if chosen is None or kind not in (chosen, "Auto") or not set(network) <= set(AUTO):
         return network
     return AUTO | ({key: network[key] for key in ("hidden_sizes", "activation")} if chosen == "Mlp" else {})
 

@@ -61,7 +61,7 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
         *_choices(first, env),
         *_turns(first, players),
         _time_limit(first),
-        *_seeds(first, other, repeats),
+        *_seeds(first, other, repeats, players),
         _independence(first, mirrored, repeats, players),
     ]
 
@@ -176,7 +176,10 @@ def _turns(first: Play, players: int) -> Iterator[Finding]:
     ends = sum(int(flag.any(-1).sum()) for flag in flags)
     apart = sum(int((flag.any(-1) & ~flag.all(-1)).sum()) for flag in flags)
     yield Finding("the rows of a game end together", apart == 0, f"{apart} of {ends} flags are of some rows alone")
-    acting = games(np.zeros_like(first.done) if steps.acts is None else steps.acts).sum(-1)
+    if steps.acts is None:
+        yield Finding("a row of a game is to move", True, "all of them, in every step")
+        return
+    acting = games(steps.acts).sum(-1)
     expected = np.where(games(first.done).any(-1), 0, 1)
     wrong = int((acting != expected).sum())
     yield Finding(
@@ -185,7 +188,7 @@ def _turns(first: Play, players: int) -> Iterator[Finding]:
         f"{wrong} of {acting.size} times it is otherwise",
     )
     free = np.ones_like(first.done) if steps.legal is None else steps.legal.all(-1)
-    bound = 0 if steps.acts is None else int((~steps.acts & ~free).sum())
+    bound = int((~steps.acts & ~free).sum())
     yield Finding("a row that passes may choose anything", bound == 0, f"{bound} times it may not")
 
 
@@ -220,14 +223,15 @@ def _span(numbers: list[int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def _seeds(first: Play, other: Play, repeats: bool) -> Iterator[Finding]:
+def _seeds(first: Play, other: Play, repeats: bool, players: int) -> Iterator[Finding]:
     evidence = "two plays are the same bit for bit" if repeats else "two plays differ"
     yield Finding("a seed determines everything", repeats, evidence)
     num_envs = first.obs.shape[1]
     twins = [(i, j) for i in range(num_envs) for j in range(i) if np.array_equal(first.obs[:, i], first.obs[:, j])]
     yield Finding("environments differ from each other", not twins, f"identical pairs: {twins or 'none'}")
     differs = not np.array_equal(first.obs, other.obs)
-    yield Finding("another seed plays otherwise", differs, "it does" if differs else "observations are identical")
+    same = "observations are identical" + (": a game without chance" if players > 1 else "")
+    yield Finding("another seed plays otherwise", differs or players > 1, "it does" if differs else same)
 
 
 def _independence(first: Play, mirrored: Play, repeats: bool, players: int) -> Finding:

@@ -6,10 +6,7 @@ import functools
 import importlib
 import importlib.util
 import logging
-import multiprocessing
-import multiprocessing.connection
 import os
-import signal
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +19,7 @@ from ppo_bench.common.errors import ConfigError, Failed, require
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, supported_spaces
 from ppo_bench.envs.tried import tried
 from ppo_bench.envs.turns import require_players
+from ppo_bench.envs.vectorized import Vectorized, require_vectorization
 
 _MASK = "action_mask"
 """What `info` has of environments that say which choices are legal: of each choice, or a tuple of each component's."""
@@ -38,8 +36,7 @@ class GymnasiumBackend:
 
     def require(self) -> None:
         """Raise `ConfigError` if an option is out of range."""
-        if self.vectorization not in ("sync", "async"):
-            raise ConfigError(f"backend.vectorization={self.vectorization}: choose sync or async")
+        require_vectorization(self.vectorization)
 
     def make(self, task: Task) -> GymnasiumEnv:
         """The environments of `task`."""
@@ -50,8 +47,6 @@ class GymnasiumEnv:
     """A `VectorEnv` over gymnasium's `SyncVectorEnv` or `AsyncVectorEnv`."""
 
     def __init__(self, task: Task, vectorization: str, render_mode: str | None = None) -> None:
-        from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-
         build = functools.partial(_make_one, task, render_mode)
         try:
             # Built once here, where a failure has a readable cause, before worker processes build theirs.
@@ -80,30 +75,16 @@ class GymnasiumEnv:
         require_players(task, 1)
         self.num_envs = task.num_envs
         self._reward_clip = task.atari is not None and task.atari.reward_clip
-        self._lost_worker = False
-        self._has_workers = vectorization == "async"
-        kind = AsyncVectorEnv if self._has_workers else SyncVectorEnv
-        try:
-            self._envs: Any = kind([build] * task.num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
-        except EOFError as error:
-            raise Failed(f"a worker process of {task.id} has ended as it began") from error
+        self._envs = Vectorized(task.id, build, task.num_envs, vectorization)
 
     def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
-        try:
-            obs, info = self._envs.reset(seed=list(seeds))
-        except (EOFError, ConnectionError) as error:
-            self._name_lost_workers(error)
-            raise
+        obs, info = self._envs.reset(seeds)
         return Seen(obs, legal=self._legal(info, np.zeros(self.num_envs, bool)))
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        try:
-            obs, reward, terminated, truncated, info = self._envs.step(actions)
-        except (EOFError, ConnectionError) as error:
-            self._name_lost_workers(error)
-            raise
+        obs, reward, terminated, truncated, info = self._envs.step(actions)
         raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         episode_over = (terminated & ~info.get("life_lost", np.False_)) | truncated
@@ -124,47 +105,16 @@ class GymnasiumEnv:
 
     def render(self) -> np.ndarray:
         """What the first environment looks like, `[H, W, 3]` uint8; only with `render_mode="rgb_array"`."""
-        frame: np.ndarray = self._envs.render()[0]
-        return frame
-
-    def _name_lost_workers(self, error: Exception) -> None:
-        """Raise `Failed` if there are worker processes; else the error is of the environment itself."""
-        if self._has_workers:
-            self._lost_worker = True
-            raise Failed(f"{self._ended()}") from error
-
-    def _ended(self) -> str:
-        """Which worker processes have ended, and how."""
-        sentinels = {process.sentinel: i for i, process in enumerate(self._envs.processes)}
-        ended = [sentinels[ready] for ready in multiprocessing.connection.wait(list(sentinels), timeout=1.0)]
-        for i in ended:
-            self._envs.processes[i].join()
-        codes = [
-            f"the process of environment {i} ended with exit code {self._envs.processes[i].exitcode}" for i in ended
-        ]
-        return "; ".join(codes) or "a process of the environments does not answer"
+        return self._envs.render()
 
     def close(self) -> None:
-        """Close every environment, and the worker processes if there are any."""
-        if not self._lost_worker:
-            try:
-                self._envs.close()
-                return
-            except (EOFError, ConnectionError):  # a worker has ended and nobody has noticed yet
-                pass
-        for process in self._envs.processes:  # gymnasium would wait for the answer of the one that has ended
-            process.terminate()
-        self._envs.closed = True
+        """See `VectorEnv.close`."""
+        self._envs.close()
 
 
 def _make_one(task: Task, render_mode: str | None = None) -> Any:
     import gymnasium
 
-    if multiprocessing.parent_process():
-        # A worker of AsyncVectorEnv leaves Ctrl-C to the process that waits for its answers.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # it has inherited that process's answers
-            signal.signal(number, signal.SIG_DFL)
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # nobody listens to a training
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # v4 tasks are meant where they are named

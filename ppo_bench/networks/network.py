@@ -8,7 +8,7 @@ declares a `carry` and whose `forward` reads and returns it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -84,6 +84,8 @@ class NetworkSpec:
     uint8: bool
     """Observations are bytes: they stay bytes until the network, to which 255 is 1; see `scaled_weights`."""
     actions: Actions
+    undivided_channels: int = field(default=0, kw_only=True)
+    """The last channels of images of bytes to which 255 is 255."""
 
     @property
     def discrete(self) -> bool:
@@ -155,8 +157,15 @@ class NetworkSpec:
     def _for_layers(self, ops: Ops, params: Tree) -> Tree:
         """Parameters as layers take them: in their type, and the weights that bytes meet first divided by 255."""
         if self.uint8:
-            params = {**params, **{name: params[name] / 255.0 for name in self.scaled_weights}}
+            params = {**params, **{name: self._scaled(ops, params[name]) for name in self.scaled_weights}}
         return ops.for_layers(params)
+
+    def _scaled(self, ops: Ops, weight: Array) -> Array:
+        """A weight that bytes meet, `[..., channels]`, so that 255 is 1 to it in all but the undivided channels."""
+        if not self.undivided_channels:
+            return weight / 255.0
+        divided = weight.shape[-1] - self.undivided_channels
+        return ops.xp.concatenate((weight[..., :divided] / 255.0, weight[..., divided:]), -1)
 
     def _outputs(self, ops: Ops, params: Tree, layers: Tree, features: Array, carry: Tree) -> Outputs:
         """What actor and critic make of features `[B, F]`; `layers` are `params` for layers."""

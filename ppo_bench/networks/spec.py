@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.values import younger
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, MaxPool, Recurrence, Residual
 from ppo_bench.networks.network import Actions, NetworkSpec, channels_first
@@ -63,6 +64,8 @@ class Mlp:
 class NatureCnn:
     """`network=nature_cnn`: the network of Mnih et al. 2015, shared by actor and critic (details, Atari 8)."""
 
+    undivided_channels: int = younger(0)
+
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         channels = _channels("nature_cnn", observation_space.shape)
@@ -71,7 +74,10 @@ class NatureCnn:
             Conv("trunk.1", 32, 64, kernel=4, stride=2),
             Conv("trunk.2", 64, 64, kernel=3, stride=1),
         )
-        return _shared_cnn("nature_cnn", convolutions, 64, 512, observation_space, action_space)
+        spec = _shared_cnn("nature_cnn", convolutions, 64, 512, observation_space, action_space)
+        if not 0 <= self.undivided_channels < channels:
+            raise ConfigError(f"network.undivided_channels={self.undivided_channels}: images have {channels} channels")
+        return dataclasses.replace(spec, undivided_channels=self.undivided_channels)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,105 @@
+"""Atari games of several players, with the frames of CleanRL's ppo_pettingzoo_ma_atari.py.
+
+The blue channel, the maximum of the last two of four skipped frames, 84 x 84, stacked, and then a plane for each
+player: 255 in that of the one who looks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.envs.base import Atari
+
+SIZE = 84
+FRAMES_PER_STEP = 4
+BLUE = 2
+
+
+def require_atari(env_id: str, rules: Atari | None) -> None:
+    """Raise `ConfigError` if the packages of these games are missing, or `rules` are not for them."""
+    require("multi_agent_ale_py", "pettingzoo", f"{env_id} on backend=pettingzoo")
+    require("ale_py", "pettingzoo", f"{env_id} on backend=pettingzoo")  # its ROMs
+    if rules is None:
+        return
+    require("tinyscaler", "pettingzoo", f"{env_id} on backend=pettingzoo")
+    if rules.episodic_life:
+        raise ConfigError(
+            f"env.atari.episodic_life=true: players of {env_id} lose lives at different times; set it to false"
+        )
+
+
+def roms() -> str:
+    """The folder of the ROMs that ale-py brings."""
+    import ale_py
+
+    return str(Path(ale_py.__file__).parent / "roms")
+
+
+class AtariPlayers:
+    """A parallel environment of PettingZoo's over one of its Atari games, `env`."""
+
+    def __init__(self, env: Any, rules: Atari) -> None:
+        from gymnasium import spaces
+
+        self._env, self._frames = env.unwrapped, rules.frames  # beneath two conversions, which cost as much as the game
+        self._env.ale.setFloat(b"repeat_action_probability", rules.repeat_action_probability)
+        self.possible_agents: list[str] = self._env.possible_agents
+        players = len(self.possible_agents)
+        self._seen = np.zeros((players, SIZE, SIZE, rules.frames + players), np.uint8)
+        for player in range(players):
+            self._seen[player, ..., rules.frames + player] = 255
+        self._screens: deque[np.ndarray] = deque(maxlen=2)
+        self._space = spaces.Box(0, 255, self._seen.shape[1:], np.uint8)
+
+    def observation_space(self, agent: str) -> Any:
+        """Of each player, the same."""
+        return self._space
+
+    def action_space(self, agent: str) -> Any:
+        """Of each player."""
+        return self._env.action_space(agent)
+
+    def reset(self, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """A new game: observations and infos by player."""
+        obs, infos = self._env.reset(seed=seed)
+        self._seen[..., : self._frames] = 0
+        self._screens = deque([self._blue(obs)], 2)
+        return self._observed(), infos
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Four frames: observations, sums of rewards, terminated, truncated and infos by player."""
+        rewards = dict.fromkeys(self.possible_agents, 0.0)
+        for _ in range(FRAMES_PER_STEP):
+            obs, given, terminations, truncations, infos = self._env.step(actions)
+            rewards = {player: rewards[player] + reward for player, reward in given.items()}
+            self._screens.append(self._blue(obs))
+            if all(terminations[player] or truncations[player] for player in terminations):
+                break
+        return self._observed(), rewards, terminations, truncations, infos
+
+    def render(self) -> np.ndarray:
+        """The screen, `[H, W, 3]` uint8."""
+        screen: np.ndarray = self._env.ale.getScreenRGB()
+        return screen
+
+    def close(self) -> None:
+        """Close the game."""
+        self._env.close()
+
+    def _blue(self, obs: dict[str, np.ndarray]) -> np.ndarray:
+        return obs[self.possible_agents[0]][..., BLUE]  # the screen, which is the same for all
+
+    def _observed(self) -> dict[str, np.ndarray]:
+        """What each player sees, of which the latest screens are the newest frame."""
+        import tinyscaler
+
+        screen = np.maximum.reduce(list(self._screens))
+        frame = tinyscaler.scale(np.ascontiguousarray(screen[..., None]), (SIZE, SIZE), "bilinear")
+        self._seen[..., : self._frames - 1] = self._seen[..., 1 : self._frames]
+        self._seen[..., self._frames - 1] = frame[..., 0]
+        return dict(zip(self.possible_agents, self._seen, strict=True))

@@ -1,0 +1,157 @@
+"""PettingZoo: games whose players act together or in turn, each in a row of its own (ppo_bench/envs/turns.py)."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError, Failed, nearest, require
+from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
+from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
+from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
+from ppo_bench.envs.turns import games_of, require_players
+from ppo_bench.envs.vectorized import Vectorized, require_vectorization
+
+_TRIED_STEPS = 100
+"""Steps of random play before anything runs, in which agents that come and go are found."""
+
+
+@dataclass(frozen=True)
+class PettingZooBackend:
+    """`backend=pettingzoo`; see conf/backend/pettingzoo.yaml for what the options mean."""
+
+    in_graph: ClassVar[bool] = False
+    vmappable: ClassVar[bool] = False
+    name: str
+    vectorization: str
+
+    def require(self) -> None:
+        """Raise `ConfigError` if its package is missing or an option is out of range."""
+        require("pettingzoo", "pettingzoo", "backend=pettingzoo")
+        require_vectorization(self.vectorization)
+
+    def make(self, task: Task) -> PettingZooEnv:
+        """The environments of `task`."""
+        return PettingZooEnv(task, self.vectorization)
+
+
+class PettingZooEnv:
+    """A `VectorEnv` of games with P players, each of whom is a row."""
+
+    def __init__(self, task: Task, vectorization: str) -> None:
+        task.plain("pettingzoo")
+        build = functools.partial(_make_game, task)
+        game = build()
+        self.players = len(game.agents)
+        require_players(task, self.players)
+        supported_spaces(task, game.player_observation_space, game.player_action_space)
+        _try(task, game)
+        game.close()
+        self.num_envs, games = task.num_envs, games_of(task)
+        self.observation_space: Any = game.player_observation_space
+        self.action_space: Any = game.player_action_space
+        self.masks_actions = game.masks_actions
+        self.render_fps = game.render_fps
+        self._takes_turns = game.takes_turns
+        self._reward_clip = task.atari is not None and task.atari.reward_clip
+        self._envs = Vectorized(task.id, build, games, vectorization)
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        """See `VectorEnv.reset`."""
+        given, _ = self._envs.reset(seeds[:: self.players])
+        return self._seen(given)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """See `VectorEnv.step`."""
+        by_game = actions.reshape(-1, self.players, *actions.shape[1:])
+        given, _, terminated, truncated, _ = self._envs.step(by_game)
+        seen, raw_reward = self._seen(given), self._rows(given["rewards"])
+        reward = np.sign(raw_reward) if self._reward_clip else raw_reward
+        terminated, truncated = (np.repeat(flags, self.players) for flags in (terminated, truncated))
+        over = terminated | truncated
+        return Step(seen.obs, reward, terminated, truncated, over, raw_reward, seen.acts, seen.legal)
+
+    def _seen(self, given: Mapping[str, np.ndarray]) -> Seen:
+        acts = self._rows(given["acts"]).astype(bool) if self._takes_turns else None
+        return Seen(
+            self._rows(given["obs"]), acts, self._rows(given["legal"]).astype(bool) if self.masks_actions else None
+        )
+
+    def _rows(self, array: np.ndarray) -> np.ndarray:
+        """An array `[G, P, ...]` as rows `[G P, ...]`."""
+        return array.reshape(self.num_envs, *array.shape[2:])
+
+    def render(self) -> np.ndarray:
+        """What the first game looks like, `[H, W, 3]` uint8."""
+        return self._envs.render()
+
+    def close(self) -> None:
+        """See `VectorEnv.close`."""
+        self._envs.close()
+
+
+def _make_game(task: Task) -> Game:
+    os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "hide"
+    import pettingzoo
+
+    os.environ["SDL_AUDIODRIVER"] = "dummy"  # PettingZoo asks for sound as it is imported
+    module, _, env_id = task.id.rpartition(":")
+    if module:
+        _called(task.id, lambda: importlib.import_module(module))
+    known = {**pettingzoo.aec_registry, **pettingzoo.parallel_registry}
+    if env_id not in known:
+        close = nearest(env_id, known)
+        hint = f"did you mean {', '.join(close)}?" if close else "pettingzoo.pprint_registry() lists them"
+        raise ConfigError(f"PettingZoo has no environment {env_id!r}; {hint}")
+    atari, arguments = env_id.startswith("atari/"), {"render_mode": "rgb_array", **task.kwargs}
+    if atari:
+        require_atari(env_id, task.atari)
+        arguments = {"auto_rom_install_path": roms(), **arguments}
+    elif task.atari:
+        raise ConfigError(f"{env_id} is not an Atari game: add env.atari=null")
+    kind: Any = "parallel" if env_id in pettingzoo.parallel_registry else "aec"
+    env = _called(env_id, lambda: pettingzoo.make(kind, env_id, **arguments))
+    if not hasattr(env, "possible_agents"):
+        raise ConfigError(f"{env_id}: it does not say which agents there can be: {COME_AND_GO}")
+    if task.atari:
+        env = AtariPlayers(env, task.atari)
+    return Game(env_id, Together(env) if kind == "parallel" else InTurn(env))
+
+
+def _called(env_id: str, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except Exception as error:  # whatever the environment's own code raises
+        said = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, OSError) and "rom " in said:
+            raise ConfigError(
+                f"{env_id}: {said.split('.', maxsplit=1)[0]}: pip install --force-reinstall ale-py, which brings it"
+            ) from error
+        raise ConfigError(f"PettingZoo cannot make {env_id!r}: {said}") from error
+
+
+def _try(task: Task, game: Game) -> None:
+    """Raise `ConfigError` if random play shows that agents come and go, or that the environment does not work."""
+    rng = np.random.default_rng(0)
+    try:
+        seen, _ = game.reset(seed=0)
+        for _ in range(_TRIED_STEPS):
+            if game.masks_actions:
+                actions: Any = [rng.choice(np.flatnonzero(legal)) for legal in seen["legal"]]
+            else:
+                game.action_space.seed(int(rng.integers(2**31)))
+                actions = game.action_space.sample()
+            seen, _, terminated, truncated, _ = game.step(actions)
+            if terminated or truncated:
+                seen, _ = game.reset()
+    except Failed as error:
+        raise ConfigError(str(error)) from error
+    except Exception as error:  # whatever the environment's own code raises
+        said = " ".join(str(error).split())
+        raise ConfigError(f"{task.id}: it fails in random play with {type(error).__name__}: {said}") from error

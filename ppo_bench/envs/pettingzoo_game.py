@@ -1,0 +1,190 @@
+"""One game of PettingZoo as an environment of gymnasium, whose observation is all that is known of its players."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+
+from ppo_bench.common.errors import ConfigError, Failed
+
+_MASK = "action_mask"
+"""What an observation that is a dictionary, or `infos`, has of which choices are legal."""
+COME_AND_GO = "environments whose agents come and go are not supported"
+
+
+class Game(gymnasium.Env):
+    """One game as an environment of gymnasium, whose observation is all that is known of its players, `[P, ...]` each:
+    `obs`, `rewards` float32, `acts` where it is their turn, and `legal [P, A]` where choices are masked."""
+
+    def __init__(self, name: str, table: Together | InTurn) -> None:
+        self._name, self._table = name, table
+        self.agents: list[str] = list(table.env.possible_agents)
+        self.takes_turns = isinstance(table, InTurn)
+        first, *others = self.agents
+        self._given_space, self.player_action_space = _spaces(table, first)
+        for other in others:
+            if _spaces(table, other) != (self._given_space, self.player_action_space):
+                raise ConfigError(f"{name}: {first} and {other} have other spaces, and one network is to play both")
+        own = self._given_space
+        self._in_dictionary = isinstance(own, spaces.Dict) and _MASK in own.spaces
+        if self._in_dictionary:
+            own = own["observation"]
+        self._flat = not isinstance(own, spaces.Box) and own.is_np_flattenable
+        self._own_space = own
+        self.player_observation_space = spaces.flatten_space(own) if self._flat else own
+        self._seeds = np.random.default_rng()
+        self._table.reset(0)
+        self.masks_actions = self._in_dictionary or _MASK in self._table.infos.get(first, {})
+        self.render_fps = int(getattr(table.env, "metadata", {}).get("render_fps") or 30)
+        players = len(self.agents)
+        parts: dict[str, spaces.Space] = {
+            "obs": batch_space(self.player_observation_space, players),
+            "rewards": spaces.Box(-np.inf, np.inf, (players,), np.float32),
+            "acts": spaces.MultiBinary(players),
+        }
+        if self.masks_actions:
+            choices = getattr(self.player_action_space, "n", 0)
+            parts["legal"] = spaces.MultiBinary((players, int(choices)))
+        self.observation_space = spaces.Dict(parts)
+        self.action_space = batch_space(self.player_action_space, players)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict]:
+        """A new game, seeded by those before it unless a `seed` is given."""
+        if seed is not None:
+            self._seeds = np.random.default_rng(seed)
+        self._table.reset(int(self._seeds.integers(2**31)))
+        self._require_all(self._table.agents)
+        return self._seen(dict.fromkeys(self.agents, 0.0), over=False), {}
+
+    def step(self, actions: Any) -> tuple[dict[str, Any], float, bool, bool, dict]:
+        """A move, of all players or of the one whose turn it is."""
+        table = self._table
+        table.step(dict(zip(self.agents, actions, strict=True)))
+        ended = {agent for agent in self.agents if table.terminations.get(agent) or table.truncations.get(agent)}
+        if not ended:
+            self._require_all(table.agents)
+        elif len(ended) < len(self.agents):
+            raise Failed(
+                f"{self._name}: {_names(ended)} ended before {_names(set(self.agents) - ended)}: {COME_AND_GO}"
+            )
+        terminated = bool(ended) and all(table.terminations.get(agent) for agent in self.agents)
+        return self._seen(table.rewards, bool(ended)), 0.0, terminated, bool(ended) and not terminated, {}
+
+    def _require_all(self, agents: Sequence[str]) -> None:
+        if set(agents) != set(self.agents):
+            raise Failed(f"{self._name}: it has {_names(agents)}, and had {_names(self.agents)}: {COME_AND_GO}")
+
+    def _seen(self, rewards: Mapping[str, float], over: bool) -> dict[str, Any]:
+        table = self._table
+        given = [table.observe(agent) for agent in self.agents]
+        acts = np.array([not over and table.acts(agent) for agent in self.agents])
+        seen = {"rewards": np.array([rewards.get(agent, 0.0) for agent in self.agents], np.float32), "acts": acts}
+        if self.masks_actions:
+            masks = [
+                obs[_MASK] if self._in_dictionary else table.infos[agent][_MASK]
+                for agent, obs in zip(self.agents, given, strict=True)
+            ]
+            seen["legal"] = np.stack(masks).astype(bool) | ~acts[:, None]
+        own = [obs["observation"] for obs in given] if self._in_dictionary else given
+        if self._flat:
+            own = [spaces.flatten(self._own_space, obs) for obs in own]
+        return seen | {"obs": np.stack(own)}
+
+    def render(self) -> Any:
+        """See `gymnasium.Env.render`."""
+        return self._table.env.render()
+
+    def close(self) -> None:
+        """Close the game."""
+        self._table.env.close()
+
+
+class Together:
+    """A parallel environment of PettingZoo's: all players act in each step."""
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.agents = env, list[str]()
+        self._obs: dict[str, Any] = {}
+        self.infos: dict[str, Any] = {}
+        self.rewards: dict[str, float] = {}
+        self.terminations: dict[str, bool] = {}
+        self.truncations: dict[str, bool] = {}
+
+    def reset(self, seed: int) -> None:
+        """A new game."""
+        self._obs, self.infos = self.env.reset(seed=seed)
+        self.agents, self.terminations, self.truncations = list(self._obs), {}, {}
+
+    def step(self, actions: dict[str, Any]) -> None:
+        """A step of all players."""
+        self._obs, self.rewards, self.terminations, self.truncations, self.infos = self.env.step(actions)
+        self.agents = list(self._obs)
+
+    def observe(self, agent: str) -> Any:
+        """What a player sees."""
+        return self._obs[agent]
+
+    def acts(self, agent: str) -> bool:
+        """Whether a player's action will count."""
+        return True
+
+
+class InTurn:
+    """An environment of PettingZoo's AEC API: one player after the other."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+
+    @property
+    def agents(self) -> list[str]:
+        """The players of the game that goes on."""
+        return list(self.env.agents)
+
+    def reset(self, seed: int) -> None:
+        """A new game."""
+        self.env.reset(seed=seed)
+
+    def step(self, actions: dict[str, Any]) -> None:
+        """A move of the player whose turn it is."""
+        self.env.step(actions[self.env.agent_selection])
+
+    def observe(self, agent: str) -> Any:
+        """What a player sees."""
+        return self.env.observe(agent)
+
+    def acts(self, agent: str) -> bool:
+        """Whether it is a player's turn."""
+        return bool(agent == self.env.agent_selection)
+
+    @property
+    def infos(self) -> Mapping[str, Any]:
+        """Of each player."""
+        return self.env.infos
+
+    @property
+    def rewards(self) -> Mapping[str, float]:
+        """Of the last move, of each player."""
+        return self.env.rewards
+
+    @property
+    def terminations(self) -> Mapping[str, bool]:
+        """Of each player."""
+        return self.env.terminations
+
+    @property
+    def truncations(self) -> Mapping[str, bool]:
+        """Of each player."""
+        return self.env.truncations
+
+
+def _spaces(table: Together | InTurn, agent: str) -> tuple[Any, Any]:
+    return table.env.observation_space(agent), table.env.action_space(agent)
+
+
+def _names(agents: Iterable[str]) -> str:
+    return ", ".join(sorted(agents)) or "nobody"

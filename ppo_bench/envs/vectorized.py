@@ -1,0 +1,97 @@
+"""Environments of gymnasium's kind, stepped by its own vectorisation in this process or in one process each."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import multiprocessing.connection
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError, Failed
+
+
+def require_vectorization(vectorization: str) -> None:
+    """Raise `ConfigError` unless it is one of the two that there are."""
+    if vectorization not in ("sync", "async"):
+        raise ConfigError(f"backend.vectorization={vectorization}: choose sync or async")
+
+
+class Vectorized:
+    """N environments that `build` makes; an end is followed by a step that only resets."""
+
+    def __init__(self, env_id: str, build: Callable[[], Any], num_envs: int, vectorization: str) -> None:
+        from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+        self._lost_worker = False
+        self._has_workers = vectorization == "async"
+        kind = AsyncVectorEnv if self._has_workers else SyncVectorEnv
+        one = functools.partial(_built, build)
+        try:
+            self._envs: Any = kind([one] * num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+        except EOFError as error:
+            raise Failed(f"a worker process of {env_id} has ended as it began") from error
+
+    def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
+        """Observations and infos of fresh environments, one seed each, as gymnasium gives them."""
+        try:
+            given: tuple[Any, dict[str, Any]] = self._envs.reset(seed=list(seeds))
+        except (EOFError, ConnectionError) as error:
+            self._name_lost_workers(error)
+            raise
+        return given
+
+    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Observations, rewards, terminated, truncated and infos, as gymnasium gives them."""
+        try:
+            given: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._envs.step(actions)
+        except (EOFError, ConnectionError) as error:
+            self._name_lost_workers(error)
+            raise
+        return given
+
+    def render(self) -> np.ndarray:
+        """What the first environment looks like, `[H, W, 3]` uint8."""
+        frame: np.ndarray = self._envs.render()[0]
+        return frame
+
+    def _name_lost_workers(self, error: Exception) -> None:
+        """Raise `Failed` if there are worker processes; else the error is of the environment itself."""
+        if self._has_workers:
+            self._lost_worker = True
+            raise Failed(f"{self._ended()}") from error
+
+    def _ended(self) -> str:
+        """Which worker processes have ended, and how."""
+        sentinels = {process.sentinel: i for i, process in enumerate(self._envs.processes)}
+        ended = [sentinels[ready] for ready in multiprocessing.connection.wait(list(sentinels), timeout=1.0)]
+        for i in ended:
+            self._envs.processes[i].join()
+        codes = [
+            f"the process of environment {i} ended with exit code {self._envs.processes[i].exitcode}" for i in ended
+        ]
+        return "; ".join(codes) or "a process of the environments does not answer"
+
+    def close(self) -> None:
+        """Close every environment, and the worker processes if there are any."""
+        if not self._lost_worker:
+            try:
+                self._envs.close()
+                return
+            except (EOFError, ConnectionError):  # a worker has ended and nobody has noticed yet
+                pass
+        for process in self._envs.processes:  # gymnasium would wait for the answer of the one that has ended
+            process.terminate()
+        self._envs.closed = True
+
+
+def _built(build: Callable[[], Any]) -> Any:
+    if multiprocessing.parent_process():
+        # A worker of AsyncVectorEnv leaves Ctrl-C to the process that waits for its answers.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # it has inherited that process's answers
+            signal.signal(number, signal.SIG_DFL)
+    return build()
