@@ -13,6 +13,7 @@ GROUPS = (
     "network",
     "algorithm",
     "ppo",
+    "opponents",
     "tuning",
     "experiment",
     "tracker",

@@ -18,6 +18,7 @@ from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem
+from ppo_bench.runners.opponents import Opponents
 from ppo_bench.tuning.machine import has_nvidia_gpu
 from ppo_bench.tuning.switches import Tuning
 
@@ -33,6 +34,7 @@ class Config:
     network: Network
     algorithm: Algorithm
     tuning: Tuning
+    opponents: Opponents
     trackers: dict[str, Tracker]
     resolved: dict[str, Any]
     """The same as plain values, as it is written to run.json."""
@@ -148,6 +150,7 @@ class Config:
             root.device,
             root.env.rescale_actions,
             self.tuning,
+            self.opponents,
         )
 
     def of_each_seed(self) -> list[Config]:

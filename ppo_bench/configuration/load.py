@@ -21,6 +21,7 @@ from ppo_bench.configuration.compose import compose_root, typed
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.ranges import check_values
 from ppo_bench.configuration.schema import RootSchema
+from ppo_bench.runners.opponents import Opponents
 from ppo_bench.tuning.switches import Tuning
 
 
@@ -63,17 +64,20 @@ def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> 
     root.outputs = os.path.expanduser(root.outputs)
     groups = {group: getattr(root, group) for group in ("framework", "backend", "network", "algorithm")}
     ppo, tuning = typed("ppo", Hyperparameters, root.ppo), typed("tuning", Tuning, root.tuning)
+    opponents = typed("opponents", Opponents, root.opponents)
     choices = {group: typed(group, choice_class(group, node), node) for group, node in groups.items()}
     trackers = {key: typed(f"tracker.{key}", choice_class("tracker", node), node) for key, node in root.tracker.items()}
     # From the typed objects, so that 1 and 1.0 are the same configuration.
     resolved, hashed = (
         of(root)
-        | {"ppo": of(ppo), "tuning": of(tuning)}
+        | {"ppo": of(ppo), "tuning": of(tuning), "opponents": of(opponents)}
         | {group: {"_target_": groups[group]["_target_"]} | of(choice) for group, choice in choices.items()}
         for of in (asdict, plain)
     )
     for key, tracker in trackers.items():
         resolved["tracker"][key] |= asdict(tracker)
-    if not hashed["tuning"]:
-        del hashed["tuning"]
-    return Config(root=root, ppo=ppo, tuning=tuning, resolved=resolved, hashed=hashed, trackers=trackers, **choices)
+    for group in ("tuning", "opponents"):
+        if not hashed[group]:
+            del hashed[group]
+    groups_of_values = {"ppo": ppo, "tuning": tuning, "opponents": opponents}
+    return Config(root=root, resolved=resolved, hashed=hashed, trackers=trackers, **groups_of_values, **choices)

@@ -45,6 +45,13 @@ def check_values(config: Config) -> None:
         ),
         ("checkpoint.keep", root.checkpoint.keep, root.checkpoint.keep >= 1, natural),
         ("video.every_episodes", root.video.every_episodes, root.video.every_episodes >= 0, "must not be negative"),
+        ("opponents.pool_size", config.opponents.pool_size, config.opponents.pool_size >= 0, "must not be negative"),
+        (
+            "opponents.every_iterations",
+            config.opponents.every_iterations,
+            config.opponents.every_iterations >= 1,
+            natural,
+        ),
         ("env.players", root.env.players, root.env.players >= 1, natural),
         ("ppo.num_envs", ppo.num_envs, ppo.num_envs >= 1, natural),
         ("ppo.num_steps", ppo.num_steps, ppo.num_steps >= 1, natural),
@@ -92,6 +99,11 @@ def check_values(config: Config) -> None:
         raise ConfigError(
             f"ppo.num_minibatches={ppo.num_minibatches} does not divide the batch of ppo.num_envs x ppo.num_steps = "
             f"{ppo.batch_size}: choose a divisor"
+        )
+    if config.opponents.pool_size and root.env.players == 1:
+        raise ConfigError(
+            f"opponents.pool_size={config.opponents.pool_size}: {root.env.name} is for one player, and only games have "
+            "opponents: use opponents=none"
         )
     if ppo.final_ent_coef is not None and ppo.anneal_timesteps is None:
         raise ConfigError(

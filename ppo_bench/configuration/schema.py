@@ -63,4 +63,5 @@ class RootSchema:
     network: Any
     algorithm: Any
     tuning: Any
+    opponents: Any
     tracker: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)

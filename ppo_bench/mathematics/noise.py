@@ -39,6 +39,7 @@ class Stream(IntEnum):
     EVALUATION_ACTIONS = 5
     EVALUATION_ENV_SEEDS = 6
     TRANSITIONS = 7
+    OPPONENTS = 8
 
 
 def _rotate_left(x: Array, bits: int) -> Array:

@@ -16,6 +16,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkSpec, Outputs
+from ppo_bench.runners.opponents import NONE, Opponents, Sides, sides
 from ppo_bench.tuning.switches import ON, Tuning
 
 State = TypeVar("State")
@@ -41,6 +42,7 @@ class Problem:
     rescale_actions: bool = False
     """The policy's actions of floats lie between -1 and 1, and are stretched to the environment's bounds."""
     tuning: Tuning = ON
+    opponents: Opponents = NONE
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if its parts do not go together."""
@@ -48,16 +50,38 @@ class Problem:
         self.algorithm.learnt(self.network)  # raises if it cannot learn from such observations
         if self.ppo.norm_obs and self.network.uint8:
             raise ConfigError("ppo.norm_obs=true is for observations of floats; the network scales those of bytes")
-        if self.network.sequences and self.ppo.num_envs % self.ppo.num_minibatches:
+        rows, minibatches = self.learning_rows, self.ppo.num_minibatches
+        if self.network.sequences and rows % minibatches:
+            shown = f"ppo.num_envs={rows}" if self.sides is None else f"the {rows} rows that do not play the past"
             raise ConfigError(
-                f"ppo.num_minibatches={self.ppo.num_minibatches} does not divide ppo.num_envs={self.ppo.num_envs}, and "
-                "this network learns from whole environments: choose a divisor"
+                f"ppo.num_minibatches={minibatches} does not divide {shown}, and this network learns from whole "
+                "environments: choose a divisor"
+            )
+        if rows * self.ppo.num_steps % minibatches:
+            raise ConfigError(
+                f"ppo.num_minibatches={minibatches} does not divide the {rows} rows that do not play the past x "
+                f"ppo.num_steps={self.ppo.num_steps}: choose a divisor"
             )
 
     @cached_property
     def action_bounds(self) -> ActionBounds | None:
         """Bounds of actions of floats; None for choices. Raises `ConfigError` if they cannot be rescaled."""
         return action_bounds(self.env.action_space, self.rescale_actions)
+
+    @cached_property
+    def sides(self) -> Sides | None:
+        """Which rows learn, and which play the past; None where all learn."""
+        players = getattr(self.env, "players", 1)
+        return sides(self.ppo.num_envs, players) if self.opponents.pool_size and players > 1 else None
+
+    @property
+    def learning_rows(self) -> int:
+        """How many rows learn."""
+        return self.ppo.num_envs if self.sides is None else len(self.sides.own)
+
+    def of_those_who_learn(self, episodes: list[Episode]) -> list[Episode]:
+        """The episodes of the rows that learn."""
+        return episodes if self.sides is None else [episode for episode in episodes if episode.env in self.sides.own]
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -5,16 +5,17 @@ Every framework executes these and no others: one by one, compiled, recorded, or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters, Targets, loss_metrics_of
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array, Tree, under
-from ppo_bench.networks.network import NetworkSpec, masked
+from ppo_bench.networks.network import Acted, NetworkSpec, masked
 from ppo_bench.networks.ops import Ops
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import memory_arrays
+from ppo_bench.runners.opponents import Sides
 
 FLAGS = ("rewards", "terminated", "truncated", "valid", "acts")
 """Arrays of a rollout's steps that are learnt from, `[T, N]` each; see `Algorithm.targets`."""
@@ -29,6 +30,10 @@ class Computation(NamedTuple):
     ops: Ops
     env_axes: Mapping[str, int]
     """The axis of the environments in each array of the memory."""
+    rows: int
+    """How many rows learn."""
+    sides: Sides | None
+    """Who plays which rows, arrays of the framework; None where all rows learn."""
 
     @property
     def loss_names(self) -> tuple[str, ...]:
@@ -43,7 +48,7 @@ class Computation(NamedTuple):
     @property
     def num_samples(self) -> int:
         """How many samples minibatches are drawn from: transitions, or whole environments."""
-        return self.ppo.num_envs if self.network.sequences else self.ppo.batch_size
+        return self.rows * (1 if self.network.sequences else self.ppo.num_steps)
 
     # --- Noise --------------------------------------------------------------------------------------------------------
 
@@ -57,6 +62,39 @@ class Computation(NamedTuple):
         words = noise.action_words(self.ops.xp, seed, iteration, steps, envs, lanes)
         return (noise.gumbel if self.network.discrete else noise.normal)(self.ops.xp, words, dtype)
 
+    # --- Acting -------------------------------------------------------------------------------------------------------
+
+    def act(
+        self,
+        arrays: Tree,
+        opponent: Tree,
+        obs: Array,
+        noise_of_step: Array,
+        carry: Tree,
+        start: Array | None,
+        legal: Array | None,
+    ) -> Acted:
+        """`NetworkSpec.act` for all rows, `[N, ...]`: each side by its own parameters, in a batch of its own."""
+        if self.sides is None:
+            return self.network.act(self.ops, arrays, obs, noise_of_step, carry, start, legal)
+
+        def of(params: Tree, rows: Array) -> Acted:
+            def taken(x: Array | None) -> Array | None:
+                return None if x is None else self.ops.take(x, rows, 0)
+
+            carried = {name: taken(x) for name, x in carry.items()}
+            seen, noise_of_rows = taken(obs), taken(noise_of_step)
+            return self.network.act(self.ops, params, seen, noise_of_rows, carried, taken(start), taken(legal))
+
+        own, theirs, order = of(arrays, self.sides.own), of(opponent, self.sides.theirs), self.sides.order
+
+        def both(one: Array, other: Array) -> Array:
+            return self.ops.take(self.ops.xp.concatenate((one, other)), order, 0)
+
+        carry = {name: both(x, theirs.carry[name]) for name, x in own.carry.items()}
+        actions, head, values = (both(*pair) for pair in zip(own[:3], theirs[:3], strict=True))
+        return Acted(actions, head, values, carry)
+
     # --- Learning -----------------------------------------------------------------------------------------------------
 
     def targets(self, arrays: Tree, statistics: Tree, rollout: Tree) -> Targets:
@@ -66,6 +104,7 @@ class Computation(NamedTuple):
         network that learns from sequences they keep their axes, `[T, N, ...]`, beside the carry before the first step,
         `[N, ...]`.
         """
+        rollout = self._of_those_who_learn(rollout)
         targets = self.algorithm.targets(self.ops, self.network, self.ppo, arrays, statistics, rollout)
         batch = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1], **targets.batch}
         carry = {f"carry.{c.name}": rollout[f"carry.{c.name}"] for c in self.network.carry}
@@ -79,9 +118,18 @@ class Computation(NamedTuple):
         batch |= {name: array if name in windows else array[:-1] for name, array in carry.items()}
         return targets._replace(batch={name: x.reshape((-1, *x.shape[2:])) for name, x in batch.items()})
 
+    def _of_those_who_learn(self, rollout: Tree) -> Tree:
+        """The same of the rows that learn."""
+        if self.sides is None:
+            return rollout
+        axes = {**self.env_axes, **dict.fromkeys(self.flags, 1)}
+        return {
+            name: self.ops.take(x, self.sides.own, axes[name]) if name in axes else x for name, x in rollout.items()
+        }
+
     def warmed(self, statistics: Tree, rollout: Tree) -> Tree:
         """See `Algorithm.warmed`."""
-        return self.algorithm.warmed(self.ops, self.network, self.ppo, statistics, rollout)
+        return self.algorithm.warmed(self.ops, self.network, self.ppo, statistics, self._of_those_who_learn(rollout))
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -95,7 +143,7 @@ class Computation(NamedTuple):
         windows = {f"carry.{window.name}": window.shape[0] for window in self.network.windows}
         taken = {name: self.ops.take(x, rows, 0) for name, x in batch.items() if name not in windows}
         for name, steps in windows.items():
-            taken[name] = self.ops.take_windows(batch[name], rows, steps, self.ppo.num_envs)
+            taken[name] = self.ops.take_windows(batch[name], rows, steps, self.rows)
         return taken
 
     def loss(self, arrays: Tree, minibatch: Tree) -> tuple[Array, Array]:
@@ -119,7 +167,8 @@ class Computation(NamedTuple):
         return total, ops.xp.stack([measured[name] for name in self.loss_names])
 
 
-def computation_of(problem: Problem, ops: Ops) -> Computation:
-    """The functions of `problem`, executed with `ops`."""
+def computation_of(problem: Problem, ops: Ops, placed: Callable[[Array], Array] = lambda rows: rows) -> Computation:
+    """The functions of `problem`, executed with `ops`; `placed` are integers `[N]` where those take them from."""
     env_axes = {array.name: array.env_axis for array in memory_arrays(problem) if array.env_axis is not None}
-    return Computation(problem.network, problem.algorithm, problem.ppo, ops, env_axes)
+    sides = None if problem.sides is None else Sides(*map(placed, problem.sides))
+    return Computation(problem.network, problem.algorithm, problem.ppo, ops, env_axes, problem.learning_rows, sides)

@@ -29,8 +29,25 @@ def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
         *of("adam.variance", problem.parameters, Kind.STATISTIC),
         Declared("adam.step", (), "int64", Kind.STATISTIC),
         *of("frozen", algorithm.frozen(problem.network), Kind.FROZEN),
-        *(_statistic(s, problem.ppo.num_envs, dtype) for s in algorithm.statistics(problem.network)),
+        *(_statistic(s, problem.learning_rows, dtype) for s in algorithm.statistics(problem.network)),
+        *pool_arrays(problem),
     )
+
+
+def pool_arrays(problem: Problem) -> tuple[Declared, ...]:
+    """Earlier parameters of the network that rows play, `[K, ...]`; none where all rows learn."""
+    if problem.sides is None:
+        return ()
+    dtype, size = PRECISIONS[problem.precision].parameters, problem.opponents.pool_size
+    parameters = problem.network.parameters
+    return tuple(Declared(f"opponents.{p.name}", (size, *p.shape), dtype, Kind.STATISTIC) for p in parameters)
+
+
+def with_pool(problem: Problem, arrays: Arrays) -> Arrays:
+    """`arrays`, with a pool of their own parameters where they have none."""
+    size, lacks = problem.opponents.pool_size, [p for p in pool_arrays(problem) if p.name not in arrays]
+    params = {p.name: arrays.get(p.name.replace("opponents", "params", 1)) for p in lacks}
+    return arrays | {name: np.stack([array] * size) for name, array in params.items() if array is not None}
 
 
 def _statistic(statistic: Statistic, num_envs: int, dtype: str) -> Declared:
@@ -134,13 +151,16 @@ def declared_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 def initial_arrays(problem: Problem, seed: int) -> Arrays:
     """Initial arrays of a training from `seed`, without its environments."""
-    begun = filled(of_kinds(declared_arrays(problem), *KEPT))
+    pool = {array.name for array in pool_arrays(problem)}
+    begun = filled(array for array in of_kinds(declared_arrays(problem), *KEPT) if array.name not in pool)
     frozen = problem.algorithm.frozen(problem.network)
     drawn = initial_weights((*problem.parameters, *frozen), seed)
     begun |= {f"params.{p.name}": drawn[p.name] for p in problem.parameters}
-    return begun | {f"frozen.{p.name}": drawn[p.name] for p in frozen} | {"seed": np.array(seed)}
+    begun |= {f"frozen.{p.name}": drawn[p.name] for p in frozen} | {"seed": np.array(seed)}
+    return with_pool(problem, begun)
 
 
 def of_zeros(problem: Problem) -> Arrays:
     """The parameters of a policy that sees no difference: choices are uniform, floats standard normal."""
-    return {f"params.{p.name}": np.zeros(p.shape, np.float32) for p in problem.parameters}
+    zeros = {f"params.{p.name}": np.zeros(p.shape, np.float32) for p in problem.parameters}
+    return with_pool(problem, zeros)

@@ -29,6 +29,8 @@ class JaxLearnerState:
     """Memory of the network, `[N, ...]`."""
     arrays: Tree
     """Parameters and frozen arrays, as this rollout's policy has them."""
+    opponent: Tree
+    """Parameters of the opponent in this rollout; none where all rows learn."""
     noise: jax.Array | None = None
     """Noise of this iteration, `[T + 1, N, A]`."""
 
@@ -40,7 +42,8 @@ class JaxLearner:
         self._problem, self._learning = problem, Learning(problem)
         self.execution: Mapping[str, object] = self._learning.execution
         self._noise = jax.jit(self._learning.action_noise)
-        self._act = jax.jit(self._learning.act, donate_argnums=1)
+        self._act = jax.jit(self._learning.act, donate_argnums=2)
+        self._opponent = jax.jit(self._learning.opponent)
         self._learn = jax.jit(self._targets_and_update, donate_argnums=0)
         self._warmed = jax.jit(self._learning.warmed)
         self._flags = self._learning.computation.flags
@@ -56,6 +59,7 @@ class JaxLearner:
         """See `Learner.begin`."""
         with self.acting():
             state.noise = self._noise(np.int32(seed), np.int32(iteration))
+            state.opponent = self._opponent(state.learnt.pool, np.int32(seed), np.int32(iteration))
         state.arrays = state.learnt.arrays
         if (
             self._problem.network.sequences or self._problem.network.windows
@@ -67,7 +71,7 @@ class JaxLearner:
         """See `Learner.act`."""
         seen = Seen(seen.obs, legal=seen.legal, start=seen.start if state.carry else None)
         state.memory, carry, actions = self._act(
-            state.arrays, state.memory, state.carry, state.noise, np.int32(t), seen
+            state.arrays, state.opponent, state.memory, state.carry, state.noise, np.int32(t), seen
         )
         state.carry = carry if t < self._problem.ppo.num_steps else self._learning.carried(state.memory, state.carry)
         return state, np.array(actions, self._actions_type)  # its own, as PyTorch's: some environments write to it
@@ -113,7 +117,7 @@ class JaxLearner:
         carry = {name: jnp.asarray(array, self._learning.dtype) for name, array in under("envs.carry", arrays).items()}
         carry, memory = jax.device_put((carry, self._learning.allocate()), self._learning.device)
         learnt = self._learning.load(arrays)
-        return JaxLearnerState(learnt, memory, carry, learnt.arrays)
+        return JaxLearnerState(learnt, memory, carry, learnt.arrays, {})
 
     def export(self, state: JaxLearnerState) -> Arrays:
         """See `Learner.export`."""

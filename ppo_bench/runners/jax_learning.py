@@ -32,6 +32,8 @@ class TrainState(NamedTuple):
     frozen: Tree
     statistics: Tree
     """The algorithm's."""
+    pool: Tree
+    """Earlier parameters that rows play, `[K, ...]`; see ppo_bench/runners/opponents.py."""
 
     @property
     def arrays(self) -> Tree:
@@ -49,7 +51,7 @@ class Learning:
         self.dtype = jnp.dtype(precision.parameters)
         self.device = pick_device(problem.device, precision)
         ops = JaxOps(self.dtype, jnp.dtype(precision.layers), problem.tuning)
-        self.computation: Computation = computation_of(problem, ops)
+        self.computation: Computation = computation_of(problem, ops, jnp.asarray)
         self._optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
         self.execution = {
             "device": str(self.device),
@@ -63,10 +65,10 @@ class Learning:
         on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_arrays(self.problem)}
         mean, variance = (under(f"adam.{moment}", on_device) for moment in ("mean", "variance"))
         adam = optax.ScaleByAdamState(count=on_device["adam.step"], mu=mean, nu=variance)
-        trees = (under(kind, on_device) for kind in ("params", "frozen", "statistics"))
-        params, frozen, statistics = trees
+        trees = (under(kind, on_device) for kind in ("params", "frozen", "statistics", "opponents"))
+        params, frozen, statistics, pool = trees
         # Every array tied to the device, as those that a program returns: else it would be compiled twice.
-        return jax.device_put(TrainState(params, adam, frozen, statistics), self.device)
+        return jax.device_put(TrainState(params, adam, frozen, statistics, pool), self.device)
 
     def restart(self, learnt: TrainState) -> TrainState:
         """See `Learner.restart`."""
@@ -86,6 +88,7 @@ class Learning:
             ("adam.variance", learnt.adam.nu),
             ("frozen", learnt.frozen),
             ("statistics", learnt.statistics),
+            ("opponents", learnt.pool),
         ):
             tree |= named(kind, arrays)
         return {array.name: np.array(tree[array.name], array.dtype) for array in learner_arrays(self.problem)}
@@ -126,16 +129,34 @@ class Learning:
         last = jnp.int32(self.ppo.num_steps)
         return {**carry, **{window.name: self.window(memory, window, last) for window in self.network.windows}}
 
+    def opponent(self, pool: Tree, seed: jax.Array, iteration: jax.Array) -> Tree:
+        """The parameters of the pool that play in an iteration; scalars in."""
+        if not pool:
+            return {}
+        place = self.problem.opponents.drawn(jnp, seed[None], iteration[None])[0]
+        return {name: array[place] for name, array in pool.items()}
+
+    def _joined(self, learnt: TrainState, iteration: jax.Array) -> TrainState:
+        """With the policy in the pool after an iteration, if it is time to."""
+        opponents, pool = self.problem.opponents, dict(learnt.pool)
+        for name, array in learnt.pool.items():
+            place = opponents.place(iteration)
+            new = jnp.where(opponents.joins(iteration), learnt.params[name], array[place])
+            pool[name] = array.at[place].set(new)
+        return learnt._replace(pool=pool)
+
     def act(
         self,
         arrays: Tree,
+        opponent: Tree,
         memory: Tree,
         carry: Tree,
         noise_of_step: jax.Array,
         t: jax.Array,
         seen: Seen,
     ) -> tuple[Tree, Tree, jax.Array]:
-        """The memory with step `t` in row `t`, the carry after it, and the actions for what was `seen`.
+        """The memory with step `t` in row `t`, the carry after it, and the actions for what was `seen`; `opponent` are
+        the parameters of the other side, if there is one.
 
         Windows of the carry stay as they are: they go on in the memory.
         """
@@ -144,7 +165,7 @@ class Learning:
             start = start.astype(self.dtype)
         windows = {window.name: self.window(memory, window, t) for window in self.network.windows}
         before = {**carry, **windows}
-        acted = self.network.act(self.computation.ops, arrays, obs, noise_of_step[t], before, start, seen.legal)
+        acted = self.computation.act(arrays, opponent, obs, noise_of_step[t], before, start, seen.legal)
         row = {"obs": obs, "actions": acted.actions, "heads": acted.head, "values": acted.values}
         if seen.legal is not None:
             row["legal"] = seen.legal
@@ -200,7 +221,7 @@ class Learning:
         rows = permutations.reshape(hp.update_epochs, hp.num_minibatches, -1)
         (learnt, _), (measured, ran) = jax.lax.scan(epoch, (learnt, jnp.asarray(False)), rows)
         means = jnp.sum(measured, (0, 1)) / (jnp.sum(ran) * hp.num_minibatches)
-        return learnt, dict(zip(names, means, strict=True))
+        return self._joined(learnt, iteration), dict(zip(names, means, strict=True))
 
     def _gradient_step(
         self, learnt: TrainState, minibatch: Tree, learning_rate: jax.Array

@@ -17,7 +17,7 @@ from ppo_bench.envs.base import EnvStep, GraphEnv
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
 from ppo_bench.runners.base import Episode, Metrics, Problem
-from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros
+from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros, with_pool
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
 from ppo_bench.runners.jax_learning import Learning, TrainState
 from ppo_bench.runners.program import Envs, Iterate, Played, compiled, observed, warmed
@@ -102,7 +102,7 @@ class ProgramRunner:
         own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.valid))}
         names = (metric.name for metric in metrics_of(self.problem.algorithm, self.problem.network))
         metrics = {name: float({**measured, **own}[name]) for name in names}
-        return totals, metrics, episodes
+        return totals, metrics, self.problem.of_those_who_learn(episodes)
 
     # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class ProgramRunner:
         """See `Runner.restore`."""
         if carried:
             raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
-        state = restored(of_kinds(self._declared, *KEPT), arrays, whole=True)
+        state = restored(of_kinds(self._declared, *KEPT), with_pool(self.problem, arrays), whole=True)
         state |= filled(of_kinds(self._declared, Kind.ENVIRONMENT))
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         return self._fresh(seed, iteration, self.learning.load(state), state)

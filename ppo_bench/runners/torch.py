@@ -22,13 +22,16 @@ from ppo_bench.networks.torch import Params, TorchOps, named_views
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of
 from ppo_bench.runners.cuda_graphs import Recordable, Replayed
-from ppo_bench.runners.declared import carry_arrays, learner_arrays, memory_arrays
+from ppo_bench.runners.declared import carry_arrays, learner_arrays
 from ppo_bench.runners.torch_adam import Adam
-from ppo_bench.runners.torch_carry import begin_rollout, remember, remembered
+from ppo_bench.runners.torch_carry import allocate, begin_rollout, remember, remembered
 from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
 from ppo_bench.runners.torch_learning import clipped_gradient
+from ppo_bench.runners.torch_opponents import Pool, pool_of
 from ppo_bench.tuning.freed_memory import keep_freed_memory
 
+NOBODY: Params = {}
+"""Parameters of the opponent where there is none; the same object, as recorded graphs want it."""
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What is done to a function before it is used: nothing, or `torch.compile`."""
 
@@ -51,6 +54,7 @@ class TorchTrainState:
     """See `memory_arrays`."""
     rows: list[Params]
     """The memory of each step, `[N, ...]` views of it."""
+    pool: Pool | None
     noise: tuple[Tensor, ...] = ()
     """Noise of each step of this iteration, `[N, A]`."""
 
@@ -84,7 +88,7 @@ class TorchLearner:
             "cuda_graphs": replay,
             "keeps_freed_memory": not on_gpu and problem.tuning.keep_freed_memory and keep_freed_memory(),
         } | ({"gpu": torch.cuda.get_device_name(self._device)} if on_gpu else {})
-        self._computation = computation_of(problem, TorchOps(self._dtype, layers))
+        self._computation = computation_of(problem, TorchOps(self._dtype, layers), self._placed)
         self._memory = allocate(problem, self._device)
         compiled: Compiler = compiler or (lambda function: function)
         # On a CPU, calling a compiled policy costs more than it saves: 43 against 25 microseconds for CartPole's.
@@ -119,6 +123,8 @@ class TorchLearner:
         """See `Learner.begin`."""
         state.noise = self._noise((), self._scalar(seed), self._scalar(iteration)).unbind()
         begin_rollout(self._network, state.carry, state.memory)
+        if state.pool:
+            state.pool.draw(seed, iteration)
         return state
 
     def act(self, state: TorchTrainState, t: int, seen: Seen) -> tuple[TorchTrainState, np.ndarray]:
@@ -133,7 +139,9 @@ class TorchLearner:
         if state.carry:
             others.append(torch.from_numpy(seen.start).to(self._device, self._dtype))
             others += remembered(self._network, state.carry, state.memory, t)
-        acted: Acted = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
+        acted: Acted = self._policy(
+            (state.arrays, state.pool.params if state.pool else NOBODY), row["obs"], state.noise[t], *others
+        )
         row["actions"].copy_(acted.actions)
         row["heads"].copy_(acted.head)
         row["values"].copy_(acted.values)
@@ -189,6 +197,8 @@ class TorchLearner:
             measured += [self._learn((state, batch), rows).clone() for rows in permutation]
             if hp.target_kl is not None and measured[-1][names.index("approx_kl")] > hp.target_kl:
                 break
+        if state.pool:
+            state.pool.join(state.learnt.detach(), iteration)
         means = torch.stack(measured).mean(0).tolist()
         return state, dict(zip((*names, "gradient_norm"), means, strict=True))
 
@@ -215,7 +225,8 @@ class TorchLearner:
         columns = (self._memory[name].unbind() for name in stepped)
         rows = [dict(zip(stepped, row, strict=True)) for row in zip(*columns, strict=True)]
         learnt.requires_grad_()
-        return TorchTrainState(learnt, views | frozen, frozen, adam, statistics, carry, self._memory, rows)
+        pool = pool_of(self._problem, arrays, self._tensor)
+        return TorchTrainState(learnt, views | frozen, frozen, adam, statistics, carry, self._memory, rows, pool)
 
     def _adam(self, steps: int, mean: Tensor, variance: Tensor) -> Adam:
         """Adam after `steps` steps. The learning rate is set before every update."""
@@ -228,6 +239,9 @@ class TorchLearner:
         capturable = self._replays or not fused
         return Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable, self._ppo.weight_decay)
 
+    def _placed(self, rows: np.ndarray) -> Tensor:
+        return torch.from_numpy(rows).to(self._device)
+
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.tensor(array, device=self._device, dtype=self._dtype)
 
@@ -237,19 +251,11 @@ class TorchLearner:
         vectors = {"params": state.learnt.detach(), "adam.mean": adam.mean, "adam.variance": adam.variance}
         trees = {kind: named_views(vector, parameters) for kind, vector in vectors.items()}
         trees |= {"frozen": state.frozen, "statistics": state.statistics, "envs.carry": state.carry}
-        tree = {"adam.step": adam.count}
+        tree = {"adam.step": adam.count} | (state.pool.named() if state.pool else {})
         for kind, arrays in trees.items():
             tree |= named(kind, arrays)
         declared = (*learner_arrays(self._problem), *carry_arrays(self._problem))
         return {array.name: np.array(tree[array.name].cpu().numpy(), array.dtype) for array in declared}
-
-
-def allocate(problem: Problem, device: torch.device) -> Params:
-    """The memory of a rollout, of zeros."""
-    return {
-        array.name: torch.zeros(array.shape, dtype=getattr(torch, array.dtype), device=device)
-        for array in memory_arrays(problem)
-    }
 
 
 # --- Functions that are run as they are, compiled, or recorded --------------------------------------------------------
@@ -258,15 +264,13 @@ def allocate(problem: Problem, device: torch.device) -> Params:
 def _act(
     computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
 ) -> Acted:
-    """`NetworkSpec.act`; `fixed` are the arrays, `others` what is legal, where environments say that (`masks`), and the
-    start and the carry of a network that has one."""
-    (arrays,), network = fixed, computation.network
+    """`Computation.act`; `fixed` are the arrays and the opponent's, `others` what is legal, where environments say that
+    (`masks`), and the start and the carry of a network that has one."""
+    arrays, opponent = fixed
     legal, others = (others[0], others[1:]) if masks else (None, others)
-    if not others:
-        return network.act(computation.ops, arrays, obs, noise_of_step, {}, None, legal)
-    start, *remembered = others
-    carry = dict(zip([array.name for array in network.carry], remembered, strict=True))
-    return network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)
+    start, *remembered = others or (None,)
+    carry = dict(zip([array.name for array in computation.network.carry], remembered, strict=True))
+    return computation.act(arrays, opponent, obs, noise_of_step, carry, start, legal)
 
 
 @torch.no_grad()

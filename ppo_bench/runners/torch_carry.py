@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.networks.network import Carry, NetworkSpec
 from ppo_bench.networks.torch import Params
+from ppo_bench.runners.base import Problem
+from ppo_bench.runners.declared import memory_arrays
+
+
+def allocate(problem: Problem, device: torch.device) -> Params:
+    """The memory of a rollout, of zeros."""
+    return {
+        array.name: torch.zeros(array.shape, dtype=getattr(torch, array.dtype), device=device)
+        for array in memory_arrays(problem)
+    }
 
 
 def begin_rollout(network: NetworkSpec, carry: Params, memory: Params) -> None:
