@@ -25,7 +25,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json
 from ppo_bench.common.progress import duration
 from ppo_bench.common.rows import last_rows
-from ppo_bench.runs.results import in_use
+from ppo_bench.runs.results import RATINGS, in_use
 
 REFRESH_SECONDS = 1.0
 WIDE = 10_000  # columns of a pipe; tables take what they need
@@ -48,6 +48,8 @@ class RunRow:
     total: int = 0
     mean_return: float | None = None
     """Of the last 100 episodes."""
+    rating: float | None = None
+    """Of a game's latest rated checkpoint."""
     sps: float | None = None
     """Of the last iteration; of a finished run, the mean."""
     remark: str = ""
@@ -97,7 +99,7 @@ class Watched:
         seen, self._seen = self._seen, {}
         for folder in run_folders(self._folder):
             held = in_use(folder)
-            now = held, *(_changed(folder / name) for name in ("run.json", "metrics.jsonl", "result.json"))
+            now = held, *(_changed(folder / name) for name in ("run.json", "metrics.jsonl", RATINGS, "result.json"))
             before, row = seen.get(folder, (None, None))
             self._seen[folder] = (now, row if row and now == before else look(folder, held))
         states = list(STATES)
@@ -135,6 +137,9 @@ def look(folder: Path, held: bool) -> RunRow:
         ppo = config["ppo"]
         batch = ppo["num_envs"] * ppo["num_steps"]
         about["total"] = config["total_timesteps"] // batch * batch
+        if (folder / RATINGS).exists():
+            ratings = read_json(folder / RATINGS)
+            about["rating"] = float(ratings[max(ratings, key=int)][0])
         if (folder / "result.json").exists():
             result = read_json(folder / "result.json")
             steps = int(result["global_step"])
@@ -162,7 +167,8 @@ def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("state", "env", "backend", "framework"):
         table.add_column(column, no_wrap=True)
-    for column in ("seed", "step", "of", "return", "SPS", "left"):
+    rated = any(row.rating is not None for row in rows)
+    for column in ("seed", "step", "of", "return", *(["rating"] if rated else []), "SPS", "left"):
         table.add_column(column, no_wrap=True, justify="right")
     table.add_column("folder", overflow="fold", style="dim")
     for row in rows[:limit]:
@@ -174,6 +180,7 @@ def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:
             f"{row.step:,}" if row.total else "",
             f"{row.total:,}" if row.total else "",
             "" if row.mean_return is None else f"{row.mean_return:,.2f}",
+            *([] if not rated else ["" if row.rating is None else f"{row.rating:.1f}"]),
             "" if row.sps is None else f"{row.sps:,.0f}",
             "" if row.seconds_left is None else duration(row.seconds_left),
             Text(f"{where}: {row.remark}" if row.remark else where),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-NOT_TRAINED = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", "video")
+NOT_TRAINED = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", "video", "rating")
 """Root keys that do not make another experiment."""
 PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
 """The algorithm of older runs, which name none."""

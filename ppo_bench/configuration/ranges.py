@@ -46,6 +46,8 @@ def check_values(config: Config) -> None:
         ("checkpoint.keep", root.checkpoint.keep, root.checkpoint.keep >= 1, natural),
         ("video.every_episodes", root.video.every_episodes, root.video.every_episodes >= 0, "must not be negative"),
         ("opponents.pool_size", config.opponents.pool_size, config.opponents.pool_size >= 0, "must not be negative"),
+        ("rating.games", root.rating.games, root.rating.games >= 0, "must not be negative"),
+        ("rating.opponents", root.rating.opponents, root.rating.opponents >= 1, natural),
         (
             "opponents.every_iterations",
             config.opponents.every_iterations,

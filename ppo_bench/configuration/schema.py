@@ -43,6 +43,14 @@ class VideoSchema:
 
 
 @dataclass
+class RatingSchema:
+    """`rating`; see conf/config.yaml."""
+
+    games: int
+    opponents: int
+
+
+@dataclass
 class RootSchema:
     """The keys of conf/config.yaml; the free nodes are typed by classes of their own."""
 
@@ -56,6 +64,7 @@ class RootSchema:
     outputs: str
     checkpoint: CheckpointSchema
     video: VideoSchema
+    rating: RatingSchema
     env: EnvSchema
     ppo: Any
     framework: Any

@@ -43,9 +43,19 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None 
     """Write a checkpoint under `folder`, and remove snapshots. The link `best` leads to that of iteration `best`."""
     final = _write(_folder_of(folder, iteration), iteration, checkpoint)
     if best is not None:
-        _link(folder / "best", _folder_of(folder, best))
+        link_best(folder, best)
     _remove_snapshots(folder)
     return final
+
+
+def link_best(folder: Path, iteration: int) -> None:
+    """Let `best` under `folder` lead to the checkpoint of an iteration."""
+    _link(folder / "best", _folder_of(folder, iteration))
+
+
+def exists(folder: Path, iteration: int) -> bool:
+    """Whether there is a checkpoint of an iteration under `folder`, whole or not."""
+    return _folder_of(folder, iteration).is_dir()
 
 
 def save_snapshot(folder: Path, iteration: int, checkpoint: Checkpoint) -> Path:

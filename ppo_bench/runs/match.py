@@ -17,7 +17,7 @@ class Game(NamedTuple):
     """How a game ended for the first of the two players."""
 
     seat: int
-    """0 if it was the first to move."""
+    """0 if it was the first to move, or where all move at once the first row."""
     returned: float
     """Its sum of rewards."""
     best_other: float
@@ -33,14 +33,18 @@ def play_match(env: VectorEnv, players: int, ours: Player, theirs: Player, games
     is settled which games count, and short ones are not favoured.
     """
     boards = env.num_envs // players
-    seen = env.reset(noise.env_seeds(seed, 0, env.num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
+    seen, everyone = (
+        env.reset(noise.env_seeds(seed, 0, env.num_envs, noise.Stream.EVALUATION_ENV_SEEDS)),
+        np.ones(env.num_envs, bool),
+    )
     number, last = np.arange(boards), boards * quotas(games, boards)
     start, done = np.ones(env.num_envs, bool), np.zeros(env.num_envs, bool)
     our_row, t = np.zeros(boards, np.int64), 0
     returns, illegal = np.zeros((boards, players)), np.zeros(boards, np.int64)
     carries: list[Tree] = [player.carry(env.num_envs) for player in (ours, theirs)]
     while (number < last).any():
-        begins = seen.acts.reshape(boards, players).argmax(1)
+        acts = everyone if seen.acts is None else seen.acts
+        begins = acts.reshape(boards, players).argmax(1)
         our_row = np.where(start[::players], (begins + number) % players, our_row)
         is_ours = (np.arange(players) == our_row[:, None]).reshape(-1)
         (actions, carries[0]), (others, carries[1]) = (
@@ -64,5 +68,6 @@ def _against_the_rules(seen: Seen, actions: np.ndarray) -> np.ndarray:
     """Where a row that is to move does what is not legal, `[N]` bool."""
     if seen.legal is None:
         return np.zeros(len(actions), bool)
-    against: np.ndarray = seen.acts & ~np.take_along_axis(seen.legal, actions[:, None], 1)[:, 0]
+    acts = True if seen.acts is None else seen.acts
+    against: np.ndarray = acts & ~np.take_along_axis(seen.legal, actions[:, None], 1)[:, 0]
     return against

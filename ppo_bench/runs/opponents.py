@@ -30,7 +30,7 @@ class Opponent:
 
     def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
         """See `Player.act`."""
-        begins = np.where(start, seen.acts, carry["begins"])
+        begins = np.where(start, True if seen.acts is None else seen.acts, carry["begins"])
         probabilities = self.policy(seen, begins)
         with np.errstate(divide="ignore"):
             logits = np.log(probabilities)

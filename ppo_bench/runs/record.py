@@ -40,7 +40,7 @@ class LoopState:
     recent_returns: list[float] = field(default_factory=list)
     """Of the last 100 episodes."""
     best_iteration: int | None = None
-    """Of the checkpoint at which their mean was highest."""
+    """Of the checkpoint at which their mean was highest, or which is rated best."""
     best_return: float | None = None
     cut_episodes: int = 0
     """Episodes that were in progress when their environments began anew: in no statistics of returns."""
@@ -49,6 +49,8 @@ class LoopState:
     """Part of `global_step` that was another run's (`checkpoint.load`); the other sums are of this run alone."""
     together: int = 1
     """The most seeds that one program trained at a time with this one: its speeds are a share of theirs."""
+    ratings: dict[str, list[float]] = field(default_factory=dict)
+    """Of the checkpoints of a game, by iteration: the rating and its deviation; see ppo_bench/runs/rating.py."""
     metrics_mark: Mark = NO_ROWS
     episodes_mark: Mark = NO_ROWS
 
@@ -70,9 +72,17 @@ class LoopState:
         """Mean return of the last 100 episodes; None before there is one."""
         return _mean(self.recent_returns)
 
+    def note_best_rating(self) -> None:
+        """Take the last rated checkpoint for the best so far if none before it was rated higher."""
+        newest, before = str(self.iteration), self.ratings.get(str(self.best_iteration))
+        if before is None or self.ratings[newest] >= before:
+            self.best_iteration, self.best_return = self.iteration, None
+
     def note_best(self) -> None:
         """Take this iteration for the best so far if the mean of the last 100 episodes is not below any earlier one."""
         mean = self.recent_mean
+        if self.ratings:
+            return
         if mean is not None and (self.best_return is None or mean >= self.best_return):
             self.best_iteration, self.best_return = self.iteration, mean
 
@@ -191,6 +201,8 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "episodes": loop.episodes,
         "final_return_mean": loop.recent_mean,
         "final_return_std": statistics.pstdev(loop.recent_returns) if loop.recent_returns else None,
+        "rating": loop.ratings.get(str(loop.iteration), [None])[0],
+        "ratings": loop.ratings,
         "masked_fraction": loop.masked_steps / own_steps,
         "cut_episodes": loop.cut_episodes,
         "cut_steps": loop.cut_steps,

@@ -3,6 +3,7 @@
 run.json        configuration, versions, hardware: written once, when the run starts
 metrics.jsonl   a row an iteration
 episodes.jsonl  a row a finished episode, at most 1,000 an iteration (metrics.jsonl counts and averages all)
+ratings.json    of a game's checkpoints, by iteration: see ppo_bench/runs/rating.py
 checkpoints/    see ppo_bench/runners/checkpoint.py
 result.json     the summary, written aside and renamed last
 """
@@ -20,6 +21,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.locks import lock
 from ppo_bench.common.rows import read_rows
 
+RATINGS = "ratings.json"
 EPISODE_ROWS_PER_ITERATION = 1_000
 COMPILING_ITERATIONS = 3
 LOCK_TRIES = 3

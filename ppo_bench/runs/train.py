@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,13 +23,12 @@ from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.memory import require_memory
+from ppo_bench.runs.rating import Rater
 from ppo_bench.runs.record import LoopState, Record, report_finished
 from ppo_bench.runs.results import own_folder
+from ppo_bench.runs.stopping import stop_requests
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 from ppo_bench.runs.video.filmer import Filmer
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""Terminals and systems send the first two; clusters warn of a time limit or a preemption by the others."""
 
 
 def build_runner(config: Config) -> Runner[Any]:
@@ -60,7 +58,8 @@ class SeedRun(NamedTuple):
 def train(config: Config, started_at: float) -> list[Path]:
     """Train every seed to the end, from its newest checkpoint if there is one; the runs' folders.
 
-    `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on `STOP_SIGNALS`.
+    `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on the signals of
+    `ppo_bench/runs/stopping.py`.
     """
     runs = [SeedRun(own, choose_folder(own.run_folder, own.root.rerun)) for own in config.of_each_seed()]
     finished = [run.folder for run in runs if (run.folder / "result.json").exists()]
@@ -90,7 +89,7 @@ def _first_iteration_uncollected() -> Iterator[None]:
 
 
 def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> None:
-    filmers = [Filmer(run.config) for run in runs]
+    filmers, raters = [Filmer(run.config) for run in runs], [Rater(run.config) for run in runs]
     started_at += filmers[0].require()
     one = config.root.num_seeds == 1
     built, warnings = _build(config, config.framework.runner if one else config.framework.seeds_runner)
@@ -113,8 +112,10 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
             ]
             mirrors.start()
             say(_where(records[0], runner.execution, config.framework.compiles))
-            _loop(config, runner, state, records, filmers, setup_seconds=time.perf_counter() - started_at)
+            _loop(config, runner, state, records, filmers, raters, setup_seconds=time.perf_counter() - started_at)
     finally:
+        for rater in raters:
+            rater.close()
         runner.close()
 
 
@@ -174,14 +175,16 @@ def _loop(
     state: Any,
     records: Sequence[Record],
     filmers: Sequence[Filmer],
+    raters: Sequence[Rater],
     setup_seconds: float,
 ) -> None:
-    """Iterate to the end, all records alike."""
+    """Iterate to the end."""
     first, at_once, every = records[0], config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
     loop_started = time.perf_counter()
     progress = ProgressDisplay(_title(records), last * batch_size, len(records))
-    with _stop_requests() as stop, _told_to_stop(stop, first), progress as display:
+    with stop_requests() as stop, _told_to_stop(stop, first), progress as display:
+        loop_started += _rate(records, raters, stop)  # of runs that were stopped as they were rated
         while loop.iteration < last:
             if loop.iteration % at_once == 0:  # else it has been running since the one before ended
                 started = time.perf_counter()
@@ -203,6 +206,7 @@ def _loop(
                     record.prune()  # once all have what they may have to go back to together
                     # Seconds that are not training's, and in none of its times.
                     loop_started += filmer.film(record.folder, newest, record.loop.episodes, stop)
+                loop_started += _rate(records, raters, stop)
                 if loop.iteration < last:
                     state = runner.restart(state, loop.iteration)
             if stop and loop.iteration < last and loop.iteration % at_once == 0:
@@ -214,6 +218,10 @@ def _loop(
         record.finish(setup_seconds)
 
 
+def _rate(records: Sequence[Record], raters: Sequence[Rater], stop: Sequence[int]) -> float:
+    return sum(rater.rate(record.folder, record.loop, stop) for record, rater in zip(records, raters, strict=True))
+
+
 def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> str:
     """In which folder a run goes on, and on what."""
     count = execution.get("threads", 0)
@@ -223,8 +231,8 @@ def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> s
 
 
 def _title(records: Sequence[Record]) -> str:
-    config, seeds = records[0].config, [record.config.root.seed for record in records]
-    shown = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
+    config, seeds = records[0].config, [str(record.config.root.seed) for record in records]
+    shown = f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
     return f"{config.task.name} {config.backend.name} {config.framework.name} {shown}"
 
 
@@ -272,23 +280,3 @@ def _told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
         if not stop:
             raise Failed(f"{error}; {_kept(record.folder) or 'it was before the first checkpoint'}") from error
         raise Interrupted(_what_is_kept(record.folder, record.loop.iteration)) from error
-
-
-@contextmanager
-def _stop_requests() -> Iterator[list[int]]:
-    """A list that is empty until one of `STOP_SIGNALS` arrives; a second SIGINT stops at once."""
-    received: list[int] = []
-
-    def request(number: int, frame: object) -> None:
-        if received and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        received.append(number)
-
-    before = {number: signal.signal(number, request) for number in STOP_SIGNALS}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            # A script's background programs start with SIGINT ignored; one that has heeded a first heeds a second.
-            heeded = handler == signal.SIG_IGN and number in received
-            signal.signal(number, signal.default_int_handler if heeded else handler)

@@ -14,6 +14,7 @@ from typing import Any
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION
 from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
+from ppo_bench.runs.results import RATINGS
 
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """A folder with any of them is a run's."""
@@ -65,6 +66,8 @@ class Run:
     cut_steps: int | None = None
     masked_fraction: float | None = None
     peak_memory_bytes: int | None = None
+    ratings: dict[str, list[float]] = field(default_factory=dict)
+    """Of a game's checkpoints, by iteration; see ppo_bench/runs/rating.py."""
     load_average: float | None = None
     """Processes that ran or waited for a core of the machine in the run's last minute, its own included."""
     path: Path = field(default_factory=Path)
@@ -123,6 +126,7 @@ def read(path: Path) -> Run:
         run = _run(path, about, result or {})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unreadable(f"run.json does not describe a run ({type(error).__name__}: {error})") from error
+    run.ratings = _json(path / RATINGS) or {}
     if result is not None:
         run.finished = True
         for key in ("final_return_mean", "final_return_std", "wall_seconds", "setup_seconds", "compile_seconds"):

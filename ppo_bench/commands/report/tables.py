@@ -14,6 +14,7 @@ from ppo_bench.commands.report.database import LeftOut
 from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.groups import differing
 from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
 from ppo_bench.commands.report.show import cell, interval
 from ppo_bench.commands.report.statistics import Estimate
 
@@ -39,6 +40,7 @@ def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: 
         _over_tasks(analysis),
         _human(analysis),
         _references(analysis),
+        Table("ratings", "Ratings of checkpoints", COLUMNS, ratings(runs), NOTE),
         _runs(runs),
         _same(runs),
         Table("left_out", "Left out", ("folder", "reason"), [(each.folder, each.reason) for each in left_out]),

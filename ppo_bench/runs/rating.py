@@ -1,0 +1,114 @@
+"""Ratings of a run's checkpoints: in a game against oneself the mean return is zero, however well it is played.
+
+At each checkpoint the policy plays some of those before it, and all are rated by their games (Weng and Lin 2011, the
+Plackett-Luce model of openskill). What is rated when follows from the files of the run, so that a resumed one rates the
+same; `ratings.json` has the latest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.files import write_json
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.host import on_host
+from ppo_bench.envs.observed import make_env
+from ppo_bench.mathematics import noise
+from ppo_bench.runners import checkpoint
+from ppo_bench.runs.match import play_match
+from ppo_bench.runs.play import Agent, load_agent
+from ppo_bench.runs.record import LoopState
+from ppo_bench.runs.results import RATINGS
+
+BOARDS = 32
+
+
+class Rater:
+    """The ratings of a run. Nothing is rated in tasks of one player, or with `rating.games=0`."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises `ConfigError` if ratings are asked for and their package is missing."""
+        self._config, self._wanted = config, config.root.rating
+        self._on = config.task.players > 1 and self._wanted.games > 0
+        self._env: VectorEnv | None = None
+        if self._on:
+            require("openskill", "games", f"rating.games={self._wanted.games}")
+
+    def rate(self, folder: Path, loop: LoopState, stop: Sequence[int]) -> float:
+        """Rate the newest checkpoint of the run in `folder`, unless `loop` has its rating; the seconds taken.
+
+        It is given up, to be made when the run goes on, as soon as `stop` is not empty.
+        """
+        if not self._on or loop.iteration == 0 or str(loop.iteration) in loop.ratings or stop:
+            return 0.0
+        started, checkpoints = time.perf_counter(), folder / "checkpoints"
+        try:
+            newest = self._agent(checkpoints, loop.iteration)
+        except ConfigError:  # a run that was loaded from elsewhere has none of its own yet
+            return time.perf_counter() - started
+        ratings = {iteration: self._rating(*numbers) for iteration, numbers in loop.ratings.items()}
+        latest = max(ratings, key=int, default=None)
+        own = self._rating(ratings[latest].mu) if latest else self._rating()
+        others = self._others(checkpoints, ratings, loop.best_iteration)
+        seeds = noise.env_seeds(self._config.root.seed, loop.iteration, len(others) + 1, noise.Stream.RATINGS)
+        for other, seed in zip(others, seeds, strict=False):
+            theirs = self._agent(checkpoints, int(other))
+            for margin in self._margins(newest, theirs, seed):
+                if stop:
+                    return time.perf_counter() - started
+                ranks = [0, 0] if margin == 0 else [int(margin < 0), int(margin > 0)]
+                [[own], [ratings[other]]] = self._model.rate([[own], [ratings[other]]], ranks=ranks)
+        ratings[str(loop.iteration)] = own
+        loop.ratings = {iteration: [rating.mu, rating.sigma] for iteration, rating in ratings.items()}
+        loop.note_best_rating()
+        write_json(folder / RATINGS, loop.ratings)
+        if loop.best_iteration is not None:
+            checkpoint.link_best(checkpoints, loop.best_iteration)
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        """Close the environments of the games."""
+        if self._env:
+            self._env.close()
+
+    def _others(self, checkpoints: Path, ratings: dict[str, Any], best: int | None) -> list[str]:
+        """Against whom it plays: of the rated ones that the run keeps, spread evenly from the oldest to the newest."""
+        kept = sorted(ratings, key=int)[-self._config.root.checkpoint.keep :]
+        rated = {*kept, *([str(best)] if str(best) in ratings else [])}
+        there = [k for k in sorted(rated, key=int) if checkpoint.exists(checkpoints, int(k))]
+        places = np.linspace(0, len(there) - 1, min(self._wanted.opponents, len(there)))
+        return [there[round(place)] for place in places]
+
+    def _margins(self, ours: Agent, theirs: Agent, seed: int) -> list[float]:
+        """By how much each game was won."""
+        games = play_match(self._games(), self._config.task.players, ours, theirs, self._wanted.games, seed)
+        return [game.returned - game.best_other for game in games]
+
+    def _agent(self, checkpoints: Path, iteration: int) -> Agent:
+        saved = checkpoint.load_iteration(checkpoints, iteration)
+        return load_agent(self._config, saved, self._games(), greedy=False, seed=self._config.root.seed)
+
+    def _games(self) -> VectorEnv:
+        if self._env is None:
+            task = self._config.task
+            boards = min(BOARDS, self._wanted.games)
+            self._env = on_host(make_env(self._config.backend, replace(task, num_envs=boards * task.players)))
+        return self._env
+
+    @cached_property
+    def _model(self) -> Any:
+        from openskill.models import PlackettLuce
+
+        return PlackettLuce()
+
+    def _rating(self, mu: float | None = None, sigma: float | None = None) -> Any:
+        return self._model.rating(mu=mu, sigma=sigma)
