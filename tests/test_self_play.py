@@ -1,0 +1,275 @@
+"""Opponents from the past, and ratings of checkpoints by games between them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.commands.report.folders import read
+from ppo_bench.commands.report.ratings import ratings
+from ppo_bench.commands.watch import look
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.replay import RecordingEnv
+from ppo_bench.networks.torch import TorchOps
+from ppo_bench.runners.checkpoint import load
+from ppo_bench.runners.computation import computation_of
+from ppo_bench.runners.opponents import Opponents, sides
+from tests.training import ROOT, rows
+
+SMALL = [
+    "env=connect_four",
+    "ppo.num_envs=16",
+    "ppo.num_steps=16",
+    "ppo.num_minibatches=4",
+    "network.hidden_sizes=[16]",
+]
+PAST = [*SMALL, "opponents=past", "opponents.every_iterations=2", "opponents.pool_size=3"]
+RUN = [*PAST, "framework=torch_eager", "total_timesteps=5120", "checkpoint.every_iterations=4", "rating.games=4"]
+ITERATIONS = 20
+
+
+# --- Who plays --------------------------------------------------------------------------------------------------------
+
+
+def test_in_each_game_one_row_plays_the_past_and_seats_take_turns() -> None:
+    own, theirs, order = sides(8, 2)
+    assert (own.tolist(), theirs.tolist()) == ([1, 2, 5, 6], [0, 3, 4, 7])
+    assert_array_equal(np.concatenate([own, theirs])[order], np.arange(8))
+    own, theirs, _ = sides(12, 3)
+    assert (own.tolist(), theirs.tolist()) == ([1, 2, 3, 5, 6, 7, 10, 11], [0, 4, 8, 9])
+
+
+def test_the_policy_takes_the_place_of_the_oldest() -> None:
+    opponents = Opponents(pool_size=3, every_iterations=10)
+    joined = [(k, opponents.place(k)) for k in range(1, 51) if opponents.joins(k)]
+    assert joined == [(10, 0), (20, 1), (30, 2), (40, 0), (50, 1)]
+
+
+def test_who_plays_is_drawn_alike_in_every_framework_and_each_equally_often() -> None:
+    opponents, iterations = Opponents(pool_size=4), range(1, 401)
+
+    def drawn(xp: Any, array: Any) -> list[int]:
+        return [int(opponents.drawn(xp, array([7]), array([k]))[0]) for k in iterations]
+
+    places = drawn(np, lambda values: np.array(values, np.int32))
+    assert places == drawn(torch, lambda values: torch.tensor(values, dtype=torch.int32))
+    assert places[:20] == drawn(jnp, lambda values: jnp.array(values, jnp.int32))[:20]
+    counts = np.bincount(places, minlength=4)
+    assert len(counts) == 4
+    assert (abs(counts - 100) < 5 * np.sqrt(75)).all()
+
+
+def host_env(config: Any) -> VectorEnv:
+    env = config.backend.make(config.task)
+    assert not isinstance(env, GraphEnv)
+    return env
+
+
+@pytest.mark.parametrize("framework", ["torch_eager", "torch_compile", "jax_xla"])
+def test_their_rows_play_the_pools_parameters_and_others_their_own(framework: str) -> None:
+    """An opponent with a bias of 50 for one column plays nothing else where that is legal."""
+    config = load_config([*PAST, f"framework={framework}", "opponents.every_iterations=1000"])
+    env = RecordingEnv(host_env(config))
+    env.players = 2  # type: ignore[attr-defined]
+    runner = config.framework.runner(config.problem(env))
+    arrays = runner.export(runner.init(1))
+    biased = max(name for name in arrays if name.startswith("opponents.actor.") and name.endswith("bias"))
+    before = {name: array.copy() for name, array in arrays.items() if name.startswith("opponents.")}
+    assert len(before[biased]) == 3
+    arrays[biased][:, 2] = before[biased][:, 2] = 50.0
+    state, _, episodes = runner.step(runner.restore(arrays))
+    after = runner.export(state)
+    steps, actions = env.take()
+    runner.close()
+    acts, legal = steps.acts, steps.legal
+    assert acts is not None
+    assert legal is not None
+    own, theirs, _ = sides(16, 2)
+    moved = acts[:-1] & legal[:-1, :, 2]  # in the step after
+    assert moved[:, theirs].sum() > 20
+    assert (actions[1:][:, theirs][moved[:, theirs]] == 2).all()
+    assert len(set(actions[1:][:, own][moved[:, own]].tolist())) == 7
+    assert {episode.env for episode in episodes} <= set(own.tolist())
+    for name, array in before.items():
+        assert_array_equal(after[name], array)
+    assert any((after[name] != arrays[name]).any() for name in arrays if name.startswith("params."))
+
+
+def test_their_transitions_teach_nothing() -> None:
+    config = load_config([*PAST, "framework=torch_eager"])
+    env = host_env(config)
+    problem = config.problem(env)
+    env.close()
+    computation = computation_of(problem, TorchOps(torch.float32, torch.float32), torch.from_numpy)
+    generator = torch.Generator().manual_seed(0)
+    steps, num_rows, network = problem.ppo.num_steps, problem.ppo.num_envs, problem.network
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.rand(shape, generator=generator)
+
+    rollout = {
+        "obs": drawn(steps + 1, num_rows, *network.input_shape),
+        "heads": drawn(steps + 1, num_rows, network.num_actions),
+        "values": drawn(steps + 1, num_rows),
+        "actions": torch.zeros(steps + 1, num_rows, dtype=torch.int64),
+        "legal": torch.ones(steps + 1, num_rows, network.num_actions, dtype=torch.bool),
+        **{flag: (drawn(steps, num_rows) > 0.5).float() for flag in computation.flags},
+        **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration")},
+    }
+    theirs = sides(num_rows, 2).theirs
+    altered = {name: x.clone() for name, x in rollout.items()}
+    for name in ("obs", "heads", "values", *computation.flags):
+        altered[name][:, theirs] = 1 - altered[name][:, theirs]
+    one, other = (computation.targets({}, {}, each).batch for each in (rollout, altered))
+    for name, array in one.items():
+        assert torch.equal(array, other[name])
+        assert len(array) == steps * num_rows // 2 == computation.num_samples
+
+
+@pytest.mark.parametrize("network", ["wide_mlp", "gru"])
+def test_lockstep_holds(network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = [] if network == "wide_mlp" else ["~network.hidden_sizes"]
+    words = [word for word in PAST if not own or not word.startswith("network.")]
+    words += [f"network={network}", "total_timesteps=2560", "precision=float64", "frameworks=[torch_eager,jax_xla]"]
+    assert equivalence([*words, f"outputs={tmp_path}"]) == 0
+    assert "the frameworks do the same" in capsys.readouterr().out
+
+
+def test_games_in_a_program_have_opponents_too(tmp_path: Path) -> None:
+    words = [*PAST, "backend=jax", "framework=jax_xla", "total_timesteps=2048", "rating.games=4", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 0
+    (final,) = tmp_path.rglob("checkpoints/iteration_00000008")
+    arrays = load(final).arrays
+    assert arrays["opponents.actor.0.bias"].shape[0] == 3
+    assert_array_equal(arrays["opponents.actor.0.bias"][0], arrays["params.actor.0.bias"])
+    assert (arrays["opponents.actor.0.bias"][1] != arrays["params.actor.0.bias"]).any()  # of iteration 4
+
+
+# --- A run ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    outputs = tmp_path_factory.mktemp("finished")
+    assert exit_code(main, [*RUN, f"outputs={outputs}"]) == 0
+    return folder_in(outputs)
+
+
+def folder_in(outputs: Path) -> Path:
+    (found,) = outputs.rglob("run.json")
+    return found.parent
+
+
+def test_killed_and_resumed_it_ends_bit_for_bit_the_same(finished: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ppo_bench", *RUN, f"outputs={tmp_path}"]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE) as run:
+        while run.poll() is None and not list(tmp_path.rglob("iteration_00000008")):
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+        run.communicate(timeout=300)
+    assert not list(tmp_path.rglob("result.json"))
+    assert exit_code(main, [*RUN, f"outputs={tmp_path}"]) == 0
+    folder = folder_in(tmp_path)
+    last = [load(each / "checkpoints" / f"iteration_{ITERATIONS:08d}").arrays for each in (folder, finished)]
+    assert {"opponents.actor.0.bias", "params.actor.0.bias"} <= set(last[0])
+    for name, array in last[0].items():
+        assert_array_equal(array, last[1][name])
+    assert (folder / "episodes.jsonl").read_text() == (finished / "episodes.jsonl").read_text()
+    assert (folder / "ratings.json").read_text() == (finished / "ratings.json").read_text()
+
+
+def test_every_checkpoint_is_rated_and_the_best_is_the_best_rated(finished: Path) -> None:
+    rated = json.loads((finished / "ratings.json").read_text())
+    assert list(map(int, rated)) == [4, 8, 12, 16, 20]
+    result = json.loads((finished / "result.json").read_text())
+    assert result["ratings"] == rated
+    assert result["rating"] == rated["20"][0]
+    assert {len(numbers) for numbers in rated.values()} == {2}
+    assert (finished / "checkpoints" / "best").resolve().is_dir()
+    assert look(finished, held=False).rating == rated["20"][0]
+    (row,) = ratings([read(finished)])
+    assert (row.opponents, row.checkpoints, row.first, row.last) == ("3 of the past", 5, rated["4"][0], rated["20"][0])
+    assert row.best == max(mu for mu, _ in rated.values())
+
+
+def test_a_better_player_is_rated_higher(finished: Path, tmp_path: Path) -> None:
+    """A policy that always plays one column loses to one that stands in its way; its checkpoint is rated lower."""
+    from ppo_bench.runs.rating import Rater
+    from ppo_bench.runs.record import LoopState
+
+    folder = tmp_path / "seed1"
+    shutil.copytree(finished, folder)
+    config = load_config([*RUN, "rating.games=32"])
+    rater, loop = Rater(config), LoopState(iteration=16)
+    assert rater.rate(folder, loop, []) > 0
+    loop.iteration = 20
+    assert rater.rate(folder, loop, [15]) == 0.0  # asked to stop: to be made later
+    assert list(loop.ratings) == ["16"]
+    rater.rate(folder, loop, [])
+    again = LoopState(iteration=20, ratings={"16": loop.ratings["16"]})
+    assert rater.rate(folder, loop, []) == 0.0  # it has one
+    rater.close()
+    assert list(loop.ratings) == ["16", "20"]
+    assert loop.best_iteration == int(max(loop.ratings, key=lambda k: loop.ratings[k]))
+    assert again.ratings != loop.ratings
+
+
+def test_a_run_with_a_pool_starts_from_one_without(tmp_path: Path) -> None:
+    plain = [*SMALL, "framework=torch_eager", "total_timesteps=1024", "rating.games=0", f"outputs={tmp_path / 'plain'}"]
+    assert exit_code(main, plain) == 0
+    (saved,) = tmp_path.rglob("checkpoints/iteration_00000004")
+    words = [*PAST, "framework=torch_eager", "total_timesteps=1280", "opponents.every_iterations=1000"]
+    words += [f"checkpoint.load={saved}", "rating.games=0", f"outputs={tmp_path / 'past'}"]
+    assert exit_code(main, words) == 0
+    (final,) = tmp_path.rglob("checkpoints/iteration_00000005")
+    pool, before = load(final).arrays, load(saved).arrays
+    for place in range(3):
+        assert_array_equal(pool["opponents.actor.0.weight"][place], before["params.actor.0.weight"])
+
+
+def test_metrics_of_a_run_are_of_the_rows_that_learn(finished: Path) -> None:
+    own, _, _ = sides(16, 2)
+    assert {row["env"] for row in rows(finished / "episodes.jsonl")} <= set(own.tolist())
+    assert all(a["iteration"] < b["iteration"] for a, b in pairwise(rows(finished / "metrics.jsonl")))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["env=cartpole", "opponents=past"], "opponents.pool_size=8: cartpole is for one player, and only games have"),
+        ([*SMALL, "opponents=future"], "opponents=future: there is no such choice; choose one of none, past"),
+        ([*PAST, "opponents.pool_size=-1"], "opponents.pool_size=-1: must not be negative"),
+        ([*PAST, "opponents.every_iterations=0"], "opponents.every_iterations=0: must be at least 1"),
+        ([*SMALL, "rating.games=-1"], "rating.games=-1: must not be negative"),
+        ([*SMALL, "rating.opponents=0"], "rating.opponents=0: must be at least 1"),
+        (
+            [*PAST, "ppo.num_envs=6", "ppo.num_steps=2"],
+            "ppo.num_minibatches=4 does not divide the 3 rows that do not play the past x ppo.num_steps=2",
+        ),
+    ],
+)
+def test_wrong_input_is_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], line: str
+) -> None:
+    assert exit_code(main, ["framework=torch_eager", f"outputs={tmp_path}", *words]) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"ppo_bench: {line}")
