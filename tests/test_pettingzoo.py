@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_array_equal
 from pettingzoo import ParallelEnv
 
@@ -20,6 +21,8 @@ from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.pettingzoo import PettingZooBackend
+from ppo_bench.mathematics.weights import initial_weights
+from ppo_bench.networks.torch import TorchOps
 
 ATARI = {"pong_two_players": "pong_v3", "surround_two_players": "surround_v2", "tennis_two_players": "tennis_v3"}
 
@@ -130,6 +133,28 @@ def test_frames_and_rewards_are_those_of_the_wrappers_of_cleanrls_script(name: s
         assert points > 0 or name == "tennis_two_players"  # where a first serve can take longer
     finally:
         env.close()
+
+
+def test_the_preset_leaves_the_planes_that_say_who_looks_undivided() -> None:
+    """As CleanRL's script: four channels over 255, and 255 in the planes of the players."""
+    config = load_config(["experiment=cleanrl/ppo_pettingzoo_ma_atari", "ppo.num_envs=2"])
+    env = config.backend.make(config.task)
+    network = config.network_for(env)
+    obs = torch.from_numpy(network.arrange(env.reset([5, 5]).obs))  # type: ignore[union-attr]
+    env.close()
+    arrays = initial_weights(network.parameters, 1)
+    params = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    head, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, obs, {}, None)
+    x = torch.cat((obs[..., :4].float() / 255.0, obs[..., 4:].float()), -1).permute(0, 3, 1, 2)
+    for layer, stride in enumerate((4, 2, 1)):
+        weight = params[f"trunk.{layer}.weight"].permute(0, 3, 1, 2)
+        x = torch.relu(torch.nn.functional.conv2d(x, weight, params[f"trunk.{layer}.bias"], stride))
+    x = x.permute(0, 2, 3, 1).flatten(1)
+    x = torch.relu(x @ params["trunk.3.weight"].T + params["trunk.3.bias"])
+    torch.testing.assert_close(head[0], x @ params["actor.0.weight"].T + params["actor.0.bias"], rtol=1e-4, atol=1e-4)
+    expected = x @ params["critic.0.weight"].T + params["critic.0.bias"]
+    torch.testing.assert_close(values, expected[:, 0], rtol=1e-4, atol=1e-3)
+    assert abs(values).min() > 1  # planes of 255 are loud
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------

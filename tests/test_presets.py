@@ -119,6 +119,7 @@ CLEANRL: dict[str, dict[str, Any]] = {
     },
     "cleanrl/ppo_trxl_minigrid": TRXL
     | {"num_envs": 16, "num_steps": 256, "anneal_timesteps": 4_096_000, "clip_coef": 0.2},
+    "cleanrl/ppo_pettingzoo_ma_atari": SAME_IN_ALL | DISCRETE | {"num_envs": 16, "clip_coef": 0.1, "mask_resets": True},
     "cleanrl/ppo_procgen": SAME_IN_ALL
     | DISCRETE
     | {
@@ -149,6 +150,7 @@ SETTINGS = {
         Trxl,
     ),
     "cleanrl/ppo_trxl_minigrid": (2_048_000, "envpool", "MiniGrid-MemoryS9-v0", Trxl),
+    "cleanrl/ppo_pettingzoo_ma_atari": (20_000_000, "pettingzoo", "atari/pong-v3", NatureCnn),
     "cleanrl/ppo_procgen": (25_000_000, "envpool", "StarpilotEasy-v0", ImpalaCnn),
 }
 

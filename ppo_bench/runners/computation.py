@@ -64,7 +64,7 @@ class Computation(NamedTuple):
 
     # --- Acting -------------------------------------------------------------------------------------------------------
 
-    def act(
+    def act_by_sides(
         self,
         arrays: Tree,
         opponent: Tree,
@@ -75,8 +75,7 @@ class Computation(NamedTuple):
         legal: Array | None,
     ) -> Acted:
         """`NetworkSpec.act` for all rows, `[N, ...]`: each side by its own parameters, in a batch of its own."""
-        if self.sides is None:
-            return self.network.act(self.ops, arrays, obs, noise_of_step, carry, start, legal)
+        assert self.sides is not None
 
         def of(params: Tree, rows: Array) -> Acted:
             def taken(x: Array | None) -> Array | None:

@@ -165,7 +165,11 @@ class Learning:
             start = start.astype(self.dtype)
         windows = {window.name: self.window(memory, window, t) for window in self.network.windows}
         before = {**carry, **windows}
-        acted = self.computation.act(arrays, opponent, obs, noise_of_step[t], before, start, seen.legal)
+        what = obs, noise_of_step[t], before, start, seen.legal
+        if self.computation.sides:
+            acted = self.computation.act_by_sides(arrays, opponent, *what)
+        else:
+            acted = self.network.act(self.computation.ops, arrays, *what)
         row = {"obs": obs, "actions": acted.actions, "heads": acted.head, "values": acted.values}
         if seen.legal is not None:
             row["legal"] = seen.legal

@@ -264,13 +264,15 @@ class TorchLearner:
 def _act(
     computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
 ) -> Acted:
-    """`Computation.act`; `fixed` are the arrays and the opponent's, `others` what is legal, where environments say that
-    (`masks`), and the start and the carry of a network that has one."""
+    """`NetworkSpec.act`, or that of two sides; `fixed` are the arrays and the opponent's, `others` what is legal, where
+    environments say that (`masks`), and the start and the carry of a network that has one."""
     arrays, opponent = fixed
     legal, others = (others[0], others[1:]) if masks else (None, others)
     start, *remembered = others or (None,)
     carry = dict(zip([array.name for array in computation.network.carry], remembered, strict=True))
-    return computation.act(arrays, opponent, obs, noise_of_step, carry, start, legal)
+    if computation.sides:
+        return computation.act_by_sides(arrays, opponent, obs, noise_of_step, carry, start, legal)
+    return computation.network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)
 
 
 @torch.no_grad()
