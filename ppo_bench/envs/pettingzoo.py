@@ -18,7 +18,7 @@ from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
 from ppo_bench.envs.turns import games_of, require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
 
-_TRIED_STEPS = 100
+_TRIED_STEPS = 400
 """Steps of random play before anything runs, in which agents that come and go are found."""
 
 
