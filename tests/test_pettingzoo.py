@@ -237,10 +237,6 @@ def test_players_that_one_network_cannot_play_are_refused_by_name(
             "atari/pong-v3: rom pong is not installed: pip install --force-reinstall ale-py, which brings it",
         ),
         (
-            ["backend=pettingzoo", "env.id=butterfly/knights_archers_zombies-v11", "env.players=4"],
-            "butterfly/knights_archers_zombies-v11: knight_0 ended before archer_0, archer_1, knight_1: environments",
-        ),
-        (
             ["env=atari_two_players", "env.game=pongg-v3"],
             "PettingZoo has no environment 'atari/pongg-v3'; did you mean atari/pong-v3",
         ),
@@ -256,6 +252,13 @@ def test_wrong_input_is_one_line(
 ) -> None:
     network = ["network=nature_cnn"] if any("network." in word for word in words) else []
     assert said(capfd, tmp_path, *network, *words).startswith(line)
+
+
+def test_players_who_leave_late_end_the_training_by_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["backend=pettingzoo", "env.id=butterfly/knights_archers_zombies-v11", "env.players=4"]
+    assert exit_code(main, ["framework=torch_eager", f"outputs={tmp_path}", *words]) == 1
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert "butterfly/knights_archers_zombies-v11: knight_0 ended before archer_0, archer_1, knight_1" in last
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
