@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,17 +23,27 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) ->
     arithmetic = PRECISIONS[precision]
     set_precision(arithmetic)
     picked = pick_device(device, arithmetic)
-    dtype = jnp.dtype(arithmetic.parameters)
-    ops = JaxOps(dtype, jnp.dtype(arithmetic.layers))
     own = restored(policy_arrays(network, arithmetic), arrays)
     params = jax.device_put({name.removeprefix("params."): array for name, array in own.items()}, picked)
 
-    @jax.jit
-    def forward(params: Arrays, obs: jax.Array, start: jax.Array | None, carry: Tree) -> Outputs:
-        return network.step(ops, params, obs, carry, None if start is None else start.astype(dtype))
+    forward = _forward(network, precision)
 
     def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
         with jax.default_device(picked):
             return jax.tree.map(np.asarray, forward(params, obs, start if network.carry else None, carry))
 
     return act
+
+
+@functools.lru_cache(maxsize=8)
+def _forward(network: NetworkSpec, precision: str) -> Callable[..., Outputs]:
+    """One program for all parameters: checkpoints of a game play each other by dozens."""
+    arithmetic = PRECISIONS[precision]
+    dtype = jnp.dtype(arithmetic.parameters)
+    ops = JaxOps(dtype, jnp.dtype(arithmetic.layers))
+
+    @jax.jit
+    def forward(params: Arrays, obs: jax.Array, start: jax.Array | None, carry: Tree) -> Outputs:
+        return network.step(ops, params, obs, carry, None if start is None else start.astype(dtype))
+
+    return forward

@@ -60,11 +60,14 @@ class Rater:
         own = self._rating(ratings[latest].mu) if latest else self._rating()
         others = self._others(checkpoints, ratings, loop.best_iteration)
         seeds = noise.env_seeds(self._config.root.seed, loop.iteration, len(others) + 1, noise.Stream.RATINGS)
+        margins: dict[str, list[float]] = {}
         for other, seed in zip(others, seeds, strict=False):
-            theirs = self._agent(checkpoints, int(other))
-            for margin in self._margins(newest, theirs, seed):
-                if stop:
-                    return time.perf_counter() - started
+            margins[other] = self._margins(newest, self._agent(checkpoints, int(other)), seed)
+            if stop:
+                return time.perf_counter() - started
+        # A game against each in turn: all those against one at a time would carry a rating away.
+        for games in zip(*margins.values(), strict=True):
+            for other, margin in zip(margins, games, strict=True):
                 ranks = [0, 0] if margin == 0 else [int(margin < 0), int(margin > 0)]
                 [[own], [ratings[other]]] = self._model.rate([[own], [ratings[other]]], ranks=ranks)
         ratings[str(loop.iteration)] = own

@@ -30,7 +30,7 @@ COLUMNS = (
 )
 NOTE = (
     "In a game against itself a policy's mean return is zero. Each checkpoint has played some of the earlier ones, and "
-    "all are rated by their games (Plackett-Luce, openskill): new players begin at 25, and a lead of 4 wins "
+    "all are rated by their games (Plackett-Luce, openskill): new players begin at 25, and a lead of 6.5 wins "
     "about three games of four. Ratings compare checkpoints of one run, not runs: match plays those."
 )
 
