@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 import torch
@@ -23,6 +25,7 @@ from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch import TorchOps
+from ppo_bench.runs.video.filmed import draw_off_screen, film
 
 ATARI = {"pong_two_players": "pong_v3", "surround_two_players": "surround_v2", "tennis_two_players": "tennis_v3"}
 
@@ -157,6 +160,31 @@ def test_the_preset_leaves_the_planes_that_say_who_looks_undivided() -> None:
     assert abs(values).min() > 1  # planes of 255 are loud
 
 
+@pytest.mark.parametrize(
+    ("words", "shape"),
+    [
+        (["env=pong_two_players"], (210, 160)),
+        (["backend=pettingzoo", "env.id=classic/connect_four-v3", "env.players=2"], None),
+    ],
+)
+def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_path: Path) -> None:
+    draw_off_screen()
+    env = film(load_config(words), tmp_path / "game.mp4", "video=true")
+    try:
+        seen = env.reset([1, 1])
+        for _ in range(20):
+            legal = seen.legal if seen.legal is not None else np.ones((2, 6), bool)
+            seen = env.step(legal.argmax(1)).seen
+        env.mp4.finish()
+    finally:
+        env.close()
+    with av.open(str(tmp_path / "game.mp4")) as video:
+        frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+    assert len(frames) == 21
+    assert shape is None or frames[0].shape[:2] == shape
+    assert (frames[0] != frames[-1]).any()
+
+
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -254,11 +282,14 @@ def test_wrong_input_is_one_line(
     assert said(capfd, tmp_path, *network, *words).startswith(line)
 
 
-def test_players_who_leave_late_end_the_training_by_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_players_who_die_are_named_before_or_while_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["backend=pettingzoo", "env.id=butterfly/knights_archers_zombies-v11", "env.players=4"]
-    assert exit_code(main, ["framework=torch_eager", f"outputs={tmp_path}", *words]) == 1
+    assert exit_code(main, ["framework=torch_eager", f"outputs={tmp_path}", *words]) in (
+        1,
+        2,
+    )  # zombies take their time
     last = capfd.readouterr().err.splitlines()[-1]
-    assert "butterfly/knights_archers_zombies-v11: knight_0 ended before archer_0, archer_1, knight_1" in last
+    assert re.search(r"butterfly/knights_archers_zombies-v11: (knight|archer)_[01] ended before ", last)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

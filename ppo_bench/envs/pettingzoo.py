@@ -88,7 +88,7 @@ class PettingZooEnv:
         return array.reshape(self.num_envs, *array.shape[2:])
 
     def render(self) -> np.ndarray:
-        """What the first game looks like, `[H, W, 3]` uint8."""
+        """What the first game looks like, `[H, W, 3]` uint8; only where they are stepped in this process."""
         return self._envs.render()
 
     def close(self) -> None:

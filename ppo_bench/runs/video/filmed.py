@@ -1,7 +1,7 @@
 """One environment of a run and what it looks like, on machines with and without a display.
 
-gymnasium draws what it offers. EnvPool draws what only EnvPool offers, such as Procgen. Of an environment in JAX that
-neither offers, such as MinAtar's games, the observations themselves are shown if they are pictures.
+gymnasium and PettingZoo draw what they offer. EnvPool draws what only EnvPool offers, such as Procgen. Of an
+environment in JAX that none offers, such as MinAtar's games, the observations themselves are shown if they are pictures.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.pettingzoo import PettingZooEnv
 from ppo_bench.runs.video.mp4 import Mp4
 
 MUJOCO_NEEDS = "MuJoCo needs apt install libegl1 libgl1-mesa-dri"
@@ -113,6 +114,8 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
 def _maker(config: Config) -> Callable[[], Scene]:
     """What makes the scene of a run. Raises `ConfigError` if nothing can."""
     env, backend, task = config.root.env, config.backend, config.task.alone()
+    if backend.name == "pettingzoo":
+        return functools.partial(_by_pettingzoo, task)
     if gymnasium_id := env.id or env.ids.get("gymnasium"):
         named = replace(task, id=gymnasium_id)
         try:
@@ -134,6 +137,11 @@ def _maker(config: Config) -> Callable[[], Scene]:
 
 def _by_gymnasium(task: Task) -> Scene:
     env = GymnasiumEnv(task, "sync", render_mode="rgb_array")
+    return Scene(env, lambda obs: env.render(), ATARI_FPS // FRAME_SKIP if task.atari else env.render_fps)
+
+
+def _by_pettingzoo(task: Task) -> Scene:
+    env = PettingZooEnv(task, "sync")
     return Scene(env, lambda obs: env.render(), ATARI_FPS // FRAME_SKIP if task.atari else env.render_fps)
 
 
