@@ -1,7 +1,7 @@
 """One environment of a run and what it looks like, on machines with and without a display.
 
 gymnasium and PettingZoo draw what they offer. EnvPool draws what only EnvPool offers, such as Procgen. Of an
-environment in JAX that none offers, such as MinAtar's games, the observations themselves are shown if they are pictures.
+environment in JAX that none offers, such as the games of MinAtar, observations are shown if they are pictures.
 """
 
 from __future__ import annotations
