@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from ppo_bench.common.files import SCHEMA_VERSION, write_json
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.config import Config
 
+WIDTH = 80
+"""Columns of a terminal that nobody has widened."""
 COMPARED = ("parameters", "movement", "losses", "gradient_norm")
 
 
@@ -37,27 +40,29 @@ def report(config: Config, found: Agreement, mode: str) -> int:
     tolerance = TOLERANCES[config.root.precision] if mode == "lockstep" else None
     summary = {name: _summary(config, found, name, mode) for name in found.differences}
     same = all(entry["differing_actions"] == 0 and not entry["over_tolerance"] for entry in summary.values())
-    task = f"{config.task.id} on {config.backend.name}, {config.root.precision}"
-    print(f"{task}, seed {config.root.seed}, {steps:,} steps, {mode}, led by {found.leader}")
+    task = f"{config.task.id} on {config.backend.name}, {config.root.precision}, seed {config.root.seed}"
+    _say(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
     if tolerance:
-        print(
-            f"tolerance: parameters {tolerance.parameters:.0e} of their norm and {tolerance.movement:.0e} of their "
-            f"movement, losses and gradient norms {tolerance.losses:.0e}"
+        _say(
+            "differing actions, and the largest distance of an iteration; tolerance: "
+            f"{tolerance.parameters:.0e} of the parameters' norm and {tolerance.movement:.0e} of their movement, "
+            f"losses and gradient norms {tolerance.losses:.0e}"
         )
-        print(f"{'framework':<15}{'differing actions':>18}{'ties':>6}{'largest distance of parameters':>32}", end="")
-        print(f"{'of their movement':>19}{'losses':>10}{'gradient norm':>15}{'over tolerance':>16}")
+        print(f"{'framework':<14}{'actions':>8}{'ties':>6}{'parameters':>12}{'movement':>10}", end="")
+        print(f"{'losses':>9}{'gradient':>10}{'over':>6}")
     else:
-        print(f"{'framework':<15}{'same actions for':>20}{'distance of parameters then':>30}{'in the end':>12}")
+        _say("how long actions are the same, and the distance of parameters then and in the end")
+        print(f"{'framework':<14}{'same actions for':>20}{'then':>12}{'in the end':>12}")
     for name, entry in summary.items():
         print(_row(name, entry, mode))
     for name, tied in found.ties.items():
         for tie in tied:
-            print(
+            _say(
                 f"tie: iteration {tie.iteration}, step {tie.step}, environment {tie.env}: {found.leader} chose "
                 f"{tie.leader_action}, {name} {tie.other_action}; their scores are {tie.margin:.1e} apart"
             )
     for iteration, tried in found.sensitivities.items():
-        print(
+        _say(
             f"iteration {iteration} is over the tolerance; {found.leader} lands up to {tried.largest:.1e} from itself "
             f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
         )
@@ -73,6 +78,10 @@ def report(config: Config, found: Agreement, mode: str) -> int:
     _plot(folder / "equivalence.svg", config, mode, summary, tolerance.parameters if tolerance else None)
     print(f"the frameworks {'do' if same else 'do not do'} the same; {folder}")
     return 0 if same else 1
+
+
+def _say(sentence: str) -> None:
+    print(textwrap.fill(sentence, WIDTH, break_long_words=False, break_on_hyphens=False))
 
 
 def _summary(config: Config, found: Agreement, name: str, mode: str) -> dict[str, Any]:
@@ -98,12 +107,12 @@ def _row(name: str, entry: dict[str, Any], mode: str) -> str:
     if mode == "free":
         parting = entry["distance_when_parting"]
         then = "" if parting is None else f"{parting:.1e}"
-        return f"{name:<15}{entry['identical_steps']:>14,} steps{then:>30}{entry['parameters_distances'][-1]:>12.1e}"
+        return f"{name:<14}{entry['identical_steps']:>14,} steps{then:>12}{entry['parameters_distances'][-1]:>12.1e}"
     largest = entry["largest"]
     return (
-        f"{name:<15}{entry['differing_actions']:>18,}{len(entry['ties']):>6}{largest['parameters']:>32.1e}"
-        f"{largest['movement']:>19.1e}"
-        f"{largest['losses']:>10.1e}{largest['gradient_norm']:>15.1e}{entry['over_tolerance']:>5} iterations"
+        f"{name:<14}{entry['differing_actions']:>8,}{len(entry['ties']):>6}{largest['parameters']:>12.1e}"
+        f"{largest['movement']:>10.1e}{largest['losses']:>9.1e}{largest['gradient_norm']:>10.1e}"
+        f"{entry['over_tolerance']:>6}"
     )
 
 
