@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 PLAIN_INTERVAL_SECONDS = 5.0
+MOST_OF_NAME = 20
+"""Characters, so that a line with bar, steps, return, speed and time fits 80 columns."""
 FIRST_ESTIMATE = 3
 """The iteration from which on the time left is told."""
 
@@ -27,8 +29,9 @@ def say(message: str) -> None:
 class ProgressDisplay:
     """Shows a training's steps, return, speed and remaining time."""
 
-    def __init__(self, title: str, total_steps: int, seeds: int = 1) -> None:
-        """`total_steps` are those of each of so many seeds."""
+    def __init__(self, name: str, title: str, total_steps: int, seeds: int = 1) -> None:
+        """`total_steps` are those of each of so many seeds. A terminal, which keeps one line, shows the `name`, and a
+        file the `title`."""
         self._title, self._total_steps, self._seeds, self._updates = title, total_steps, seeds, 0
         self._last_line = time.monotonic()
         console = Console(stderr=True)
@@ -37,10 +40,10 @@ class ProgressDisplay:
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=None),
-                TextColumn("{task.percentage:>3.0f}%  {task.fields[status]}"),
+                TextColumn("{task.fields[status]}"),
             )
             self._live = Progress(*columns, console=console, refresh_per_second=4)
-            self._task = self._live.add_task(title, total=total_steps, status="")
+            self._task = self._live.add_task(_cut(name), total=total_steps, status="")
 
     def __enter__(self) -> ProgressDisplay:
         if self._live:
@@ -64,10 +67,23 @@ class ProgressDisplay:
         if self._updates >= FIRST_ESTIMATE or global_step >= self._total_steps:
             shown += f"  {duration((self._total_steps - global_step) * self._seeds / sps)} left"
         if self._live:
-            self._live.update(self._task, completed=global_step, status=shown)
+            steps = f"{_rounded(global_step)} of {_rounded(self._total_steps)}"
+            self._live.update(self._task, completed=global_step, status=f"{steps}  {shown}")
         elif time.monotonic() - self._last_line >= PLAIN_INTERVAL_SECONDS or global_step >= self._total_steps:
             self._last_line = time.monotonic()
             say(f"{self._title}  step {global_step:,} of {self._total_steps:,}  {shown}")
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MOST_OF_NAME else f"{name[: MOST_OF_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _rounded(steps: int) -> str:
+    """Steps in four characters or five: `980`, `86k`, `12.3M`."""
+    for unit, sign in ((1_000_000, "M"), (1_000, "k")):
+        if steps >= unit:
+            return f"{steps / unit:.3g}{sign}" if steps < 1000 * unit else f"{steps // unit}{sign}"
+    return str(steps)
 
 
 def duration(seconds: float) -> str:

@@ -182,7 +182,7 @@ def _loop(
     first, at_once, every = records[0], config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
     loop_started = time.perf_counter()
-    progress = ProgressDisplay(_title(records), last * batch_size, len(records))
+    progress = ProgressDisplay(config.task.name, _title(records), last * batch_size, len(records))
     with stop_requests() as stop, _told_to_stop(stop, first), progress as display:
         loop_started += _rate(records, raters, stop)  # of runs that were stopped as they were rated
         while loop.iteration < last:
