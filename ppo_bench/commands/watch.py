@@ -48,11 +48,11 @@ class RunRow:
     total: int = 0
     mean_return: float | None = None
     """Of the last 100 episodes."""
-    rating: float | None = None
-    """Of a game's latest rated checkpoint."""
     sps: float | None = None
     """Of the last iteration; of a finished run, the mean."""
     remark: str = ""
+    rating: float | None = None
+    """Of a game's latest rated checkpoint."""
 
     @property
     def seconds_left(self) -> float | None:
