@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from ppo_bench.commands.__main__ import main as train
 from ppo_bench.commands.evaluate import main as evaluate
@@ -68,7 +69,7 @@ def outcomes(games: list[Game]) -> Counter[int]:
 
 
 def test_perfect_play_draws_against_itself_and_never_loses() -> None:
-    perfect, random = Opponent(tic_tac_toe.perfect, 1), Opponent(uniform, 2)
+    perfect, random = Opponent(tic_tac_toe.perfect, 1), Opponent(uniform(spaces.Discrete(9)), 2)
     assert outcomes(played("tic_tac_toe", perfect, perfect, 101)) == {0: 101}
     ours, theirs = (outcomes(played("tic_tac_toe", *pair, 100)) for pair in ((perfect, random), (random, perfect)))
     assert ours[-1] == theirs[1] == 0

@@ -1,9 +1,7 @@
-"""PettingZoo's games: rows, frames, refusals."""
+"""Games of PettingZoo: rows, frames, pictures."""
 
 from __future__ import annotations
 
-import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_array_equal
-from pettingzoo import ParallelEnv
 
-from ppo_bench.commands.__main__ import main
-from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.atari_players import roms
 from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
@@ -183,117 +177,3 @@ def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_pa
     assert len(frames) == 21
     assert shape is None or frames[0].shape[:2] == shape
     assert (frames[0] != frames[-1]).any()
-
-
-# --- Refusals ---------------------------------------------------------------------------------------------------------
-
-
-class Leaving(ParallelEnv[str, np.ndarray, int]):  # type: ignore[misc]
-    """A game of two in which `b` leaves after three steps, or a third player comes."""
-
-    metadata = {"name": "leaving"}  # noqa: RUF012
-    possible_agents = ["a", "b"]  # noqa: RUF012
-
-    def __init__(self, comes: bool = False, render_mode: str | None = None) -> None:
-        self._comes, self.render_mode = comes, render_mode
-
-    def observation_space(self, agent: str) -> Any:
-        from gymnasium import spaces
-
-        return spaces.Box(0, 1, (2,), np.float32)
-
-    def action_space(self, agent: str) -> Any:
-        from gymnasium import spaces
-
-        return spaces.Discrete(2)
-
-    def reset(self, seed: int | None = None, options: Any = None) -> Any:
-        self._steps, self.agents = 0, ["a", "b"]
-        return {agent: np.zeros(2, np.float32) for agent in self.agents}, {agent: {} for agent in self.agents}
-
-    def step(self, actions: Any) -> Any:
-        self._steps += 1
-        here = ["a", "b", "c"] if self._comes and self._steps > 2 else ["a", "b"]
-        ends = {agent: agent == "b" and self._steps == 3 and not self._comes for agent in here}
-        given = {agent: np.zeros(2, np.float32) for agent in here}
-        return given, dict.fromkeys(here, 0.0), ends, dict.fromkeys(here, False), {agent: {} for agent in here}
-
-
-class Unlike(Leaving):
-    """A game whose players see different things."""
-
-    def observation_space(self, agent: str) -> Any:
-        from gymnasium import spaces
-
-        return spaces.Box(0, 1, (2 if agent == "a" else 3,), np.float32)
-
-
-def said(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> str:
-    """The one line with which a training ends in exit code 2."""
-    assert exit_code(main, [f"outputs={tmp_path}", "framework=torch_eager", *words]) == 2
-    out, err = capfd.readouterr()
-    assert (out, err.count("\n"), list(tmp_path.rglob("run.json"))) == ("", 1, [])
-    return err.removeprefix("ppo_bench: ").strip()
-
-
-@pytest.mark.parametrize(
-    ("entry", "arguments", "line"),
-    [
-        ("Leaving", "", "test/game-v0: b ended before a: environments whose agents come and go are not supported"),
-        ("Leaving", "comes:true", "test/game-v0: it has a, b, c, and had a, b: environments whose agents come and go"),
-        ("Unlike", "", "test/game-v0: a and b have other spaces, and one network is to play both"),
-    ],
-)
-def test_players_that_one_network_cannot_play_are_refused_by_name(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], entry: str, arguments: str, line: str
-) -> None:
-    import pettingzoo
-
-    pettingzoo.register("parallel", "test/game-v0", f"{__name__}:{entry}")
-    try:
-        words = ("backend=pettingzoo", "env.id=test/game-v0", "env.players=2", f"env.kwargs={{{arguments}}}")
-        assert said(capfd, tmp_path, *words).startswith(line)
-    finally:
-        del pettingzoo.parallel_registry["test/game-v0"]
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (
-            ["env=pong_two_players", "env.kwargs={auto_rom_install_path:/nowhere}"],
-            "atari/pong-v3: rom pong is not installed: pip install --force-reinstall ale-py, which brings it",
-        ),
-        (
-            ["env=atari_two_players", "env.game=pongg-v3"],
-            "PettingZoo has no environment 'atari/pongg-v3'; did you mean atari/pong-v3",
-        ),
-        (["env=atari_two_players", "env.game=warlords-v3"], "env.players=2: atari/warlords-v3 is a game of 4 players"),
-        (["env=pong_two_players", "env.atari.episodic_life=true"], "env.atari.episodic_life=true: players of atari/"),
-        (["env=pong_two_players", "ppo.num_envs=15"], "ppo.num_envs=15: atari/pong-v3 has a row for each of"),
-        (["env=pong_two_players", "backend.vectorization=both"], "backend.vectorization=both: choose sync or async"),
-        (["env=pong_two_players", "network.undivided_channels=6"], "network.undivided_channels=6: images have 6"),
-    ],
-)
-def test_wrong_input_is_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], line: str
-) -> None:
-    network = ["network=nature_cnn"] if any("network." in word for word in words) else []
-    assert said(capfd, tmp_path, *network, *words).startswith(line)
-
-
-def test_players_who_die_are_named_before_or_while_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["backend=pettingzoo", "env.id=butterfly/knights_archers_zombies-v11", "env.players=4"]
-    assert exit_code(main, ["framework=torch_eager", f"outputs={tmp_path}", *words]) in (
-        1,
-        2,
-    )  # zombies take their time
-    last = capfd.readouterr().err.splitlines()[-1]
-    assert re.search(r"butterfly/knights_archers_zombies-v11: (knight|archer)_[01] ended before ", last)
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "multi_agent_ale_py", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if "multi" in name else object())
-    with pytest.raises(ConfigError, match=r"needs multi_agent_ale_py, which is not installed: pip install"):
-        of_file("pong_two_players", rows=2)

@@ -63,7 +63,8 @@ def main(arguments: list[str]) -> int:
         if request.against == "all":
             return _show([_row("both", all_lines(_in_tic_tac_toe(config, agent)))], {})
         opponent = _opponent(config, env, request)
-        games = list(play_match(env, config.task.players, agent, opponent, request.games, request.seed))
+        players, rescales = config.task.players, config.root.env.rescale_actions
+        games = list(play_match(env, players, agent, opponent, request.games, request.seed, rescales))
     finally:
         env.close()
     rows = [_row(name, _outcomes(games, seats)) for name, seats in _seats(config.task.players)]
@@ -99,7 +100,7 @@ def _recorded(run: str, request: Request) -> tuple[Config, checkpoint.Checkpoint
 def _opponent(config: Config, env: VectorEnv, request: Request) -> Player:
     """Whom `against` names. Raises `ConfigError`."""
     if request.against == "random":
-        return Opponent(uniform, request.seed)
+        return Opponent(uniform(env.action_space), request.seed)
     if request.against == "perfect":
         return Opponent(perfect(config.task), request.seed)
     theirs, saved = _recorded(request.against, request)

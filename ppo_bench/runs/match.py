@@ -10,6 +10,7 @@ import numpy as np
 from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.mathematics.normalize import action_bounds
 from ppo_bench.runs.play import Player, quotas
 
 
@@ -26,13 +27,21 @@ class Game(NamedTuple):
     """Moves of its own that were against the rules."""
 
 
-def play_match(env: VectorEnv, players: int, ours: Player, theirs: Player, games: int, seed: int) -> Iterator[Game]:
+def play_match(
+    env: VectorEnv,
+    players: int,
+    ours: Player,
+    theirs: Player,
+    games: int,
+    seed: int,
+    rescale_actions: bool = False,
+) -> Iterator[Game]:
     """`games` whole games of `players` rows each as they end, of which `ours` has one row and `theirs` the others.
 
     Games are numbered beforehand; in number k `ours` takes seat `k % players`, counted from the one who begins. So it
     is settled which games count, and short ones are not favoured.
     """
-    boards = env.num_envs // players
+    boards, bounds = env.num_envs // players, action_bounds(env.action_space, rescale_actions)
     seen, everyone = (
         env.reset(noise.env_seeds(seed, 0, env.num_envs, noise.Stream.EVALUATION_ENV_SEEDS)),
         np.ones(env.num_envs, bool),
@@ -50,9 +59,9 @@ def play_match(env: VectorEnv, players: int, ours: Player, theirs: Player, games
         (actions, carries[0]), (others, carries[1]) = (
             player.act(t, seen, start, carry) for player, carry in zip((ours, theirs), carries, strict=True)
         )
-        actions = np.where(is_ours, actions, others)
+        actions = np.where(is_ours.reshape(-1, *[1] * (actions.ndim - 1)), actions, others)
         illegal += (_against_the_rules(seen, actions) & is_ours & ~done).reshape(boards, players).any(1)
-        step = env.step(actions)
+        step = env.step(bounds.within(np, actions) if bounds else actions)
         returns += step.raw_reward.reshape(boards, players)
         seen, start, done, t = step.seen, done, step.terminated | step.truncated, t + 1
         for board in np.flatnonzero(step.episode_over[::players]):

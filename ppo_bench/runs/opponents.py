@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -38,10 +39,17 @@ class Opponent:
         return actions, {"begins": begins}
 
 
-def uniform(seen: Seen, begins: np.ndarray) -> np.ndarray:
-    """A `Policy`: each legal action equally often."""
-    legal = np.asarray(seen.legal, float)
-    return legal / legal.sum(-1, keepdims=True)
+def uniform(action_space: Any) -> Policy:
+    """The policy that takes each legal action equally often. Raises `ConfigError` unless an action is one choice."""
+    choices = getattr(action_space, "n", None)
+    if choices is None or action_space.shape != ():
+        raise ConfigError("against=random is for games whose actions are one choice each")
+
+    def policy(seen: Seen, begins: np.ndarray) -> np.ndarray:
+        legal = np.ones((len(begins), int(choices))) if seen.legal is None else np.asarray(seen.legal, float)
+        return legal / legal.sum(-1, keepdims=True)
+
+    return policy
 
 
 BET = np.array([[1 / 3, 0, 1], [1 / 3, 0, 1]])

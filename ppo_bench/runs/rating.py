@@ -93,7 +93,8 @@ class Rater:
 
     def _margins(self, ours: Agent, theirs: Agent, seed: int) -> list[float]:
         """By how much each game was won."""
-        games = play_match(self._games(), self._config.task.players, ours, theirs, self._wanted.games, seed)
+        players, rescales = self._config.task.players, self._config.root.env.rescale_actions
+        games = play_match(self._games(), players, ours, theirs, self._wanted.games, seed, rescales)
         return [game.returned - game.best_other for game in games]
 
     def _agent(self, checkpoints: Path, iteration: int) -> Agent:
