@@ -198,6 +198,6 @@ def test_players_who_die_are_named_before_or_while_training(tmp_path: Path, capf
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "multi_agent_ale_py", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if "multi" in name else object())
+    config = load_config(["env=pong_two_players"])
     with pytest.raises(ConfigError, match=r"needs multi_agent_ale_py, which is not installed: pip install"):
-        config = load_config(["env=pong_two_players"])
         config.backend.make(config.task)

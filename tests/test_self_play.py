@@ -21,6 +21,9 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.commands.equivalence.differences import IterationOutcome
+from ppo_bench.commands.equivalence.explain import _logits
+from ppo_bench.commands.equivalence.processes import played
 from ppo_bench.commands.report.folders import read
 from ppo_bench.commands.report.ratings import ratings
 from ppo_bench.commands.watch import look
@@ -28,6 +31,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.replay import RecordingEnv
+from ppo_bench.mathematics import noise
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runners.computation import computation_of
@@ -87,8 +91,7 @@ def host_env(config: Any) -> VectorEnv:
 def test_their_rows_play_the_pools_parameters_and_others_their_own(framework: str) -> None:
     """An opponent with a bias of 50 for one column plays nothing else where that is legal."""
     config = load_config([*PAST, f"framework={framework}", "opponents.every_iterations=1000"])
-    env = RecordingEnv(host_env(config))
-    env.players = 2  # type: ignore[attr-defined]
+    env = RecordingEnv(host_env(config))  # as in lockstep
     runner = config.framework.runner(config.problem(env))
     arrays = runner.export(runner.init(1))
     biased = max(name for name in arrays if name.startswith("opponents.actor.") and name.endswith("bias"))
@@ -151,6 +154,26 @@ def test_lockstep_holds(network: str, tmp_path: Path, capsys: pytest.CaptureFixt
     words += [f"network={network}", "total_timesteps=2560", "precision=float64", "frameworks=[torch_eager,jax_xla]"]
     assert equivalence([*words, f"outputs={tmp_path}"]) == 0
     assert "the frameworks do the same" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("network", ["wide_mlp", "gru"])
+def test_scores_that_explain_a_tie_are_those_of_who_played(network: str) -> None:
+    """Logits of the explanation, with the noise of each step, choose every action that either side took."""
+    words = [word for word in PAST if network == "wide_mlp" or not word.startswith("network.")]
+    config = load_config([*words, f"network={network}", "framework=torch_eager", "precision=float64"])
+    env = RecordingEnv(host_env(config))
+    runner = config.framework.runner(config.problem(env))
+    state = runner.init(1)
+    for iteration in (1, 2, 3):
+        before = runner.export(state)
+        state, metrics, _ = runner.step(state)
+        recording = env.take()
+        outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
+        key = (np.array([value], np.int32) for value in (1, iteration))
+        sizes = (np.arange(size, dtype=np.int32) for size in (16, 16, 7))
+        gumbel = noise.gumbel(np, noise.action_words(np, *key, *sizes), np.float64)
+        assert_array_equal((_logits(*played(config, outcome), outcome) + gumbel).argmax(-1), recording.actions)
+    runner.close()
 
 
 def test_games_in_a_program_have_opponents_too(tmp_path: Path) -> None:

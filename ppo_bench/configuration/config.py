@@ -151,6 +151,7 @@ class Config:
             root.env.rescale_actions,
             self.tuning,
             self.opponents,
+            root.env.players,
         )
 
     def of_each_seed(self) -> list[Config]:

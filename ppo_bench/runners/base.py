@@ -43,6 +43,8 @@ class Problem:
     """The policy's actions of floats lie between -1 and 1, and are stretched to the environment's bounds."""
     tuning: Tuning = ON
     opponents: Opponents = NONE
+    players: int = 1
+    """How many rows are one game."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if its parts do not go together."""
@@ -71,8 +73,7 @@ class Problem:
     @cached_property
     def sides(self) -> Sides | None:
         """Which rows learn, and which play the past; None where all learn."""
-        players = getattr(self.env, "players", 1)
-        return sides(self.ppo.num_envs, players) if self.opponents.pool_size and players > 1 else None
+        return sides(self.ppo.num_envs, self.players) if self.opponents.pool_size and self.players > 1 else None
 
     @property
     def learning_rows(self) -> int:
