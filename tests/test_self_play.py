@@ -169,9 +169,10 @@ def test_scores_that_explain_a_tie_are_those_of_who_played(network: str) -> None
         state, metrics, _ = runner.step(state)
         recording = env.take()
         outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
-        key = (np.array([value], np.int32) for value in (1, iteration))
-        sizes = (np.arange(size, dtype=np.int32) for size in (16, 16, 7))
-        gumbel = noise.gumbel(np, noise.action_words(np, *key, *sizes), np.float64)
+        seed, number = (np.array([value], np.int32) for value in (1, iteration))
+        steps, envs, lanes = (np.arange(size, dtype=np.int32) for size in (16, 16, 7))
+        words_of_step = noise.action_words(np, seed, number, steps, envs, lanes)
+        gumbel = noise.gumbel(np, words_of_step, np.float64)
         assert_array_equal((_logits(*played(config, outcome), outcome) + gumbel).argmax(-1), recording.actions)
     runner.close()
 
