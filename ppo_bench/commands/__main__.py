@@ -62,6 +62,9 @@ def main(arguments: list[str]) -> int:
                 f"{word}: Hydra's own keys are for sweeps, which -m makes; the folder of a run follows from outputs=..."
             )
     config = load_config(overrides)
+    for word in overrides:
+        if word.startswith("experiment=") and (swept := _swept(word)):
+            raise ConfigError(f"{word} is a sweep over {swept}: run it by -m")
     config.require()
     with _signals_as_ctrl_c():
         from ppo_bench.runs.train import train
@@ -69,6 +72,12 @@ def main(arguments: list[str]) -> int:
         for folder in train(config, _STARTED_AT):
             print(folder)
     return 0
+
+
+def _swept(experiment: str) -> str:
+    from ppo_bench.sweeps.expand import values_swept
+
+    return ", ".join(values_swept(experiment))
 
 
 @contextmanager

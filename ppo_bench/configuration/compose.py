@@ -38,22 +38,22 @@ def snake_case(name: object) -> str:
 OmegaConf.register_new_resolver("snake_case", snake_case, replace=True)
 
 
-def compose_root(root: str, overrides: Sequence[str]) -> DictConfig:
-    """`conf/<root>.yaml` composed with `overrides`. Raises `ConfigError`."""
+def compose_root(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
+    """`conf/<root>.yaml` composed with `overrides`, and Hydra's own keys if wanted. Raises `ConfigError`."""
     try:
-        return _compose(root, overrides)
+        return _compose(root, overrides, with_hydra=with_hydra)
     except Exception as error:  # Hydra raises whatever its parser and its YAML files meet
         if "Config group override must be a string" in str(error):
             raise ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices") from error
         raise ConfigError(explain(error, root=root)) from error
 
 
-def _compose(root: str, overrides: Sequence[str]) -> DictConfig:
+def _compose(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
     running = GlobalHydra.get_state()  # of a sweep whose job this is
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            return compose(root, overrides=readable(overrides))
+            return compose(root, overrides=readable(overrides), return_hydra_config=with_hydra)
     finally:
         GlobalHydra.set_state(running)
 

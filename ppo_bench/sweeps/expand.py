@@ -15,7 +15,7 @@ from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import explain, readable
+from ppo_bench.configuration.compose import compose_root, explain, readable
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
@@ -31,6 +31,28 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     except HydraException as error:
         raise ConfigError(explain(error)) from error
     return [list(job) for job in itertools.product(*alternatives)]
+
+
+def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
+    """The overrides of each job, those included that an experiment sweeps over by itself (`hydra.sweeper.params`)."""
+    swept: dict[str, dict[str, str]] = {}
+    jobs = []
+    for job in expand(overrides):
+        experiment = next((word for word in job if word.startswith("experiment=")), "")
+        if experiment not in swept:
+            swept[experiment] = values_swept(experiment)
+        given = {word.lstrip("+~").partition("=")[0] for word in job}
+        own = [f"{key}={values}" for key, values in swept[experiment].items() if key not in given]
+        jobs += expand([*own, *job])
+    return jobs
+
+
+def values_swept(experiment: str) -> dict[str, str]:
+    """The keys over which `experiment=<name>` is a sweep, and their values; none of one that is a single run."""
+    if not experiment:
+        return {}
+    params = compose_root("config", [experiment], with_hydra=True).hydra.sweeper.params
+    return {str(key): str(values) for key, values in (params or {}).items()}
 
 
 def corner(overrides: Sequence[str]) -> list[str]:

@@ -26,7 +26,7 @@ from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import explain, one_line
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import are_complete
-from ppo_bench.sweeps.expand import corner, expand
+from ppo_bench.sweeps.expand import corner, sweep_jobs
 from ppo_bench.sweeps.journal import STATES, JobOutcome, Journal, failures_reported, finished, print_table
 from ppo_bench.sweeps.launchers import launch, search, with_defaults
 from ppo_bench.sweeps.preflight import check_environments
@@ -41,7 +41,7 @@ def sweep(overrides: Sequence[str]) -> int:
     own = with_defaults(own)
     on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", word) for word in own)
     searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
-    configs = [(load_config([*own, *job]), job) for job in ([corner(words)] if searching else expand(words))]
+    configs = [(load_config([*own, *job]), job) for job in ([corner(words)] if searching else sweep_jobs(words))]
     planned: dict[tuple[Path, ...], list[str]] = {}
     for config, job in configs:
         config.require()

@@ -15,7 +15,7 @@ from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.load import load_config
-from ppo_bench.sweeps.expand import expand
+from ppo_bench.sweeps.expand import sweep_jobs
 from ppo_bench.sweeps.preflight import check_environments
 from ppo_bench.sweeps.slurm import ledger
 from ppo_bench.sweeps.slurm.job import REQUEUE_IF_EARLY, SubmittedRun, TrainInTurn
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 def _runs(overrides: Sequence[str]) -> tuple[Path, list[SubmittedRun]]:
     """The outputs folder, and every run of the sweep once, with its folder relative to that."""
-    configs = [(load_config(job), job) for job in expand(overrides)]
+    configs = [(load_config(job), job) for job in sweep_jobs(overrides)]
     runs: dict[str, SubmittedRun] = {}
     for config, job in configs:
         config.require()
