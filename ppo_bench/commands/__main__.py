@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ppo_bench.common.cli import Parser, exit_code, overrides_of
@@ -62,9 +62,8 @@ def main(arguments: list[str]) -> int:
                 f"{word}: Hydra's own keys are for sweeps, which -m makes; the folder of a run follows from outputs=..."
             )
     config = load_config(overrides)
-    for word in overrides:
-        if word.startswith("experiment=") and (swept := _swept(word)):
-            raise ConfigError(f"{word} is a sweep over {swept}: run it by -m")
+    if swept := _left_to_sweep(overrides):
+        raise ConfigError(f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each")
     config.require()
     with _signals_as_ctrl_c():
         from ppo_bench.runs.train import train
@@ -74,10 +73,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _swept(experiment: str) -> str:
-    from ppo_bench.sweeps.expand import values_swept
+def _left_to_sweep(overrides: Sequence[str]) -> list[str]:
+    """The keys over which an experiment is a sweep, and which `overrides` do not give."""
+    if not any(word.startswith("experiment=") for word in overrides):
+        return []
+    from ppo_bench.sweeps.expand import own_sweep
 
-    return ", ".join(values_swept(experiment))
+    return [word.partition("=")[0] for word in own_sweep(overrides)]
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from hydra import initialize_config_dir
@@ -35,24 +36,22 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
 
 def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
     """The overrides of each job, those included that an experiment sweeps over by itself (`hydra.sweeper.params`)."""
-    swept: dict[str, dict[str, str]] = {}
-    jobs = []
-    for job in expand(overrides):
-        experiment = next((word for word in job if word.startswith("experiment=")), "")
-        if experiment not in swept:
-            swept[experiment] = values_swept(experiment)
-        given = {word.lstrip("+~").partition("=")[0] for word in job}
-        own = [f"{key}={values}" for key, values in swept[experiment].items() if key not in given]
-        jobs += expand([*own, *job])
-    return jobs
+    return [whole for job in expand(overrides) for whole in expand([*own_sweep(job), *job])]
 
 
-def values_swept(experiment: str) -> dict[str, str]:
-    """The keys over which `experiment=<name>` is a sweep, and their values; none of one that is a single run."""
+def own_sweep(overrides: Sequence[str]) -> list[str]:
+    """The words by which the experiment that `overrides` name sweeps over the keys that they leave to it."""
+    given = {word.lstrip("+~").partition("=")[0] for word in overrides}
+    experiment = next((word for word in overrides if word.startswith("experiment=")), "")
+    return [f"{key}={values}" for key, values in _values_swept(experiment) if key not in given]
+
+
+@cache
+def _values_swept(experiment: str) -> tuple[tuple[str, str], ...]:
     if not experiment:
-        return {}
+        return ()
     params = compose_root("config", [experiment], with_hydra=True).hydra.sweeper.params
-    return {str(key): str(values) for key, values in (params or {}).items()}
+    return tuple((str(key), str(values)) for key, values in (params or {}).items())
 
 
 def corner(overrides: Sequence[str]) -> list[str]:

@@ -1,0 +1,65 @@
+"""Experiments that are sweeps by themselves: the published tables, a command each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.load import load_config
+from ppo_bench.sweeps.expand import sweep_jobs
+
+CAMPAIGN = sorted(path.stem for path in (CONF / "experiment" / "campaign").glob("*.yaml"))
+
+
+def test_classic_is_sixty_runs_of_each_game() -> None:
+    jobs = sweep_jobs(["experiment=campaign/classic"])
+    assert len(jobs) == 180
+    assert jobs[0] == ["seed=1", "env=cartpole", "framework=torch_eager", "experiment=campaign/classic"]
+    assert {word for job in jobs for word in job if word.startswith("seed=")} == {f"seed={k}" for k in range(1, 21)}
+    config = load_config(jobs[-1])
+    assert (config.root.seed, config.task.id, config.framework.name) == (20, "MountainCar-v0", "jax_xla")
+    assert (config.root.total_timesteps, config.ppo.bootstrap_truncated) == (500_000, False)  # CleanRL's
+
+
+def test_what_the_command_line_gives_is_not_swept() -> None:
+    jobs = sweep_jobs(["experiment=campaign/classic", "seed=3,4", "framework=jax_xla"])
+    games = ["env=cartpole", "env=acrobot", "env=mountain_car"]
+    rest = ["experiment=campaign/classic", "seed=3", "framework=jax_xla"]
+    assert jobs[:3] == [[game, *rest] for game in games]
+    assert len(jobs) == 6
+
+
+def test_one_word_may_name_a_sweep_and_a_run() -> None:
+    jobs = sweep_jobs(["experiment=campaign/minatar,cleanrl/ppo"])
+    assert len(jobs) == 6
+    assert jobs[-1] == ["experiment=cleanrl/ppo"]
+
+
+@pytest.mark.parametrize("name", CAMPAIGN)
+def test_every_run_of_the_campaign_has_a_configuration_and_a_folder_of_its_own(name: str) -> None:
+    configs = [load_config([*job, "device=cpu"]) for job in sweep_jobs([f"experiment=campaign/{name}"])]
+    folders = [folder for config in configs for folder in config.folders]
+    assert len(set(folders)) == len(folders) > 4
+    assert {config.root.name.partition("/")[0] for config in configs} == {"campaign"}
+
+
+def test_a_sweep_without_m_is_one_line_and_trains_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["experiment=campaign/classic", "seed=1", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 2
+    line = "this experiment is a sweep over env, framework: run it by -m, or give them one value each"
+    assert capsys.readouterr().err.splitlines() == [f"ppo_bench: {line}"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_runs_what_is_left_to_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["experiment=campaign/classic", "seed=1,2", "env=cartpole", "framework=torch_eager"]
+    small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu", f"outputs={tmp_path}"]
+    assert exit_code(main, ["-m", *words, *small]) == 0
+    found = sorted(path.parent.name for path in tmp_path.rglob("result.json"))
+    assert found == ["seed1", "seed2"]
+    assert exit_code(main, ["-m", *words, *small]) == 0
+    assert "2 skipped" in capsys.readouterr().err
