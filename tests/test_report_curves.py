@@ -8,10 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ppo_bench.commands.report.analysis import analyse
+from ppo_bench.commands.report.charts import figures
 from ppo_bench.commands.report.curves import CELLS, curves
 from ppo_bench.commands.report.database import open_database
+from ppo_bench.commands.report.groups import sort_runs
+from ppo_bench.commands.report.options import Options
 from tests.reports import aggregates, report, rows
 from tests.synthetic import write_run, write_sweep
+
+OPTIONS = Options("torch_eager", 0.05, None, 0, 200)
 
 
 def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
@@ -85,3 +91,54 @@ def test_curves_by_wall_time_leave_compilation_out(tmp_path: Path) -> None:
     assert np.isnan(drawn.band.mean[50:]).all()
     assert sorted(np.isfinite(drawn.runs).sum(1)) == [50, 100, 100]
     np.testing.assert_allclose(drawn.runs[np.isfinite(drawn.runs).all(1)], [known, known])
+
+
+def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2):
+        folder = write_run(tmp_path / "runs", seed=seed, iterations=4)
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for row in lines:
+            evaluated = row["iteration"] % 2 == 0
+            row |= {"entropy": 1.0 / row["iteration"], "info_is_success": seed / 2 if evaluated else None}
+            row |= {"evaluation_return_greedy": 100.0 * row["iteration"] if evaluated else None}
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+        result = json.loads((folder / "result.json").read_text())
+        result |= {"evaluation_return_greedy": 400.0, "info": {"is_success": seed / 2}}
+        (folder / "result.json").write_text(json.dumps(result))
+    write_run(tmp_path / "runs", env="acrobot", iterations=4)
+    database = open_database([str(tmp_path / "runs")])
+    assert database.drawn[:3] == ["evaluation_return_greedy", "info_is_success", "policy_loss"]
+    found = figures(analyse(sort_runs(database.runs), OPTIONS), database.connection, database.drawn, OPTIONS)
+    of = {figure.title: figure for figure in found if figure.section == "training"}
+    titles = [chart.title for chart in of["cartpole"].charts]
+    losses = ["policy loss", "value loss", "entropy", "approx kl", "clip fraction", "explained variance"]
+    assert titles == ["evaluation return greedy", "info is success", *losses]
+    assert [chart.title for chart in of["acrobot"].charts] == losses
+    greedy, success, entropy = (of["cartpole"].charts[k].series[0].mean for k in (0, 1, 4))  # type: ignore[union-attr]
+    # Four iterations over a grid of a hundred cells: evaluated at the second and the fourth.
+    np.testing.assert_allclose(greedy[[49, 99]], [200, 400])
+    assert np.isnan(greedy[48])
+    np.testing.assert_allclose(success[99], 0.75)
+    np.testing.assert_allclose(entropy[[24, 49, 74, 99]], [1, 1 / 2, 1 / 3, 1 / 4])
+    assert report(capfd, tmp_path / "runs", "--out", tmp_path / "out")[0] == 0
+    runs = rows(tmp_path / "out" / "tables" / "runs.csv")
+    assert [row["is_success"] for row in runs] == ["", "0.5", "1.0"]
+    assert [row["evaluation return greedy"] for row in runs] == ["", "400.0", "400.0"]
+    assert (tmp_path / "out" / "figures" / "training_02_cartpole.svg").exists()
+
+
+def test_hyperparameters_that_differ_come_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "runs", iterations=4)
+    write_run(tmp_path / "runs", iterations=4, folder="other/seed1", changes={"config.ppo.gamma": 0.5})
+    assert report(capfd, tmp_path / "runs", "--out", tmp_path / "out")[0] == 0
+    differ = rows(tmp_path / "out" / "tables" / "settings.csv")
+    assert [(row["env"], row["ppo.gamma"]) for row in differ] == [
+        ("cartpole ppo.gamma=0.5", "0.5"),
+        ("cartpole ppo.gamma=0.99", "0.99"),
+    ]
+    assert set(differ[0]) == {"env", "id", "ppo.gamma"}
+    same = {row["what"]: row["value"] for row in rows(tmp_path / "out" / "tables" / "settings_same.csv")}
+    assert same["ppo.num_steps"] == "128"
+    assert "ppo.gamma" not in same

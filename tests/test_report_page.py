@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
@@ -80,10 +82,11 @@ def test_it_opens_without_a_word_and_asks_for_nothing_but_itself(browser: Browse
         assert opened.requests == [html.as_uri()]
         sections = page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
         assert sections == [
-            "summary", "learning", "speed", "speedup", "returns", "equivalence", "all", "human", "published", "runs",
+            "summary", "learning", "training", "speed", "speedup", "returns", "equivalence", "all", "human",
+            "published", "settings", "runs",
         ]  # fmt: skip
         count = page.locator(".chart").count()
-        assert count == 3 * 2 + 3 * 3 + 1 + 3 + 1 + 1 + 1 + 1
+        assert count == 3 * 2 + 3 * 6 + 3 * 3 + 1 + 3 + 1 + 1 + 1 + 1
         assert page.locator(".chart > .frame > svg").count() == count
         assert page.locator("img").count() == 0
         assert "<img src=" in page.locator(".warnings").inner_text()
@@ -143,6 +146,25 @@ def test_the_legend_hides_and_shows_series(browser: Browser, html: Path) -> None
         button.press("Enter")
         assert series.evaluate_all(names) == ["torch_compile"]
         assert opened.said == []
+
+
+HEIGHTS = """one => one.querySelector("path.mean").getAttribute("d").match(/ (-?[0-9.]+)/g).map(Number)"""
+
+
+def test_the_reader_chooses_how_smooth_curves_are(browser: Browser, html: Path) -> None:
+    with Opened(browser, html, DESKTOP) as opened:
+        entropy = chart(opened.page, "entropy")
+        data = json.loads(opened.page.locator("#data").text_content() or "")
+        (drawn,) = [each for each in data[3] if each["title"] == "entropy"]  # after the learning curves of three panels
+        mean = np.array(drawn["series"][0]["mean"])
+        for width in (15, 1, 3):
+            opened.page.locator("select[data-smooth=training]").select_option(value=str(width))
+            reach = width // 2
+            expected = [mean[max(0, k - reach) : k + reach + 1].mean() for k in range(len(mean))]
+            heights = -np.array(entropy.locator("g.series").first.evaluate(HEIGHTS))
+            across = [(values - np.min(values)) / np.ptp(values) for values in (np.array(expected), heights)]
+            np.testing.assert_allclose(across[1], across[0], atol=0.01)
+        assert opened.page.locator("select").count() == 2  # learning curves have their own
 
 
 def test_every_seed_is_drawn_behind_its_mean(browser: Browser, html: Path) -> None:

@@ -63,7 +63,9 @@ def main(arguments: list[str]) -> int:
             )
     config = load_config(overrides)
     if swept := _left_to_sweep(overrides):
-        raise ConfigError(f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each")
+        raise ConfigError(
+            f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
+        )
     config.require()
     with _signals_as_ctrl_c():
         from ppo_bench.runs.train import train

@@ -176,12 +176,17 @@ def _summary(
         "return_std": statistics.pstdev(returns),
         "return_min": min(returns),
         "return_max": max(returns),
+        "info": {name: _mean_told(ordered, name) for name in sorted({name for e in ordered for name in e.told})},
         "length_mean": statistics.fmean(lengths),
         "returns": returns,
         "lengths": lengths,
         "envs": [e.env for e in ordered],
         "video": None,
     }
+
+
+def _mean_told(episodes: list[Episode], name: str) -> float:
+    return statistics.fmean(episode.told[name] for episode in episodes if name in episode.told)
 
 
 def _print_table(about: dict[str, Any]) -> None:
@@ -193,6 +198,8 @@ def _print_table(about: dict[str, Any]) -> None:
     print(f"{'episodes':>8}{'return mean':>14}{'std':>11}{'min':>11}{'max':>11}{'length mean':>14}")
     mean, std, low, high = (about[f"return_{name}"] for name in ("mean", "std", "min", "max"))
     print(f"{about['episodes']:>8}{mean:>14.2f}{std:>11.2f}{low:>11.2f}{high:>11.2f}{about['length_mean']:>14.1f}")
+    for name, mean in about["info"].items():
+        print(f"{name}: {mean:.3g} on average as episodes ended")
 
 
 if __name__ == "__main__":

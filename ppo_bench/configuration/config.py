@@ -72,6 +72,11 @@ class Config:
                 f"framework.iterations_per_call={at_once} needs environments that are part of the program: "
                 "use backend=jax, backend=envpool_xla, or 1"
             )
+        if (evaluated := self.root.evaluation.every_iterations) % at_once:
+            raise ConfigError(
+                f"framework.iterations_per_call={at_once} does not divide evaluation.every_iterations={evaluated}: "
+                "states within a block never come to the host"
+            )
         if every % at_once:
             raise ConfigError(
                 f"framework.iterations_per_call={at_once} does not divide checkpoint.every_iterations={every}: "
@@ -124,6 +129,7 @@ class Config:
             self.tuning,
             tuple(env.observe),
             env.players,
+            tuple(env.info),
         )
 
     @cached_property

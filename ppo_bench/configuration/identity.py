@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-NOT_TRAINED = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", "video", "rating")
+NOT_TRAINED = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", "video", "evaluation", "rating")
 """Root keys that do not make another experiment."""
 PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
 """The algorithm of older runs, which name none."""
@@ -83,7 +83,7 @@ def _env(config: Mapping[str, Any], by_its_own_id: bool = True) -> dict[str, Any
     """The environment by what it is, not by what else its file offers."""
     env = config["env"]
     name, env_id = env_of(config)
-    known = ("name", "ids", "id", "game", "mode", "atari", "kwargs", "wrappers")
+    known = ("name", "ids", "id", "game", "mode", "atari", "kwargs", "wrappers", "info")
     return {
         "name": name if by_its_own_id else env.get("id") or env["name"],
         "id": env_id,

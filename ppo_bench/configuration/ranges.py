@@ -15,6 +15,7 @@ from ppo_bench.mathematics.precision import PRECISIONS
 def check_values(config: Config) -> None:
     """Raise `ConfigError` for the first value that is out of range."""
     root, ppo = config.root, config.ppo
+    evaluated = root.evaluation.every_iterations
     unit, positive, natural = "must lie between 0 and 1", "must be above 0", "must be at least 1"
     checks: list[tuple[str, Any, bool, str]] = [
         ("seed", root.seed, 0 <= root.seed < 2**31, f"must lie between 0 and {2**31 - 1}"),
@@ -46,6 +47,8 @@ def check_values(config: Config) -> None:
         ("checkpoint.keep", root.checkpoint.keep, root.checkpoint.keep >= 1, natural),
         ("video.every_episodes", root.video.every_episodes, root.video.every_episodes >= 0, "must not be negative"),
         ("opponents.pool_size", config.opponents.pool_size, config.opponents.pool_size >= 0, "must not be negative"),
+        ("evaluation.every_iterations", evaluated, evaluated >= 0, "must not be negative"),
+        ("evaluation.episodes", root.evaluation.episodes, root.evaluation.episodes >= 1, natural),
         ("rating.games", root.rating.games, root.rating.games >= 0, "must not be negative"),
         ("rating.opponents", root.rating.opponents, root.rating.opponents >= 1, natural),
         (
@@ -106,6 +109,11 @@ def check_values(config: Config) -> None:
         raise ConfigError(
             f"opponents.pool_size={config.opponents.pool_size}: {root.env.name} is for one player, and only games have "
             "opponents: use opponents=none"
+        )
+    if evaluated and root.env.players > 1:
+        raise ConfigError(
+            f"evaluation.every_iterations={evaluated}: against itself a policy's mean return is zero; in games "
+            "checkpoints are rated by their matches (rating.games)"
         )
     if ppo.final_ent_coef is not None and ppo.anneal_timesteps is None:
         raise ConfigError(

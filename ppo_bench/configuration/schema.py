@@ -24,6 +24,7 @@ class EnvSchema:
     rescale_actions: bool = younger(False)
     observe: list[int] = younger([])  # noqa: RUF009 (a field of its own)
     players: int = younger(1)
+    info: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -40,6 +41,14 @@ class VideoSchema:
     """`video`; see conf/config.yaml."""
 
     every_episodes: int
+
+
+@dataclass
+class EvaluationSchema:
+    """`evaluation`; see conf/config.yaml."""
+
+    every_iterations: int
+    episodes: int
 
 
 @dataclass
@@ -64,6 +73,7 @@ class RootSchema:
     outputs: str
     checkpoint: CheckpointSchema
     video: VideoSchema
+    evaluation: EvaluationSchema
     rating: RatingSchema
     env: EnvSchema
     ppo: Any

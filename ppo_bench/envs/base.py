@@ -87,7 +87,8 @@ class VectorEnv(Protocol):
 
     They may say more of themselves: `players`, how many rows are one game; and, from which warnings are made
     (ppo_bench/runs/advice.py), `time_limit`, steps after which an episode is truncated; `flattens_images`, whether
-    images are laid out as part of a vector.
+    images are laid out as part of a vector. `told` is what the latest step had in its `info` of `Task.info`, by name:
+    numbers `[N]`, NaN of environments that gave none.
     """
 
     num_envs: int
@@ -190,6 +191,8 @@ class Task:
     """Components of vector observations that are seen; all if empty."""
     players: int = 1
     """How many play a game of turns, each in a row of its own; see ppo_bench/envs/turns.py."""
+    info: tuple[str, ...] = ()
+    """Numbers of `info` that are kept with episodes, where the environment gives them; see `VectorEnv`."""
 
     def alone(self) -> Task:
         """The same with a single environment, or the rows of a single game."""
@@ -213,6 +216,12 @@ class Task:
                 f"env.atari.baselines: backend={backend} has resets of its own; "
                 "use backend=gymnasium or env.atari.baselines=false"
             )
+
+
+def require_no_info(task: Task, backend: str) -> None:
+    """Raise `ConfigError` if numbers of `info` are asked for beside the default, of which `backend` tells none."""
+    if set(task.info) - {"is_success"}:
+        raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")
 
 
 def supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:

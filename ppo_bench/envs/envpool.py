@@ -93,6 +93,8 @@ class EnvPoolEnv:
             self.time_limit = int(spec.config.max_episode_steps)
         supported_spaces(task, self.observation_space, self.action_space)
         self._drawn = {"render_mode": render_mode} if render_mode else {}
+        self._kept = task.info
+        self.told: dict[str, np.ndarray] = {}
         self._pool: Any = None
         self._core: Core | None = None
         self._threads = Followers()
@@ -114,7 +116,7 @@ class EnvPoolEnv:
             options = {**self._options, "env_seed": list(seeds)[:: self.players]}
             self._pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
             obs, info = self._pool.reset()
-        self._core = Core(self._pool, self.players)
+        self._core = Core(self._pool, self.players, self._kept)
         self._resets, self._acts = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         if not self.masks_actions:
             return Seen(self.shown.arranged(obs))
@@ -131,7 +133,9 @@ class EnvPoolEnv:
             self._threads.gather()
         if self.players > 1:
             actions = of_movers(actions, self._acts, self.players)
-        step = as_step(self.shown, self._resets, *self._core.step(actions))
+        given = self._core.step(actions)
+        step, info = as_step(self.shown, self._resets, *given), given[-1]
+        self.told = {name: info[name] for name in self._kept if name in info}
         self._resets = step.terminated | step.truncated
         self._acts = self._acts if step.acts is None else step.acts
         return step
@@ -155,14 +159,14 @@ class Core:
     the pool's core, by EnvPool's own names for them; they are what `pool.step` returns, bit for bit.
     """
 
-    def __init__(self, pool: Any, players: int) -> None:
+    def __init__(self, pool: Any, players: int, kept: Sequence[str] = ()) -> None:
         self._send, self._recv = pool._send, pool._recv
         self._action_dtype = pool.spec.action_array_spec["action"].dtype
         self._ids = pool.all_env_ids
         keys = list(pool._state_keys)
         self._games = keys.index("info:env_id") if players > 1 else None
         self._reward, self._done, self._trunc = (keys.index(name) for name in ("reward", "done", "trunc"))
-        self._info = {name: keys.index(f"info:{name}") for name in TOLD if f"info:{name}" in keys}
+        self._info = {name: keys.index(f"info:{name}") for name in (*TOLD, *kept) if f"info:{name}" in keys}
         parts = {
             key.removeprefix("obs:").replace(".", ":"): i
             for i, key in enumerate(keys)
@@ -171,7 +175,7 @@ class Core:
         self._obs: int | dict[str, int] = next(iter(parts.values())) if len(parts) == 1 else parts
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Observations, rewards, terminated, truncated and what `info` has of `TOLD`."""
+        """Observations, rewards, terminated, truncated and what `info` has of `TOLD` and what is kept."""
         self._send([self._ids, self._ids, actions.astype(self._action_dtype, order="C")])
         arrays = self._recv()
         if self._games is not None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
-from ppo_bench.envs.base import GraphEnv, Start, Step, Task
+from ppo_bench.envs.base import GraphEnv, Start, Step, Task, require_no_info
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, Shown, as_step
 
 
@@ -30,6 +30,7 @@ class EnvPoolXlaBackend:
         """The environments of `task`."""
         if task.players > 1:
             raise ConfigError(f"{task.id}: EnvPool's XLA interface has no games of turns; use backend=envpool")
+        require_no_info(task, "envpool_xla")
         share_gpu_memory()
         return EnvPoolGraphEnv(task, self.num_threads)
 

@@ -74,6 +74,8 @@ class GymnasiumEnv:
         env.close()
         require_players(task, 1)
         self.num_envs = task.num_envs
+        self._kept = task.info
+        self.told: dict[str, np.ndarray] = {}
         self._reward_clip = task.atari is not None and task.atari.reward_clip
         self._envs = Vectorized(task.id, build, task.num_envs, vectorization)
 
@@ -85,6 +87,7 @@ class GymnasiumEnv:
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
         obs, reward, terminated, truncated, info = self._envs.step(actions)
+        self.told = {name: _numbers(info, name) for name in self._kept if name in info}
         raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         episode_over = (terminated & ~info.get("life_lost", np.False_)) | truncated
@@ -110,6 +113,17 @@ class GymnasiumEnv:
     def close(self) -> None:
         """See `VectorEnv.close`."""
         self._envs.close()
+
+
+def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
+    """The numbers `[N]` that environments gave as `info[name]`, NaN of those that gave none; gymnasium marks them.
+
+    Raises `Failed` if they are no numbers.
+    """
+    try:
+        return np.where(info[f"_{name}"], np.asarray(info[name], np.float64), np.nan)
+    except (TypeError, ValueError) as error:
+        raise Failed(f"info[{name!r}] is not one number: leave it out of env.info") from error
 
 
 def _make_one(task: Task, render_mode: str | None = None) -> Any:

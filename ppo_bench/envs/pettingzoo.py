@@ -13,7 +13,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed, nearest, require
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
-from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
+from ppo_bench.envs.base import Seen, Step, Task, require_no_info, supported_spaces
 from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
 from ppo_bench.envs.turns import games_of, require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
@@ -46,6 +46,7 @@ class PettingZooEnv:
 
     def __init__(self, task: Task, vectorization: str) -> None:
         task.plain("pettingzoo")
+        require_no_info(task, "pettingzoo")
         build = functools.partial(_make_game, task)
         game = build()
         self.players = len(game.agents)

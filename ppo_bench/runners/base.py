@@ -90,6 +90,9 @@ class Problem:
         return (*self.network.parameters, *self.algorithm.learnt(self.network))
 
 
+NOTHING: Mapping[str, float] = {}
+
+
 class Episode(NamedTuple):
     """One finished episode: after how many environment steps of its iteration, in which environment."""
 
@@ -97,6 +100,8 @@ class Episode(NamedTuple):
     env: int
     episode_return: float
     length: int
+    told: Mapping[str, float] = NOTHING
+    """Numbers of `env.info` that the environment gave as it ended."""
 
 
 Metrics = dict[str, float]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from ppo_bench.runners.base import Episode
+
+NOTHING: Mapping[str, np.ndarray] = {}
 
 
 class Totals(NamedTuple):
@@ -22,11 +26,16 @@ def no_totals(num_envs: int) -> Totals:
 
 
 def fold_episodes(
-    totals: Totals, raw_rewards: np.ndarray, episode_over: np.ndarray, valid: np.ndarray
+    totals: Totals,
+    raw_rewards: np.ndarray,
+    episode_over: np.ndarray,
+    valid: np.ndarray,
+    told: Mapping[str, np.ndarray] = NOTHING,
 ) -> tuple[Totals, list[Episode]]:
     """The totals after a rollout, and its finished episodes in the order of their ends.
 
-    All `[T, N]`: unclipped rewards, flags of episodes' ends, and `valid`, true where a step is not a reset.
+    All `[T, N]`: unclipped rewards, flags of episodes' ends, `valid`, true where a step is not a reset, and numbers
+    that the environments told by name, NaN where they did not.
     """
     returns = _running_sums(np.where(valid, raw_rewards, 0.0), totals.returns)
     lengths = _running_sums(valid, totals.lengths)
@@ -44,7 +53,11 @@ def fold_episodes(
 
     (episode_returns, left_returns), (episode_lengths, left_lengths) = map(since_last_end, (returns, lengths))
     columns = ((steps + 1) * raw_rewards.shape[1], envs, episode_returns, episode_lengths)
-    return Totals(left_returns, left_lengths), list(map(Episode, *(column.tolist() for column in columns)))
+    ended = list(map(Episode, *(column.tolist() for column in columns)))
+    for name, numbers in told.items():
+        at_end = zip(ended, numbers[steps, envs].tolist(), strict=True)
+        ended = [each if math.isnan(x) else each._replace(told={**each.told, name: x}) for each, x in at_end]
+    return Totals(left_returns, left_lengths), ended
 
 
 def _running_sums(steps: np.ndarray, before: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,7 @@ class HostEnvs:
         if self._action_bounds:
             actions = self._action_bounds.within(PlainNumpy, actions)
         step = self._env.step(actions)
+        self._note(rollout, t, getattr(self._env, "told", {}))
         rollout["rewards"][t], rollout["raw_rewards"][t] = step.reward, step.raw_reward
         rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated
         rollout["episode_over"][t] = step.episode_over
@@ -129,6 +131,13 @@ class HostEnvs:
         state["envs.obs"] = self._observe(state, step.obs)
         return state, rollout
 
+    def _note(self, rollout: Arrays, t: int, told: Mapping[str, np.ndarray]) -> None:
+        """Keep what the environments told in step `t` with the rollout, NaN in steps in which they told nothing."""
+        for name, numbers in told.items():
+            if f"info.{name}" not in rollout:
+                rollout[f"info.{name}"] = np.full(rollout["rewards"].shape, np.nan)
+            rollout[f"info.{name}"][t] = numbers
+
     def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Arrays, list[Episode]]:
         """The state after a rollout, the flags `[T, N]` that are learnt from, and the episodes that ended."""
         rewards, raw_rewards, valid = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
@@ -137,7 +146,8 @@ class HostEnvs:
         if self._ppo.norm_reward:
             rewards = self._normalized_rewards(state, rewards, valid)
         totals = Totals(state["envs.returns"], state["envs.lengths"])
-        totals, episodes = fold_episodes(totals, raw_rewards, rollout["episode_over"], valid)
+        told = {name.removeprefix("info."): array for name, array in rollout.items() if name.startswith("info.")}
+        totals, episodes = fold_episodes(totals, raw_rewards, rollout["episode_over"], valid, told)
         state["envs.returns"], state["envs.lengths"] = totals
         flags = {
             "rewards": rewards,

@@ -98,7 +98,9 @@ class ProgramRunner:
         self, learning_rate: float, played: Played, measured: Mapping[str, Any], totals: Totals
     ) -> tuple[Totals, Metrics, list[Episode]]:
         """Totals, metrics and episodes of an iteration that has come from the device; `totals` are those before it."""
-        totals, episodes = fold_episodes(totals, *map(np.asarray, played))
+        totals, episodes = fold_episodes(
+            totals, np.asarray(played.raw_rewards), np.asarray(played.episode_over), np.asarray(played.valid)
+        )
         own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.valid))}
         names = (metric.name for metric in metrics_of(self.problem.algorithm, self.problem.network))
         metrics = {name: float({**measured, **own}[name]) for name in names}

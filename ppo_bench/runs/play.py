@@ -125,7 +125,8 @@ def play(env: VectorEnv, agent: Agent, episodes: int, seed: int) -> Iterator[Epi
     while (counted < wanted).any():
         actions, carry = agent.act(t, seen, start, carry)
         step = env.step(bounds.within(np, actions) if bounds else actions)
-        totals, ended = fold_episodes(totals, step.raw_reward[None], step.episode_over[None], ~done[None])
+        told = {name: numbers[None] for name, numbers in getattr(env, "told", {}).items()}
+        totals, ended = fold_episodes(totals, step.raw_reward[None], step.episode_over[None], ~done[None], told)
         for episode in ended:
             if counted[episode.env] < wanted[episode.env]:
                 counted[episode.env] += 1

@@ -23,9 +23,10 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runs.provenance import differences, provenance
-from ppo_bench.runs.results import EPISODE_ROWS_PER_ITERATION, speeds
+from ppo_bench.runs.results import EPISODE_ROWS_PER_ITERATION, EVALUATION_COLUMNS, speeds
 
 RECENT_EPISODES = 100
+NOTHING: Mapping[str, float | None] = {}
 
 
 @dataclass
@@ -39,6 +40,8 @@ class LoopState:
     masked_steps: float = 0.0
     recent_returns: list[float] = field(default_factory=list)
     """Of the last 100 episodes."""
+    recent_told: dict[str, list[float]] = field(default_factory=dict)
+    """Of the last 100 episodes that told a number of `env.info`, by name."""
     best_iteration: int | None = None
     """Of the checkpoint at which their mean was highest, or which is rated best."""
     best_return: float | None = None
@@ -51,6 +54,8 @@ class LoopState:
     """The most seeds that one program trained at a time with this one: its speeds are a share of theirs."""
     ratings: dict[str, list[float]] = field(default_factory=dict)
     """Of the checkpoints of a game, by iteration: the rating and its deviation; see ppo_bench/runs/rating.py."""
+    evaluation: dict[str, float | None] = field(default_factory=dict)
+    """The latest evaluation, by column; see ppo_bench/runs/evaluation.py."""
     metrics_mark: Mark = NO_ROWS
     episodes_mark: Mark = NO_ROWS
 
@@ -60,6 +65,9 @@ class LoopState:
         self.global_step += batch_size
         self.episodes += len(episodes)
         self.masked_steps += metrics["masked_fraction"] * batch_size
+        for name in {name for episode in episodes for name in episode.told}:
+            told = [episode.told[name] for episode in episodes if name in episode.told]
+            self.recent_told[name] = [*self.recent_told.get(name, []), *told][-RECENT_EPISODES:]
         self.recent_returns = [*self.recent_returns, *(e.episode_return for e in episodes)][-RECENT_EPISODES:]
 
     def cut(self, in_progress: np.ndarray) -> None:
@@ -128,12 +136,24 @@ class Record:
             }
         write_json(self.folder / "run.json", about | provenance() | {"execution": dict(execution)})
 
-    def add(self, metrics: Metrics, episodes: list[Episode], seconds: float, sps: float) -> None:
-        """Take in one iteration, `seconds` after the rows were opened, made at `sps` environment steps a second."""
+    def add(
+        self,
+        metrics: Metrics,
+        episodes: list[Episode],
+        seconds: float,
+        sps: float,
+        evaluated: Mapping[str, float | None] = NOTHING,
+    ) -> None:
+        """Take in one iteration, `seconds` after the rows were opened, made at `sps` environment steps a second.
+
+        `evaluated` are the columns of an evaluation; see ppo_bench/runs/evaluation.py.
+        """
         loop, first_step = self.loop, self.loop.global_step
         loop.count(metrics, episodes, self.config.ppo.batch_size)
         loop.wall_seconds = self._earlier_seconds + seconds
-        self._metrics.append([_metrics_row(loop, metrics, episodes, sps)])
+        if None not in evaluated.values():
+            loop.evaluation = dict(evaluated) or loop.evaluation
+        self._metrics.append([_metrics_row(loop, metrics, episodes, sps) | dict(evaluated)])
         self._episodes.append([_episode_row(first_step, e) for e in episodes[:EPISODE_ROWS_PER_ITERATION]])
 
     def save(self, arrays: Arrays) -> Path:
@@ -171,6 +191,7 @@ def _metrics_row(loop: LoopState, metrics: Metrics, episodes: list[Episode], sps
             "episodic_return": _mean([e.episode_return for e in episodes]),
             "episodic_length": _mean([e.length for e in episodes]),
         }
+        | {f"info_{name}": _mean([e.told[name] for e in episodes if name in e.told]) for name in loop.recent_told}
     )
 
 
@@ -180,7 +201,7 @@ def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
         "env": episode.env,
         "return": episode.episode_return,
         "length": episode.length,
-    }
+    } | {f"info_{name}": value for name, value in episode.told.items()}
 
 
 def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:
@@ -201,6 +222,8 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "episodes": loop.episodes,
         "final_return_mean": loop.recent_mean,
         "final_return_std": statistics.pstdev(loop.recent_returns) if loop.recent_returns else None,
+        **{column: loop.evaluation.get(column) for column in EVALUATION_COLUMNS},
+        "info": {name: _mean(numbers) for name, numbers in sorted(loop.recent_told.items())},
         "rating": loop.ratings.get(str(loop.iteration), [None])[0],
         "ratings": loop.ratings,
         "masked_fraction": loop.masked_steps / own_steps,

@@ -22,6 +22,8 @@ from ppo_bench.common.locks import lock
 from ppo_bench.common.rows import read_rows
 
 RATINGS = "ratings.json"
+EVALUATION_COLUMNS = ("evaluation_return_greedy", "evaluation_return_sampled")
+"""Of metrics.jsonl, where `evaluation.every_iterations` asks for them: mean returns of whole episodes."""
 EPISODE_ROWS_PER_ITERATION = 1_000
 COMPILING_ITERATIONS = 3
 LOCK_TRIES = 3

@@ -23,12 +23,11 @@ from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.memory import require_memory
-from ppo_bench.runs.rating import Rater
+from ppo_bench.runs.pauses import Pauses
 from ppo_bench.runs.record import LoopState, Record, report_finished
 from ppo_bench.runs.results import own_folder
 from ppo_bench.runs.stopping import stop_requests
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
-from ppo_bench.runs.video.filmer import Filmer
 
 
 def build_runner(config: Config) -> Runner[Any]:
@@ -89,8 +88,8 @@ def _first_iteration_uncollected() -> Iterator[None]:
 
 
 def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> None:
-    filmers, raters = [Filmer(run.config) for run in runs], [Rater(run.config) for run in runs]
-    started_at += filmers[0].require()
+    pauses = Pauses([run.config for run in runs])
+    started_at += pauses.seconds
     one = config.root.num_seeds == 1
     built, warnings = _build(config, config.framework.runner if one else config.framework.seeds_runner)
     runner: SeedsRunner[Any] = OneSeed(built) if one else built
@@ -112,10 +111,9 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
             ]
             mirrors.start()
             say(_where(records[0], runner.execution, config.framework.compiles))
-            _loop(config, runner, state, records, filmers, raters, setup_seconds=time.perf_counter() - started_at)
+            _loop(config, runner, state, records, pauses, setup_seconds=time.perf_counter() - started_at)
     finally:
-        for rater in raters:
-            rater.close()
+        pauses.close()
         runner.close()
 
 
@@ -174,17 +172,16 @@ def _loop(
     runner: SeedsRunner[Any],
     state: Any,
     records: Sequence[Record],
-    filmers: Sequence[Filmer],
-    raters: Sequence[Rater],
+    pauses: Pauses,
     setup_seconds: float,
 ) -> None:
     """Iterate to the end."""
     first, at_once, every = records[0], config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
-    loop_started = time.perf_counter()
+    loop_started = time.perf_counter() - pauses.seconds
     progress = ProgressDisplay(config.task.name, _title(records), last * batch_size, len(records))
     with stop_requests() as stop, _told_to_stop(stop, first), progress as display:
-        loop_started += _rate(records, raters, stop)  # of runs that were stopped as they were rated
+        pauses.rate(records, stop)
         while loop.iteration < last:
             if loop.iteration % at_once == 0:  # else it has been running since the one before ended
                 started = time.perf_counter()
@@ -192,21 +189,17 @@ def _loop(
             now = time.perf_counter()
             gc.enable()  # after the first
             sps, started = batch_size / (now - started), now
-            for record, (metrics, episodes) in zip(records, measured, strict=True):
+            for record, (metrics, _) in zip(records, measured, strict=True):
                 _require_finite(metrics, record, len(records))
-                record.add(metrics, episodes, now - loop_started, sps)
+            seconds = now - loop_started - pauses.seconds
+            evaluated = pauses.evaluate(runner, state, loop.iteration + 1, stop)
+            if evaluated is None:
+                raise Interrupted(_what_is_kept(first.folder, loop.iteration))
+            for record, (metrics, episodes), columns in zip(records, measured, evaluated, strict=True):
+                record.add(metrics, episodes, seconds, sps, columns)
             display.update(loop.global_step, loop.recent_mean, sps * len(records))
             if loop.iteration % every == 0 or loop.iteration == last:
-                if loop.iteration < last:
-                    for record, in_progress in zip(records, runner.in_progress(state), strict=True):
-                        record.loop.cut(in_progress)
-                pairs = zip(records, runner.export(state), strict=True)
-                saved = [record.save(arrays) for record, arrays in pairs]
-                for record, newest, filmer in zip(records, saved, filmers, strict=True):
-                    record.prune()  # once all have what they may have to go back to together
-                    # Seconds that are not training's, and in none of its times.
-                    loop_started += filmer.film(record.folder, newest, record.loop.episodes, stop)
-                loop_started += _rate(records, raters, stop)
+                _save(runner, state, records, pauses, stop, cuts=loop.iteration < last)
                 if loop.iteration < last:
                     state = runner.restart(state, loop.iteration)
             if stop and loop.iteration < last and loop.iteration % at_once == 0:
@@ -218,8 +211,18 @@ def _loop(
         record.finish(setup_seconds)
 
 
-def _rate(records: Sequence[Record], raters: Sequence[Rater], stop: Sequence[int]) -> float:
-    return sum(rater.rate(record.folder, record.loop, stop) for record, rater in zip(records, raters, strict=True))
+def _save(
+    runner: SeedsRunner[Any], state: Any, records: Sequence[Record], pauses: Pauses, stop: Sequence[int], cuts: bool
+) -> None:
+    """Write a checkpoint of every run; `cuts` if environments restart thereafter."""
+    if cuts:
+        for record, in_progress in zip(records, runner.in_progress(state), strict=True):
+            record.loop.cut(in_progress)
+    saved = [record.save(arrays) for record, arrays in zip(records, runner.export(state), strict=True)]
+    for record in records:
+        record.prune()  # once all have what they may have to go back to together
+    pauses.film(records, saved, stop)
+    pauses.rate(records, stop)
 
 
 def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> str:

@@ -122,10 +122,10 @@ def _journal(outputs: Path) -> Journal:
     return Journal(path)
 
 
-def show_config(arguments: Sequence[str]) -> int:
-    """Hydra's own views of a configuration: `--cfg`, `--resolve`, `--package`, `--info`."""
+def show_config(arguments: Sequence[str], program: str = "ppo_bench") -> int:
+    """Hydra's own views of a configuration: `--cfg`, `--resolve`, `--package`, `--info`, and completion, `-sc`."""
     before = sys.argv
-    sys.argv = ["ppo_bench", *arguments]
+    sys.argv = [program, *arguments]
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(lambda _: None)()
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -87,11 +87,12 @@ class Figure:
     charts: list[Lines | RowsPanel]
 
 
-def figures(analysis: Analysis, connection: DuckDBPyConnection, options: Options) -> list[Figure]:
-    """Every figure that there is something to show in."""
+def figures(analysis: Analysis, connection: DuckDBPyConnection, drawn: Sequence[str], options: Options) -> list[Figure]:
+    """Every figure that there is something to show in; `drawn` are the columns of `steps` beside the returns."""
     split, colours = panels(analysis.tasks), _colours(analysis)
     made = [
         *_learning(split, connection, options, colours),
+        *_training(split, connection, drawn, options, colours),
         *_speed(analysis, split, colours),
         _speedup(analysis, options),
         _returns(analysis, split, colours),
@@ -126,6 +127,34 @@ def _learning(
             ]
             charts.append(Lines(title, label, "episodic return", series, note))
         made.append(Figure(f"learning_{number:02}_{file_stem(panel.title)}", "learning", panel.title, charts))
+    return made
+
+
+def _training(
+    panels: Sequence[Panel],
+    connection: DuckDBPyConnection,
+    drawn: Sequence[str],
+    options: Options,
+    colours: Colours,
+) -> list[Figure]:
+    """Of each panel a chart of every measurement that its runs have, over environment steps."""
+    kept = [_best(panel) for panel in panels]
+    numbers = [group.numbers for panel in kept for group in panel.groups]
+    how: Any = {"seed": options.seed, "resamples": options.resamples, "weight": "1"}
+    found = {column: iter(curves(connection, numbers, "global_step", column=column, **how)) for column in drawn}
+    made = []
+    for number, panel in enumerate(kept, 1):
+        charts: list[Lines | RowsPanel] = []
+        for column in drawn:
+            series = [
+                Series(name, colours(panel, index), curve.x, *curve.band, np.zeros((0, len(curve.x))))
+                for index, (name, curve) in enumerate(zip(panel.names, found[column], strict=False))
+                if np.isfinite(curve.band.mean).any()
+            ]
+            if series:
+                charts.append(Lines(column.replace("_", " "), STEPS[1], "", series))
+        if charts:
+            made.append(Figure(f"training_{number:02}_{file_stem(panel.title)}", "training", panel.title, charts))
     return made
 
 

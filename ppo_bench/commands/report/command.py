@@ -90,7 +90,7 @@ def _check_out(out: Path) -> None:
 def _write(database: Database, tasks: list[ComparedTask], options: Options, out: Path) -> list[Paragraph]:
     """Write everything beside `out` and rename it when it is whole; the summary."""
     analysis = analyse(tasks, options)
-    charts = figures(analysis, database.connection, options)
+    charts = figures(analysis, database.connection, database.drawn, options)
     found = tables(analysis, options, database.runs, database.left_out)
     doubts = [*warnings(tasks, options.baseline), *database.warnings]
     for doubt in [*doubts, *(f"left out: {each.folder}: {each.reason}" for each in database.left_out)]:

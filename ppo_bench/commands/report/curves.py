@@ -1,4 +1,4 @@
-"""Learning curves on a grid: a run's return over its steps and over its seconds of training."""
+"""Curves on a grid: a run's return, losses and all else in its rows, over its steps or its seconds of training."""
 
 from __future__ import annotations
 
@@ -22,17 +22,24 @@ class Curves(NamedTuple):
     x: Array
     """Centres of the grid's cells `[K]`."""
     runs: Array
-    """Returns `[N, K]`; NaN before a run's first episode and after its last step."""
+    """Values `[N, K]`; NaN before a run's first one and after its last step."""
     band: Band
 
 
 def curves(
-    connection: DuckDBPyConnection, groups: Sequence[Sequence[int]], axis: str, *, seed: int, resamples: int
+    connection: DuckDBPyConnection,
+    groups: Sequence[Sequence[int]],
+    axis: str,
+    *,
+    seed: int,
+    resamples: int,
+    column: str = "episodic_return",
+    weight: str = "episodes",
 ) -> list[Curves]:
     """The curves of each group of runs, which are numbers in `steps`, over `global_step` or `training_seconds`.
 
-    The grid of a group goes from 0 to its longest run. A cell is the mean of the episodes that ended in it; cells in
-    which none did are interpolated.
+    The grid of a group goes from 0 to its longest run. A cell is the mean of `column` in the iterations that ended in
+    it, each with its `weight`: of returns the mean over episodes. Cells without any are interpolated.
     """
     if not groups:
         return []
@@ -43,9 +50,9 @@ def curves(
     cell = f"greatest(ceil({axis} * {CELLS} / longest - 1e-9) - 1, 0)::INTEGER"
     cells = connection.execute(
         f"""with spans as (select team, max({axis}) as longest from steps join members using (run) group by team)
-        select run, {cell} as cell, sum(episodic_return * episodes) / sum(episodes) as value
+        select run, {cell} as cell, sum("{column}" * {weight}) / sum({weight}) as value
         from steps join members using (run) join spans using (team)
-        where episodes > 0 and episodic_return is not null and longest > 0 group by all"""
+        where {weight} > 0 and "{column}" is not null and longest > 0 group by all"""
     ).fetchnumpy()
     ends = connection.execute(
         f"""with spans as (select team, max({axis}) as longest from steps join members using (run) group by team)

@@ -43,6 +43,8 @@ METRICS = (
     *("episodes", "episodic_return", "episodic_length"),
 )
 """Columns that the view has whatever the runs are; those that a run's rows have beyond them are added."""
+LEARNING = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance")
+"""Columns of metrics that are drawn; those that a run's rows have beyond `METRICS` are drawn, too."""
 EPISODES = ("global_step", "env", "return", "length")
 LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "1GB",
@@ -68,6 +70,8 @@ class Database:
     runs: list[Run] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    drawn: list[str] = field(default_factory=list)
+    """The columns of `steps` that tell how learning went: an evaluation's first, then `info`'s, then the losses'."""
 
 
 def open_database(folders: Sequence[str]) -> Database:
@@ -112,20 +116,24 @@ def _read_steps(database: Database) -> None:
     """Fill `steps` with the rows of metrics up to the first missing one, and sum up unfinished runs."""
     connection = database.connection
     connection.execute("create table files (run INTEGER, file VARCHAR)")
-    connection.execute(
-        "create table steps (run INTEGER, iteration BIGINT, global_step BIGINT, wall_seconds DOUBLE, sps DOUBLE, "
-        "episodes BIGINT, episodic_return DOUBLE)"
-    )
     present = [run for run in database.runs if (run.path / "metrics.jsonl").is_file()]
     database.left_out += [
         LeftOut(run.folder, "metrics.jsonl is missing") for run in database.runs if run not in present
     ]
     database.runs = present
+    own = columns_of([run.path / "metrics.jsonl" for run in present], METRICS)[len(METRICS) :]
+    first = [name for start in ("evaluation_", "info_") for name in own if name.startswith(start)]
+    database.drawn = [*first, *(name for name in own if name not in first), *LEARNING]
+    drawn = "".join(f', "{name}" DOUBLE' for name in database.drawn)
+    connection.execute(
+        "create table steps (run INTEGER, iteration BIGINT, global_step BIGINT, wall_seconds DOUBLE, sps DOUBLE, "
+        f"episodes BIGINT, episodic_return DOUBLE{drawn})"
+    )
     if not present:
         return
     files = [(number, str(run.path / "metrics.jsonl")) for number, run in enumerate(present)]
     connection.executemany("insert into files values (?, ?)", files)
-    columns = ("iteration", "global_step", "wall_seconds", "sps", "episodes", "episodic_return")
+    columns = ("iteration", "global_step", "wall_seconds", "sps", "episodes", "episodic_return", *database.drawn)
     damaged: dict[int, str] = {}
     try:
         _insert_steps(connection, [run.path for run in present], columns)
@@ -147,7 +155,8 @@ def _read_steps(database: Database) -> None:
 
 def _insert_steps(connection: DuckDBPyConnection, folders: Sequence[Path], columns: Sequence[str]) -> None:
     rows = rows_of([folder / "metrics.jsonl" for folder in folders], columns)
-    connection.execute(f"insert into steps select run, {', '.join(columns)} from {rows} join files using (file)")
+    named = ", ".join(f'"{name}"' for name in columns)
+    connection.execute(f"insert into steps select run, {named} from {rows} join files using (file)")
 
 
 def _cut(database: Database, damaged: Mapping[int, str]) -> None:

@@ -62,7 +62,7 @@ def draw(figure: Figure, folder: Path) -> None:
     width = WIDTHS[columns] + LETTER_INCHES * max(0, letters - 14)
     names = _legend(figure)
     beside = max(1, int(width * columns / (0.7 + 0.075 * max(map(len, names), default=1))))
-    head = TITLE_INCHES if len(figure.charts) > 1 and figure.section in ("learning", "speed") else 0.0
+    head = TITLE_INCHES if len(figure.charts) > 1 and figure.section in ("learning", "training", "speed") else 0.0
     foot = TITLE_INCHES * -(-len(names) // beside)
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         # Where everything goes is known beforehand; letting matplotlib find out takes longer than drawing.

@@ -14,7 +14,7 @@ from typing import Any
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION
 from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
-from ppo_bench.runs.results import RATINGS
+from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS
 
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """A folder with any of them is a run's."""
@@ -70,6 +70,8 @@ class Run:
     """Of a game's checkpoints, by iteration; see ppo_bench/runs/rating.py."""
     load_average: float | None = None
     """Processes that ran or waited for a core of the machine in the run's last minute, its own included."""
+    measured: dict[str, float] = field(default_factory=dict)
+    """The last evaluation while it was trained, and means of `env.info` over its last 100 episodes, by their names."""
     path: Path = field(default_factory=Path)
 
     @property
@@ -136,6 +138,9 @@ def read(path: Path) -> Run:
         for key in ("iterations", "global_step", "episodes", "cut_episodes", "cut_steps", "peak_memory_bytes"):
             count = _number(result.get(key))
             setattr(run, key, None if count is None else int(count))
+        evaluated = {name.replace("_", " "): result.get(name) for name in EVALUATION_COLUMNS}
+        told = evaluated | dict(result.get("info") or {})
+        run.measured = {name: number for name, value in told.items() if (number := _number(value)) is not None}
         run.recent_return_mean = run.final_return_mean
         if run.mean_sps is None and run.global_step and run.wall_seconds:  # older runs did not write it
             training = run.wall_seconds - (run.compile_seconds or 0.0)

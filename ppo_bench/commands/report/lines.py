@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 MAX_LINE_BYTES = 1 << 25
+LAST_BYTES = 1 << 16
 TAKEN = frozenset(("file", "filename", "folder", "backend", "framework", "seed"))
 """Names of columns that say which run a row is of."""
 WHOLE = frozenset(("iteration", "global_step", "episodes", "env", "length"))
@@ -35,17 +36,29 @@ def _quoted(text: str) -> str:
 
 
 def columns_of(files: Sequence[Path], known: Sequence[str]) -> list[str]:
-    """The columns that every version writes, and those that the first rows of the files have beyond them."""
+    """The columns that every version writes, and those that the first and last rows of the files have beyond them.
+
+    The first rows may be of iterations in which no episode had ended yet that could have told a number of `env.info`.
+    """
     names = dict.fromkeys(known)
     for path in files:
-        with open(path, "rb") as file:
+        for line in _ends(path):
             try:
-                row = json.loads(file.readline(MAX_LINE_BYTES))
+                row = json.loads(line)
             except ValueError:
                 continue
-        if isinstance(row, dict):
-            names |= dict.fromkeys(name for name in row if re.fullmatch("[a-z][a-z0-9_]*", name) and name not in TAKEN)
+            own = row if isinstance(row, dict) else {}
+            names |= dict.fromkeys(name for name in own if re.fullmatch("[a-z][a-z0-9_]*", name) and name not in TAKEN)
     return list(names)
+
+
+def _ends(path: Path) -> tuple[bytes, bytes]:
+    """The first line of a file and, of its last few rows, the last whole one."""
+    with open(path, "rb") as file:
+        first = file.readline(MAX_LINE_BYTES)
+        file.seek(max(0, os.path.getsize(path) - LAST_BYTES))
+        *_, last = [b"", *file.read(LAST_BYTES).splitlines(keepends=True)]
+        return first, last
 
 
 def is_cut(path: Path) -> bool:

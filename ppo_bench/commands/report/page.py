@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.commands.report.charts import Figure, Lines, RowsPanel
+from ppo_bench.commands.report.settings import Table
 from ppo_bench.commands.report.show import cell, interval
 from ppo_bench.commands.report.statistics import Estimate
 from ppo_bench.commands.report.summary import Paragraph
-from ppo_bench.commands.report.tables import Table
 
 PAGE = Path(__file__).parent / "page"
 OPEN_ROWS = 40
@@ -22,6 +22,8 @@ OPEN_ROWS = 40
 SECTIONS = {
     "learning": ("Learning curves", (), "Mean over seeds of the episodic return, its 95% bootstrap band, and each seed "
                  "faintly. Point at a curve for its numbers; press a name to hide or show it."),
+    "training": ("Losses, entropy, KL", (), "Mean over seeds of the iterations in each hundredth of the steps, and its "
+                 "95% bootstrap band. docs/report.md says how each is measured."),
     "speed": ("Speed", (), "Bars with 95% intervals and a dot for each seed. Steady speed, compilation and "
               "training time are three figures, never mixed."),
     "speedup": ("Speed-up", ("speed",), "Of steady speed, with 95% intervals; the baseline is at 1."),
@@ -30,9 +32,12 @@ SECTIONS = {
     "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),
     "human": ("Human-normalised scores", ("human",), ""),
     "published": ("Ours and published", ("references",), ""),
+    "settings": ("Hyperparameters", ("settings", "settings_same"), ""),
     "runs": ("Runs, hardware and versions", ("same", "runs", "left_out"), ""),
 }  # fmt: skip
 """By key: title, tables, and a note."""
+SMOOTHED = ("learning", "training")
+"""Sections whose curves the reader may smooth."""
 
 
 def page(
@@ -77,7 +82,10 @@ def _sections(figures: Sequence[Figure], tables: Sequence[Table]) -> list[dict[s
         ]
         found = [_table(by_key[name]) for name in names if name in by_key]
         if own or found:
-            sections.append({"key": key, "title": title, "note": note, "figures": own, "tables": found})
+            smooth = key in SMOOTHED and bool(own)
+            sections.append(
+                {"key": key, "title": title, "note": note, "figures": own, "tables": found, "smooth": smooth}
+            )
     return sections
 
 

@@ -12,21 +12,11 @@ from typing import Any, NamedTuple
 from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
 from ppo_bench.commands.report.database import LeftOut
 from ppo_bench.commands.report.folders import Run
-from ppo_bench.commands.report.groups import differing
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
+from ppo_bench.commands.report.settings import Table, every_run, same, settings
 from ppo_bench.commands.report.show import cell, interval
 from ppo_bench.commands.report.statistics import Estimate
-
-
-class Table(NamedTuple):
-    """Rows of text, numbers, `Estimate`s and null."""
-
-    key: str
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    note: str = ""
 
 
 def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: Sequence[LeftOut]) -> list[Table]:
@@ -41,8 +31,9 @@ def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: 
         _human(analysis),
         _references(analysis),
         Table("ratings", "Ratings of checkpoints", COLUMNS, ratings(runs), NOTE),
-        _runs(runs),
-        _same(runs),
+        *settings(analysis.tasks),
+        every_run(runs),
+        same(runs),
         Table("left_out", "Left out", ("folder", "reason"), [(each.folder, each.reason) for each in left_out]),
     ]
     return [table for table in made if table.rows or table.key == "aggregate"]
@@ -204,45 +195,6 @@ def _references(analysis: Analysis) -> Table:
         "them first."
     )
     return Table("references", "Side by side", columns, rows, note)
-
-
-def _runs(runs: Sequence[Run]) -> Table:
-    """A row a run, with the facts in which runs differ."""
-    keys = differing([run.facts for run in runs])
-    rows = [
-        (
-            run.folder, run.env, run.backend, run.framework, run.seed, "finished" if run.finished else "unfinished",
-            run.global_step, run.recent_return_mean, run.steady_sps, run.mean_sps, run.compile_seconds,
-            run.wall_seconds, run.cut_episodes, run.cut_fraction,
-            *(_fact(run, key) for key in keys),
-        )
-        for run in runs
-    ]  # fmt: skip
-    columns = (
-        *("folder", "env", "backend", "framework", "seed", "state", "steps", "return"),
-        *(
-            "steady steps/s",
-            "mean steps/s",
-            "compilation (s)",
-            "training (s)",
-            "cut episodes",
-            "cut steps (fraction)",
-            *keys,
-        ),
-    )
-    return Table("runs", "Every run", columns, rows, "With what is not the same for all.")
-
-
-def _same(runs: Sequence[Run]) -> Table:
-    apart = set(differing([run.facts for run in runs]))
-    facts = {key: value for run in runs for key, value in run.facts.items() if key not in apart}
-    rows = [(key, "none" if value is None else str(value)) for key, value in facts.items()]
-    return Table("same", "The same for all runs", ("what", "value"), rows)
-
-
-def _fact(run: Run, key: str) -> str:
-    value = run.facts.get(key, "")
-    return "none" if value is None else str(value)
 
 
 def to_csv(table: Table) -> str:

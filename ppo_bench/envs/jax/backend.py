@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
-from ppo_bench.envs.base import Task
+from ppo_bench.envs.base import Task, require_no_info
 from ppo_bench.envs.turns import require_players
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class JaxBackend:
     def make(self, task: Task) -> JaxEnv:
         """The environments of `task`. Raises `ConfigError` if its id is none of those above."""
         task.plain("jax", kwargs_too=True)
+        require_no_info(task, "jax")
         known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
         if task.id not in known:
             raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(known)}")

@@ -14,6 +14,8 @@ OF_EVERY_RUN = {
     "episodic_return": "charts/episodic_return",
     "episodic_length": "charts/episodic_length",
     "sps": "charts/SPS",
+    "evaluation_return_greedy": "evaluation/return_greedy",
+    "evaluation_return_sampled": "evaluation/return_sampled",
 }
 """CleanRL's tags (docs.cleanrl.dev) for what the outer loop measures; those of the algorithm are declared with it."""
 
@@ -41,7 +43,8 @@ def tags_of(run: dict[str, Any]) -> dict[str, str]:
 
 
 def tagged(row: dict[str, Any], tags: dict[str, str]) -> dict[str, float]:
-    """The values of a row that exist, by tag."""
+    """The values of a row that exist, by tag; numbers of `env.info` have one of their own."""
+    tags = tags | {name: f"info/{name.removeprefix('info_')}" for name in row if name.startswith("info_")}
     return {tag: row[name] for name, tag in tags.items() if row.get(name) is not None}
 
 

@@ -109,6 +109,21 @@
 
   const between = (value, low, high) => show(value) + (low === null || high === null ? "" : ` [${show(low)}, ${show(high)}]`);
 
+  function averaged(values, width) {
+    const reach = (width - 1) / 2;
+    if (!reach) return values;
+    return values.map((value, k) => {
+      if (value === null) return null;
+      const near = values.slice(Math.max(0, k - reach), k + reach + 1).filter((each) => each !== null);
+      return near.reduce((sum, each) => sum + each, 0) / near.length;
+    });
+  }
+
+  function smoothed(chart, width) {
+    const mean = (values) => averaged(values, width);
+    return chart.series.map((s) => ({ ...s, mean: mean(s.mean), low: mean(s.low), high: mean(s.high), runs: s.runs.map(mean) }));
+  }
+
   function drawLines(host, chart) {
     element("h4", "", chart.title, host);
     const legend = element("div", "legend", null, host);
@@ -131,12 +146,14 @@
     });
     if (chart.note) element("p", "note", chart.note, host);
 
+    const choice = host.closest("section").querySelector("[data-smooth]");
     function draw() {
       tip.hide();
       frame.replaceChildren();
+      const all = smoothed(chart, choice ? Number(choice.value) : 1);
       const width = Math.max(260, frame.clientWidth || 600), height = Math.max(240, Math.min(340, width * 0.62));
-      const shown = chart.series.filter((_, index) => !hidden.has(index));
-      const pool = shown.length ? shown : chart.series;
+      const shown = all.filter((_, index) => !hidden.has(index));
+      const pool = shown.length ? shown : all;
       const [, right] = extent(pool.flatMap((s) => [s.x[0], s.x[s.x.length - 1]]));
       const left = pool[0].runs.length ? 0 : Math.min(...pool.map((s) => s.x[0]));
       const [bottom, top] = extent(pool.flatMap((s) => [...s.mean, ...s.low, ...s.high, ...s.runs.flat()]));
@@ -157,7 +174,7 @@
       }
       node("line", { class: "axis", x1: margin.left, x2: width - margin.right, y1: height - margin.bottom, y2: height - margin.bottom }, null, svg);
       node("text", { class: "label", x: (margin.left + width - margin.right) / 2, y: height - 5, "text-anchor": "middle" }, chart.x_label, svg);
-      node("text", { class: "label", transform: `translate(12 ${(margin.top + height - margin.bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, chart.y_label, svg);
+      if (chart.y_label) node("text", { class: "label", transform: `translate(12 ${(margin.top + height - margin.bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, chart.y_label, svg);
       for (const s of shown) {
         const group = node("g", { class: "series", "data-name": s.name, style: `stroke:${colour(s.colour)}` }, null, svg);
         if (s.runs.length) node("path", { class: "runs", d: s.runs.map((run) => path(s.x, run, x, y)).join(""), fill: "none", "stroke-width": 0.8, opacity: s.runs.length > 12 ? 0.12 : 0.28 }, null, group);
@@ -274,6 +291,11 @@
       }
     }
   });
+  for (const choice of document.querySelectorAll("[data-smooth]")) {
+    choice.addEventListener("change", () => {
+      for (const host of choice.closest("section").querySelectorAll(".chart")) redraws.get(host).draw();
+    });
+  }
   for (const host of document.querySelectorAll(".chart")) {
     const chart = figures[host.dataset.figure][host.dataset.chart];
     const draw = (chart.kind === "lines" ? drawLines : drawRows)(host, chart);

@@ -1,0 +1,73 @@
+"""`ppo-bench COMMAND ...`: every command by one name; `ppo-bench env=...` trains.
+
+`eval "$(ppo-bench -sc install=bash)"` completes commands, groups and their choices in bash.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError, nearest
+
+TRAIN = "ppo_bench.commands.__main__"
+COMMANDS = {
+    "train": (TRAIN, "one run, as python -m ppo_bench"),
+    "sweep": (TRAIN, "runs of several values of a key, as python -m ppo_bench -m"),
+    "evaluate": ("ppo_bench.commands.evaluate", "whole episodes by a run's policy"),
+    "report": ("ppo_bench.commands.report.command", "which framework is faster, and do they learn the same?"),
+    "bench": ("ppo_bench.commands.bench.command", "where the time goes, against the machine's limits"),
+    "equivalence": ("ppo_bench.commands.equivalence.command", "do the frameworks do the same, action for action?"),
+    "check": ("ppo_bench.commands.check", "does an environment keep the contract?"),
+    "watch": ("ppo_bench.commands.watch", "where the runs under a folder stand"),
+    "query": ("ppo_bench.commands.query", "SQL over runs, metrics, episodes"),
+    "match": ("ppo_bench.commands.match", "games between runs, random and perfect players"),
+}
+"""By name: the module that has `main`, and what it answers."""
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code of the command that the first word names."""
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        width = max(map(len, COMMANDS))
+        print("Usage: ppo-bench COMMAND [...]; ppo-bench COMMAND --help\n")
+        print("\n".join(f"  {command:<{width}}  {about}" for command, (_, about) in COMMANDS.items()))
+        return 0
+    if name in ("-sc", "--shell-completion"):
+        return _complete(rest)
+    if name not in COMMANDS:
+        if "=" in name or name.startswith("-"):
+            return _of("train", arguments)
+        close = nearest(name, COMMANDS)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
+        raise ConfigError(f"there is no command {name!r}; {hint}")
+    return _of(name, rest)
+
+
+def _of(name: str, arguments: list[str]) -> int:
+    command = importlib.import_module(COMMANDS[name][0])
+    code: int = command.main(["-m", *arguments] if name == "sweep" else arguments)
+    return code
+
+
+def _complete(words: list[str]) -> int:
+    """Hydra's own completion of what is trained; of the first word, the names of the commands."""
+    from ppo_bench.sweeps.sweep import show_config
+
+    line = os.environ.get("COMP_LINE", "")
+    program, _, rest = line.lstrip().partition(" ")
+    first, more, typed = rest.partition(" ")
+    if words == ["query=bash"] and not more and "=" not in first:
+        print(" ".join(name for name in COMMANDS if name.startswith(first)))
+        return 0
+    if first in COMMANDS:  # Hydra knows no commands
+        os.environ["COMP_LINE"] = f"{program} {typed}"
+    return show_config(["-sc", *words], program="ppo-bench")
+
+
+def console() -> None:
+    """Run `ppo-bench` with the command line's words."""
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""Evaluations of a run's policy while it is trained: whole episodes in fresh environments, greedy and sampled.
+
+What comes of them are two columns of metrics.jsonl, and so of the trackers and the report. They change nothing that is
+trained: environments, seeds and samples are their own.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.host import on_host
+from ppo_bench.envs.observed import make_env
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.runners.checkpoint import Checkpoint
+from ppo_bench.runs.play import Agent, load_agent, play
+from ppo_bench.runs.results import EVALUATION_COLUMNS
+
+MOST_ENVS = 10
+"""That play at a time."""
+
+
+class Evaluator:
+    """The evaluations of a run; there are none with `evaluation.every_iterations=0`."""
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._wanted = config, config.root.evaluation
+        self._env: VectorEnv | None = None
+
+    @property
+    def columns(self) -> dict[str, float | None]:
+        """The columns of an iteration that is not evaluated; none of a run that never is."""
+        return dict.fromkeys(EVALUATION_COLUMNS) if self._wanted.every_iterations else {}
+
+    def is_due(self, iteration: int) -> bool:
+        """Whether the policy is evaluated after `iteration`: the last one's always is."""
+        every = self._wanted.every_iterations
+        return every > 0 and (iteration % every == 0 or iteration == self._config.num_iterations)
+
+    def evaluate(self, arrays: Arrays, stop: Sequence[int]) -> dict[str, float | None] | None:
+        """The mean return by likeliest and by sampled actions of the policy in `arrays`, by column.
+
+        None as soon as `stop` is not empty. Every evaluation of a run is of the same seeds.
+        """
+        means: list[float | None] = []
+        for greedy in (True, False):
+            returns = []
+            for episode in play(self._envs(), self._agent(arrays, greedy), self._wanted.episodes, self._seed):
+                returns.append(episode.episode_return)
+                if stop:
+                    return None
+            means.append(statistics.fmean(returns))
+        return dict(zip(EVALUATION_COLUMNS, means, strict=True))
+
+    def close(self) -> None:
+        """Close the environments that are played."""
+        if self._env:
+            self._env.close()
+
+    @property
+    def _seed(self) -> int:
+        return self._config.root.seed
+
+    def _agent(self, arrays: Arrays, greedy: bool) -> Agent:
+        return load_agent(self._config, Checkpoint(arrays, {}), self._envs(), greedy, self._seed)
+
+    def _envs(self) -> VectorEnv:
+        if self._env is None:
+            task = self._config.task.at_least(min(MOST_ENVS, self._wanted.episodes))
+            self._env = on_host(make_env(self._config.backend, task))
+        return self._env

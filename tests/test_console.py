@@ -1,0 +1,77 @@
+"""`ppo-bench`: every command by one name, and completion in a real bash."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.commands.console import COMMANDS, main
+from ppo_bench.common.cli import exit_code
+
+PROGRAM = Path(sys.executable).parent / "ppo-bench"
+COMPLETE = """eval "$(ppo-bench -sc install=bash)"
+COMP_LINE={line!r} COMP_POINT={length} COMP_CWORD={last}
+hydra_bash_completion
+echo "${{COMPREPLY[@]}}"
+"""
+
+
+def completed(line: str) -> list[str]:
+    """What bash offers after `line`."""
+    script = COMPLETE.format(line=line, length=len(line), last=len(line.split()) - 1)
+    environment = {**os.environ, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=environment)
+    return sorted(ended.stdout.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_own_help(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert callable(importlib.import_module(COMMANDS[name][0]).main)
+    with suppress(SystemExit):  # argparse's, after its help
+        assert main([name, "--help"]) == 0
+    assert "python -m ppo_bench" in capsys.readouterr().out
+
+
+def test_a_run_and_a_sweep_are_those_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu", f"outputs={tmp_path}"]
+    folders = []
+    for words in (["train", *small], small):  # the word may be left out
+        assert exit_code(main, words) == 0
+        folders.append(capsys.readouterr().out.splitlines()[-1])
+    assert folders[0] == folders[1]
+    assert exit_code(main, ["sweep", *small, "seed=1,2"]) == 0
+    assert "1 done" in (said := capsys.readouterr().err)
+    assert "1 skipped" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["evaluat"], "there is no command 'evaluat'; did you mean evaluate?"),
+        (["xyz"], "there is no command 'xyz'; there are train, sweep,"),
+        (["train", "seeed=1"], "there is no key seeed; did you mean seed?"),
+        (["--nope"], "unrecognized arguments: --nope"),
+    ],
+)
+def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], line: str) -> None:
+    assert exit_code(main, words) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert line in said[0]
+
+
+def test_the_program_lists_its_commands() -> None:
+    ended = subprocess.run([PROGRAM], capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in ended.stdout.splitlines()[2:]] == list(COMMANDS)
+
+
+def test_bash_completes_commands_groups_and_choices() -> None:
+    assert completed("ppo-bench eq") == ["equivalence"]
+    assert completed("ppo-bench train env=hop") == ["env=hopper"]
+    assert completed("ppo-bench sweep framework=torch_") == ["framework=torch_compile", "framework=torch_eager"]

@@ -1,0 +1,241 @@
+"""Evaluations while a run is trained, and numbers of `info` that are kept with episodes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.evaluate import main as evaluate
+from ppo_bench.common.cli import exit_code
+from ppo_bench.runners import checkpoint
+from ppo_bench.runs.play import play
+from ppo_bench.runs.trackers.mirror import tagged
+
+GREEDY, SAMPLED = "evaluation_return_greedy", "evaluation_return_sampled"
+SMALL = ["ppo.num_envs=2", "ppo.num_steps=64", "total_timesteps=640", "checkpoint.every_iterations=2", "device=cpu"]
+EVALUATED = ["evaluation.every_iterations=2", "evaluation.episodes=3"]
+
+
+def trained(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> Path:
+    """The folder of a run."""
+    assert exit_code(main, [*SMALL, f"outputs={tmp_path}", *words]) == 0
+    return Path(capsys.readouterr().out.splitlines()[-1])
+
+
+def trained_apart(tmp_path: Path, *words: str) -> Path:
+    """The folder of a run of a process of its own: worker processes are forked there, where JAX is not."""
+    command = [sys.executable, "-m", "ppo_bench", *SMALL, f"outputs={tmp_path}", *words]
+    return Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+
+
+def rows(folder: Path, name: str = "metrics") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+
+
+def learnt(row: dict[str, Any]) -> dict[str, Any]:
+    """What of a row is the same each time that the run is made, its evaluation left out."""
+    return {key: value for key, value in row.items() if key not in ("wall_seconds", "sps", GREEDY, SAMPLED)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["framework=torch_eager", "backend=gymnasium"],
+        ["framework=torch_eager", "backend=envpool", "ppo.norm_obs=true"],
+        ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=2"],
+        ["framework=jax_xla", "backend=envpool", "network=gru", "ppo.num_minibatches=2"],
+    ],
+)
+def test_an_evaluation_is_what_evaluate_says_of_the_checkpoint(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str]
+) -> None:
+    folder = trained(capsys, tmp_path, *words, *EVALUATED, "checkpoint.keep=9")
+    own = rows(folder)
+    assert [row["iteration"] for row in own if row[GREEDY] is not None] == [2, 4, 5]
+    assert [row["iteration"] for row in own if row[SAMPLED] is not None] == [2, 4, 5]
+    for iteration in (2, 4):
+        for column, greedy in ((GREEDY, "true"), (SAMPLED, "false")):
+            saved = str(folder / f"checkpoints/iteration_{iteration:08d}")
+            assert exit_code(evaluate, [saved, "episodes=3", "num_envs=3", f"greedy={greedy}", "device=cpu"]) == 0
+            found = json.loads(Path(capsys.readouterr().out.splitlines()[-1]).read_text())
+            assert own[iteration - 1][column] == found["return_mean"]
+    result = json.loads((folder / "result.json").read_text())
+    assert {column: result[column] for column in (GREEDY, SAMPLED)} == {c: own[-1][c] for c in (GREEDY, SAMPLED)}
+    assert tagged(own[-1], {GREEDY: "evaluation/return_greedy"}) == {"evaluation/return_greedy": own[-1][GREEDY]}
+
+
+def test_a_training_is_the_same_with_evaluations_and_without(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with_them = trained(capsys, tmp_path / "with", *EVALUATED)
+    without = trained(capsys, tmp_path / "without")
+    assert with_them.relative_to(tmp_path / "with") == without.relative_to(tmp_path / "without")  # the same run
+    assert [learnt(row) for row in rows(with_them)] == [learnt(row) for row in rows(without)]
+    assert GREEDY not in rows(without)[0]
+    arrays = [checkpoint.load_newest(folder / "checkpoints", print) for folder in (with_them, without)]
+    assert arrays[0]
+    assert arrays[1]
+    for name, array in arrays[0].arrays.items():
+        np.testing.assert_array_equal(array, arrays[1].arrays[name])
+
+
+def test_each_seed_of_a_program_has_its_own_evaluations(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["framework=jax_xla", "backend=jax", *EVALUATED]
+    trained(capsys, tmp_path / "together", *words, "num_seeds=2")
+    together = sorted((tmp_path / "together").rglob("seed*"))
+    alone = [trained(capsys, tmp_path / "alone", *words, f"seed={seed}") for seed in (1, 2)]
+    for ours, theirs in zip(together, alone, strict=True):
+        assert [row[GREEDY] for row in rows(ours)] == [row[GREEDY] for row in rows(theirs)]
+
+
+def test_seconds_of_evaluations_are_in_no_time(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*arguments: Any) -> Any:
+        time.sleep(1)
+        yield from play(*arguments)
+
+    monkeypatch.setattr("ppo_bench.runs.evaluation.play", slow)
+    started = time.perf_counter()
+    folder = trained(capsys, tmp_path, *EVALUATED)
+    elapsed = time.perf_counter() - started
+    result = json.loads((folder / "result.json").read_text())
+    assert elapsed - result["wall_seconds"] > 6  # three evaluations by two policies, of a second each
+    times = [row["wall_seconds"] for row in rows(folder)]
+    assert times == sorted(times)
+
+
+def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = [*SMALL, "env.id=tests.test_evaluation:Waits-v0", "evaluation.every_iterations=3", "evaluation.episodes=1"]
+    words += ["checkpoint.every_iterations=2", f"outputs={tmp_path}/stopped"]
+    waits = tmp_path / "waits"
+    waits.touch()
+    command = [sys.executable, "-m", "ppo_bench", *words, f"env.kwargs={{folder:{tmp_path}}}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(1200):
+        if (tmp_path / "evaluating").exists() or process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    waits.unlink()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "stopped after iteration 2" in said
+    (folder,) = (tmp_path / "stopped").rglob("seed1")
+    assert len(rows(folder)) == 2
+    again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    whole = trained(capsys, tmp_path, *words, f"env.kwargs={{folder:{tmp_path}}}", f"outputs={tmp_path}/whole")
+    assert "resuming" in again.stderr
+    assert [learnt(row) for row in rows(folder)] == [learnt(row) for row in rows(whole)]
+    assert [row[GREEDY] for row in rows(folder)] == [row[GREEDY] for row in rows(whole)]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["evaluation.every_iterations=-1"], "evaluation.every_iterations=-1: must not be negative"),
+        (["evaluation.episodes=0"], "evaluation.episodes=0: must be at least 1"),
+        (["evaluation.every=1"], "there is no key evaluation.every; did you mean evaluation.every_iterations?"),
+        (["env=tic_tac_toe", "evaluation.every_iterations=2"], "checkpoints are rated by their matches"),
+        (
+            ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=2", "evaluation.every_iterations=3"],
+            "framework.iterations_per_call=2 does not divide evaluation.every_iterations=3",
+        ),
+        (["backend=jax", "framework=jax_xla", "env.info=[speed]"], "env.info: backend=jax tells none"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], line: str
+) -> None:
+    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert line in said[0]
+    assert not list(tmp_path.iterdir())
+
+
+class Waits(gymnasium.Env[Any, Any]):
+    """An environment of episodes of 8 steps; evaluated, it waits while a file is there."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._obs(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        waits = (self._folder / "waits").exists()
+        if waits and any(frame.filename.endswith("runs/evaluation.py") for frame in traceback.extract_stack()):
+            (self._folder / "evaluating").touch()
+            while (self._folder / "waits").exists():
+                time.sleep(0.05)
+        over = self._steps == 8
+        info = {"is_success": action == 1, "speed": float(self._steps), "name": "none"} if over else {"speed": 0.5}
+        return self._obs(), float(action), over, False, info
+
+    def _obs(self) -> np.ndarray:
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
+
+
+gymnasium.register("Waits-v0", "tests.test_evaluation:Waits")
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_numbers_of_info_are_kept_with_episodes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, vectorization: str
+) -> None:
+    words = [
+        "env.id=tests.test_evaluation:Waits-v0",
+        f"env.kwargs={{folder:{tmp_path}}}",
+        "env.info=[is_success,speed]",
+    ]
+    folder = trained_apart(tmp_path, *words, f"backend.vectorization={vectorization}")
+    episodes = rows(folder, "episodes")
+    assert {row["info_speed"] for row in episodes} == {8.0}  # that of the last step
+    assert {row["info_is_success"] for row in episodes} == {0.0, 1.0}
+    success = [row["info_is_success"] for row in episodes]
+    result = json.loads((folder / "result.json").read_text())
+    assert result["info"] == {"is_success": pytest.approx(np.mean(success[-100:])), "speed": 8.0}
+    ended, first = [row["episodes"] for row in rows(folder)], rows(folder)[0]
+    assert first["info_is_success"] == pytest.approx(np.mean(success[: ended[0]]))
+    assert tagged(first, {})["info/is_success"] == first["info_is_success"]
+    assert exit_code(evaluate, [str(folder), "episodes=4", "device=cpu"]) == 0
+    told = capsys.readouterr().out
+    assert "speed: 8 on average as episodes ended" in told
+    assert set(json.loads(Path(told.splitlines()[-1]).read_text())["info"]) == {"is_success", "speed"}
+
+
+def test_what_is_no_number_is_refused_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["env.id=tests.test_evaluation:Waits-v0", f"env.kwargs={{folder:{tmp_path}}}", "env.info=[name]"]
+    assert exit_code(main, [*SMALL, *words, f"outputs={tmp_path}"]) == 1
+    assert "info['name'] is not one number: leave it out of env.info" in capsys.readouterr().err
+
+
+def test_gymnasium_and_envpool_tell_the_same_of_hopper(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["env=hopper", "env.info=[x_position]", "ppo.num_minibatches=4"]
+    for backend in ("gymnasium", "envpool"):
+        folder = trained(capsys, tmp_path, *words, f"backend={backend}")
+        found = [row["info_x_position"] for row in rows(folder, "episodes")]
+        assert found
+        assert all(-1 < position < 1 for position in found)  # it falls near where it began
+        assert len(set(found)) > 1
