@@ -1,0 +1,199 @@
+"""What is recorded as a CUDA graph keeps to what can be recorded, and how often data cross to a GPU: shown without one.
+
+A recording cannot wait for the device, copy between it and the host, or follow a tensor to another address.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ppo_bench.envs.base import Seen
+from ppo_bench.mathematics import ppo
+from ppo_bench.runners.base import Problem
+from ppo_bench.runners.torch import TorchLearner
+from tests.test_without_a_gpu import CASES, MaskedScenes, arrays_of, gpu, of_two_sides, problem_of
+
+__all__ = ["gpu"]  # a fixture
+pytestmark = pytest.mark.slow
+RECORDED = ("_noise", "_policy", "_targets", "_learn")
+WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2", "unique_dim", "equal", "is_nonzero")
+"""Operations whose result the host has to wait for."""
+COPIES = ("to", "_to_copy", "cpu", "cuda", "copy_")
+FROM_THE_HOST = ("lift_fresh", "lift_fresh_copy")
+"""Tensors of Python's or NumPy's numbers, which are copied to the device from memory that may move."""
+
+
+class Recording(TorchDispatchMode):
+    """What PyTorch is asked for within it can be recorded, or is an error that names it."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, given = func.overloadpacket.__name__, tree_leaves((args, kwargs))
+        assert name not in WAITS, f"{name}: the host waits for the device"
+        assert name not in FROM_THE_HOST, f"{name}: numbers of the host are copied to the device"
+        if name in ("index", "index_put", "index_put_"):
+            flags = [x for x in given if isinstance(x, torch.Tensor) and x.dtype == torch.bool]
+            assert not flags, f"{name} by flags: the host waits for how many there are"
+        if name in COPIES:
+            assert len(_devices(args, kwargs)) == 1, f"{name}: a copy between host and device"
+        return func(*args, **(kwargs or {}))
+
+
+def _devices(args: Any, kwargs: Any) -> set[str]:
+    """The kinds of device of tensors that an operation takes, and of the one that it is to bring its result to."""
+    found = {x.device.type for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
+    wanted = (kwargs or {}).get("device")
+    return found | ({torch.device(wanted).type} if wanted is not None else set())
+
+
+class Checked:
+    """A function that is recorded on a GPU, called as `Replayed` calls it, with the checks of this file."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self.calls = function, 0
+
+    def __call__(self, fixed: Sequence[Any], *inputs: torch.Tensor) -> Any:
+        before = dict(_addresses(fixed))
+        with Recording():
+            outputs = self._function(tuple(fixed), *inputs)
+        assert dict(_addresses(fixed)) == before, "a tensor lies at another address now"
+        self.calls += 1
+        return outputs
+
+
+def _addresses(tree: Any, path: str = "") -> Iterator[tuple[str, int]]:
+    """Where every tensor below `tree` lies."""
+    if isinstance(tree, torch.Tensor):
+        yield path, tree.data_ptr()
+    elif dataclasses.is_dataclass(tree):
+        for field in dataclasses.fields(tree):
+            yield from _addresses(getattr(tree, field.name), f"{path}.{field.name}")
+    elif isinstance(tree, Mapping):
+        for name, below in tree.items():
+            yield from _addresses(below, f"{path}[{name}]")
+    elif isinstance(tree, list | tuple):
+        for number, below in enumerate(tree):
+            yield from _addresses(below, f"{path}[{number}]")
+
+
+def iterations(problem: Problem, how_many: int = 2) -> TorchLearner:
+    """Iterations on random scenes, whose recorded functions are checked."""
+    learner: Any = TorchLearner(problem, None)
+    for name in RECORDED:
+        setattr(learner, name, Checked(getattr(learner, name)))
+    state, seen = learner.load(arrays_of(problem)), seen_of(problem)
+    flags = {name: np.zeros((problem.ppo.num_steps, problem.ppo.num_envs), np.float32) for name in flags_of(learner)}
+    for iteration in range(1, how_many + 1):
+        state = learner.begin(state, 1, iteration)
+        with learner.acting():
+            for t in range(problem.ppo.num_steps + 1):
+                state, _ = learner.act(state, t, seen)
+        state, batch, _ = learner.targets(state, flags, 1, iteration)
+        state, _ = learner.update(state, batch, 1, iteration, 1e-3)
+    return learner  # type: ignore[no-any-return]
+
+
+def flags_of(learner: Any) -> Sequence[str]:
+    names: Sequence[str] = learner._computation.flags
+    return names
+
+
+def seen_of(problem: Problem) -> Seen:
+    env: Any = problem.env
+    seen = env.seen() if isinstance(env, MaskedScenes) else Seen(env.reset([0]).obs)
+    return seen._replace(obs=problem.network.arrange(seen.obs), start=np.ones(problem.ppo.num_envs, bool))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_recorded_can_be_recorded(case: str) -> None:
+    learner: Any = iterations(problem_of(case))
+    steps, learnt = learner._ppo.num_steps + 1, learner._ppo.update_epochs * learner._ppo.num_minibatches
+    assert [getattr(learner, name).calls for name in RECORDED] == [2, 2 * steps, 2, 2 * learnt]
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float64"])
+def test_other_precisions_and_two_sides_can_be_recorded(precision: str) -> None:
+    iterations(problem_of("nature_cnn", precision))
+    iterations(of_two_sides(precision))
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (lambda found: found * found.sum().item(), "_local_scalar_dense: the host waits"),
+        (lambda found: found * torch.tensor(1.0), "lift_fresh: numbers of the host"),
+        (lambda found: found * found[found > -1].numel(), "index by flags: the host waits"),
+    ],
+    ids=["item", "tensor", "mask"],
+)
+def test_what_cannot_be_recorded_is_named(
+    monkeypatch: pytest.MonkeyPatch, broken: Callable[[torch.Tensor], torch.Tensor], why: str
+) -> None:
+    """The check can fail: each of these is put into the clipping of the gradient."""
+    clip_scale = ppo.clip_scale
+    monkeypatch.setattr(ppo, "clip_scale", lambda *given: broken(clip_scale(*given).reshape(1)))
+    with pytest.raises(AssertionError, match=why):
+        iterations(problem_of("mlp, choices"))
+
+
+def test_a_tensor_that_moves_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check can fail: Adam's mean in a new tensor."""
+    from ppo_bench.runners.torch_adam import Adam
+
+    step = Adam.step
+
+    def moved(adam: Adam, *given: Any) -> None:
+        step(adam, *given)
+        object.__setattr__(adam, "mean", adam.mean.clone())
+
+    monkeypatch.setattr(Adam, "step", moved)
+    with pytest.raises(AssertionError, match="a tensor lies at another address now"):
+        iterations(problem_of("mlp, choices"))
+
+
+# --- Copies between host and device -----------------------------------------------------------------------------------
+
+
+class Crossings(TorchDispatchMode):
+    """Counts what crosses to the device (`in`) and back (`out`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [x.device.type for x in tree_leaves(args) if isinstance(x, torch.Tensor)]
+        found = func(*args, **(kwargs or {}))
+        if func.overloadpacket.__name__ in COPIES:
+            ends = (given[1], given[0]) if func.overloadpacket.__name__ == "copy_" else (given[0], found.device.type)
+            if ends[0] != ends[1]:
+                self.count["in" if ends[1] == "cuda" else "out"] += 1
+        return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_crosses_to_the_gpu_once_and_back_once(case: str, gpu: torch.device) -> None:  # noqa: F811
+    """With a memory it has one more: where environments began anew."""
+    problem = problem_of(case)
+    learner = TorchLearner(problem, None)
+    state = learner.begin(learner.load(arrays_of(problem)), 1, 1)
+    with learner.acting(), Crossings() as crossings:
+        state, _ = learner.act(state, 0, seen_of(problem))
+    assert crossings.count == {"in": 2 if state.carry else 1, "out": 1}
+
+
+def test_a_step_of_a_game_takes_what_is_legal_along(gpu: torch.device) -> None:  # noqa: F811
+    problem = of_two_sides()
+    learner = TorchLearner(problem, None)
+    state = learner.begin(learner.load(arrays_of(problem)), 1, 1)
+    with learner.acting(), Crossings() as crossings:
+        learner.act(state, 0, seen_of(problem))
+    assert crossings.count == {"in": 2, "out": 1}
