@@ -98,7 +98,7 @@ def iterations(problem: Problem, how_many: int = 2) -> TorchLearner:
                 state, _ = learner.act(state, t, seen)
         state, batch, _ = learner.targets(state, flags, 1, iteration)
         state, _ = learner.update(state, batch, 1, iteration, 1e-3)
-    return learner  # type: ignore[no-any-return]
+    return learner
 
 
 def flags_of(learner: Any) -> Sequence[str]:
@@ -109,7 +109,7 @@ def flags_of(learner: Any) -> Sequence[str]:
 def seen_of(problem: Problem) -> Seen:
     env: Any = problem.env
     seen = env.seen() if isinstance(env, MaskedScenes) else Seen(env.reset([0]).obs)
-    return seen._replace(obs=problem.network.arrange(seen.obs), start=np.ones(problem.ppo.num_envs, bool))  # type: ignore[no-any-return]
+    return seen._replace(obs=problem.network.arrange(seen.obs), start=np.ones(problem.ppo.num_envs, bool))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -180,7 +180,7 @@ class Crossings(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_step_crosses_to_the_gpu_once_and_back_once(case: str, gpu: torch.device) -> None:  # noqa: F811
+def test_a_step_crosses_to_the_gpu_once_and_back_once(case: str, gpu: torch.device) -> None:
     """With a memory it has one more: where environments began anew."""
     problem = problem_of(case)
     learner = TorchLearner(problem, None)
@@ -190,7 +190,7 @@ def test_a_step_crosses_to_the_gpu_once_and_back_once(case: str, gpu: torch.devi
     assert crossings.count == {"in": 2 if state.carry else 1, "out": 1}
 
 
-def test_a_step_of_a_game_takes_what_is_legal_along(gpu: torch.device) -> None:  # noqa: F811
+def test_a_step_of_a_game_takes_what_is_legal_along(gpu: torch.device) -> None:
     problem = of_two_sides()
     learner = TorchLearner(problem, None)
     state = learner.begin(learner.load(arrays_of(problem)), 1, 1)

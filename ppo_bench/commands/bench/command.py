@@ -12,6 +12,7 @@ import functools
 from collections.abc import Sequence
 
 from ppo_bench.commands.bench.ablation import ablation
+from ppo_bench.commands.bench.launches import launches
 from ppo_bench.commands.bench.limits import Arithmetic, arithmetic
 from ppo_bench.commands.bench.phases import Phases
 from ppo_bench.commands.bench.programs import labels, load, runnable, schema
@@ -76,4 +77,6 @@ def _trace(programs: Sequence[tuple[list[str], Config]]) -> None:
             program.turn()
         finally:
             program.stop()
+        counted = launches(path).in_words(config.ppo.num_steps * config.framework.iterations_per_call)
+        print(f"{config.framework.name} on {config.backend.name}: {counted}")
         print(path)

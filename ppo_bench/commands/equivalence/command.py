@@ -11,7 +11,9 @@ Exit 0 when every action was the same and, in lockstep, the rest within toleranc
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.equivalence.differences import Difference, compare
@@ -28,6 +30,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.observed import make_env
+from ppo_bench.sweeps.expand import expand
 
 LEADER = "torch_eager"
 EXPLAINED = 5
@@ -40,6 +43,7 @@ class EquivalenceSchema(RootSchema):
 
     mode: str
     frameworks: list[str] | None
+    variants: dict[str, Any] | None
 
 
 def load(overrides: list[str]) -> Config:
@@ -66,15 +70,23 @@ def main(arguments: list[str]) -> int:
     for key, given in (
         ("tracker", bool(config.root.tracker)),
         ("video.every_episodes", bool(config.root.video.every_episodes)),
+        ("evaluation.every_iterations", bool(config.root.evaluation.every_iterations)),
         ("rerun", config.root.rerun),
     ):
         if given:
             raise ConfigError(f"{key} has no meaning here: a comparison leaves no run")
     config.backend.require()
     frameworks = config.root.frameworks or _installed(overrides)
-    if len(frameworks) < 2:
-        raise ConfigError(f"frameworks=[{','.join(frameworks)}]: at least two are to be compared")
-    configs = {name: load([*overrides, f"framework={name}"]) for name in frameworks}
+    variants = expand([_words(key, values) for key, values in (config.root.variants or {}).items()])
+    if len(frameworks) * len(variants) < 2:
+        raise ConfigError(
+            f"frameworks=[{','.join(frameworks)}]: at least two are to be compared, or one in several variants={{...}}"
+        )
+    configs = {
+        " ".join((name, *variant)): load([*overrides, f"framework={name}", *variant])
+        for name in frameworks
+        for variant in variants
+    }
     for each in configs.values():
         _require(each)
     made = make_env(config.backend, config.task)  # whether it can be, said in one line
@@ -85,6 +97,15 @@ def main(arguments: list[str]) -> int:
             "use backend=envpool"
         )
     return report(config, _compare(configs, mode), mode)
+
+
+def _words(key: str, values: Any) -> str:
+    """A key with its values as a sweep has them. Raises `ConfigError` if they are no list."""
+    if not isinstance(values, list) or not values:
+        raise ConfigError(
+            f"variants={{{key}:{values}}}: a key has a list of values, as in variants={{device:[cpu,cuda]}}"
+        )
+    return f"{key}={','.join(json.dumps(v) if isinstance(v, bool) or v is None else str(v) for v in values)}"
 
 
 def _require(config: Config) -> None:

@@ -19,6 +19,7 @@ from ppo_bench.common.values import file_name
 from ppo_bench.configuration.config import Config
 
 WIDTH = 80
+NAME_WIDTH = 14
 """Columns of a terminal that nobody has widened."""
 COMPARED = ("parameters", "movement", "losses", "gradient_norm")
 
@@ -48,13 +49,15 @@ def report(config: Config, found: Agreement, mode: str) -> int:
             f"{tolerance.parameters:.0e} of the parameters' norm and {tolerance.movement:.0e} of their movement, "
             f"losses and gradient norms {tolerance.losses:.0e}"
         )
-        print(f"{'framework':<14}{'actions':>8}{'ties':>6}{'parameters':>12}{'movement':>10}", end="")
+        print(f"{'framework':<{NAME_WIDTH}}{'actions':>8}{'ties':>6}{'parameters':>12}{'movement':>10}", end="")
         print(f"{'losses':>9}{'gradient':>10}{'over':>6}")
     else:
         _say("how long actions are the same, and the distance of parameters then and in the end")
-        print(f"{'framework':<14}{'same actions for':>20}{'then':>12}{'in the end':>12}")
+        print(f"{'framework':<{NAME_WIDTH}}{'same actions for':>20}{'then':>12}{'in the end':>12}")
     for name, entry in summary.items():
-        print(_row(name, entry, mode))
+        if len(name) >= NAME_WIDTH:  # of a variant
+            print(name)
+        print(_row(name if len(name) < NAME_WIDTH else "", entry, mode))
     for name, tied in found.ties.items():
         for tie in tied:
             _say(
@@ -107,10 +110,11 @@ def _row(name: str, entry: dict[str, Any], mode: str) -> str:
     if mode == "free":
         parting = entry["distance_when_parting"]
         then = "" if parting is None else f"{parting:.1e}"
-        return f"{name:<14}{entry['identical_steps']:>14,} steps{then:>12}{entry['parameters_distances'][-1]:>12.1e}"
+        end = entry["parameters_distances"][-1]
+        return f"{name:<{NAME_WIDTH}}{entry['identical_steps']:>14,} steps{then:>12}{end:>12.1e}"
     largest = entry["largest"]
     return (
-        f"{name:<14}{entry['differing_actions']:>8,}{len(entry['ties']):>6}{largest['parameters']:>12.1e}"
+        f"{name:<{NAME_WIDTH}}{entry['differing_actions']:>8,}{len(entry['ties']):>6}{largest['parameters']:>12.1e}"
         f"{largest['movement']:>10.1e}{largest['losses']:>9.1e}{largest['gradient_norm']:>10.1e}"
         f"{entry['over_tolerance']:>6}"
     )
