@@ -1,10 +1,11 @@
-# make setup | setup-procgen | memory-gym | run | test | test-slurm | test-slow | soak; everything lives in .venv, which `setup` makes and the others need.
+# make setup | setup-procgen | memory-gym | run | test | test-slurm | test-slow | gpu-proof | soak; everything lives in .venv, which `setup` makes and the others need.
 # `test` opens a report in Chromium and plays Procgen, which needs root once, to install Chromium and Qt 5.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
+DEVICE ?= cuda
 
-.PHONY: setup setup-procgen memory-gym run test test-slurm test-slow soak lint
+.PHONY: setup setup-procgen memory-gym run test test-slurm test-slow gpu-proof soak lint
 
 setup: .venv/.complete
 
@@ -46,6 +47,10 @@ test-slow: setup-procgen memory-gym
 test-slurm: setup
 	tests/slurm/install.sh
 	$(BIN)/python -m pytest -q tests/slurm
+
+# What only a GPU can show, in parts of nine minutes that go on where they were: make gpu-proof [PART=same]. DEVICE=cpu rehearses it.
+gpu-proof: setup
+	$(BIN)/python -m tests.gpu_proof --device $(DEVICE) $(if $(PART),--part $(PART))
 
 # The whole campaign of kills, damaged files and configurations at random: docs/reliability.md. About an hour.
 soak: setup

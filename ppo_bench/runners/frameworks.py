@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.common.progress import say
+from ppo_bench.common.values import younger
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
@@ -40,6 +41,8 @@ class Torch:
     name: str
     num_threads: int | None
     compiles: ClassVar[bool] = False
+    _: KW_ONLY
+    deterministic: bool = younger(False)
 
     def require(self) -> None:
         """Raise `ConfigError` if PyTorch is not installed or an option is out of range."""
@@ -51,11 +54,16 @@ class Torch:
         """See `Framework.begin`."""
         if tuning.sleep_idle_threads:
             let_idle_threads_sleep()
+        if self.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS begins
 
     def runner(self, problem: Problem) -> HostRunner:
         """The runner for `problem`."""
         from ppo_bench.runners.torch import TorchLearner
+        from ppo_bench.runners.torch_device import compute_deterministically
 
+        if self.deterministic:
+            compute_deterministically()
         learner = TorchLearner(problem, self.num_threads, self._compiler(), self._cuda_graphs)
         return HostRunner(problem, HostEnvs(problem), learner)
 
@@ -122,6 +130,8 @@ class Jax:
     iterations_per_call: int
     compile_cache: str | None
     compiles: ClassVar[bool] = True
+    _: KW_ONLY
+    deterministic: bool = younger(False)
 
     def require(self) -> None:
         """Raise `ConfigError` if JAX, flax or optax is not installed or an option is out of range."""
@@ -133,6 +143,8 @@ class Jax:
     def begin(self, num_seeds: int = 1, tuning: Tuning = ON) -> None:
         """See `Framework.begin`."""
         share_gpu_memory()
+        if self.deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
         if num_seeds > 1:
             _make_cores_devices()
 

@@ -39,6 +39,13 @@ def set_threads(network: NetworkSpec, num_threads: int | None) -> None:
         torch.set_num_threads(num_threads or 1)
 
 
+def compute_deterministically() -> None:
+    """Have a GPU take the same roundings in every run, where PyTorch has operations that do; it warns of others."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing here reads it
+    torch.backends.cudnn.benchmark = False
+
+
 def set_precision(precision: Precision) -> dict[str, object]:
     """Make PyTorch compute as `precision` says; what is recorded of that."""
     torch.set_float32_matmul_precision("high" if precision.tf32 else "highest")

@@ -8,8 +8,10 @@ from typing import NamedTuple
 from scipy import stats
 
 from ppo_bench.commands.report.groups import Group
-from ppo_bench.commands.report.published import Reference, references_of
-from ppo_bench.commands.report.statistics import SampleMoments, moments, welch
+from ppo_bench.commands.report.published import Reference, references_of, scale_of
+from ppo_bench.commands.report.statistics import Comparison, SampleMoments, moments, tost_of_moments, welch
+
+MARGIN = 0.05
 
 
 class AgainstPublished(NamedTuple):
@@ -23,10 +25,12 @@ class AgainstPublished(NamedTuple):
     low: float
     """Ends of the 95% interval of the difference of mean returns; NaN where it has none."""
     high: float
+    comparison: Comparison | None = None
+    """Whether both are the same within the margin; None where steps or deviations do not allow to say."""
 
 
-def against_published(group: Group) -> list[AgainstPublished]:
-    """Ours beside everything published of the same environment."""
+def against_published(group: Group, margin: float = MARGIN) -> list[AgainstPublished]:
+    """Ours beside everything published of the same environment; `margin` as in `margin_beside`."""
     finals, speeds = group.values("final_return_mean"), group.values("mean_sps")
     ours = moments(finals) if len(finals) else None
     sps = float(speeds.mean()) if len(speeds) else None
@@ -34,7 +38,7 @@ def against_published(group: Group) -> list[AgainstPublished]:
     for reference in references_of(group.first.env_id, group.first.kind):
         if (reference.mean is None or ours is None) and (reference.sps is None or sps is None):
             continue
-        low = high = math.nan
+        low, high, comparison = math.nan, math.nan, None
         if ours and ours.n > 1 and reference.mean is not None and (reference.seeds or 0) > 1:
             # Publications give the deviation over seeds with the denominator n.
             n = reference.seeds or 0
@@ -42,5 +46,18 @@ def against_published(group: Group) -> list[AgainstPublished]:
             difference, error, freedom = welch(ours, theirs)
             half = float(stats.t.ppf(0.975, freedom)) * error if error > 0 else 0.0
             low, high = difference - half, difference + half
-        rows.append(AgainstPublished(group, ours, sps, reference, low, high))
+            if reference.steps in (None, group.first.total_timesteps):
+                comparison = tost_of_moments(ours, theirs, margin_beside(group.first.env_id, reference.mean, margin))
+        rows.append(AgainstPublished(group, ours, sps, reference, low, high, comparison))
     return rows
+
+
+def margin_beside(env_id: str, published: float, margin: float) -> float:
+    """Largest difference of mean returns that counts as the same, a part of the environment's published scale.
+
+    Where there is none, it is a part of the published mean, counted from random play if that is known.
+    """
+    scale = scale_of(env_id)
+    if scale and scale.high is not None:
+        return margin * abs(scale.high - scale.low)
+    return margin * abs(published - (scale.low if scale else 0.0))

@@ -114,7 +114,7 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
         shared=scored,
         profiles=profiles,
         thresholds=thresholds,
-        references=[row for task in tasks for group in task.groups for row in against_published(group)],
+        references=[row for task in tasks for group in task.groups for row in against_published(group, options.margin)],
     )
 
 

@@ -189,11 +189,19 @@ def tost(ours: Array, theirs: Array, margin: float, *, paired: bool = False) -> 
 
     Samples, or differences of pairs, without any spread are compared by their means alone.
     """
-    if paired:
-        pairs = moments(ours - theirs)
-        difference, error, freedom = pairs.mean, pairs.std / math.sqrt(pairs.n), pairs.n - 1.0
-    else:
-        difference, error, freedom = welch(moments(ours), moments(theirs))
+    if not paired:
+        return tost_of_moments(moments(ours), moments(theirs), margin)
+    pairs = moments(ours - theirs)
+    return _tost(pairs.mean, pairs.std / math.sqrt(pairs.n), pairs.n - 1.0, margin)
+
+
+def tost_of_moments(ours: SampleMoments, theirs: SampleMoments, margin: float) -> Comparison:
+    """Welch's of two samples of which only the moments are known."""
+    return _tost(*welch(ours, theirs), margin)
+
+
+def _tost(difference: float, error: float, freedom: float, margin: float) -> Comparison:
+    """The tests of a difference with its standard error and degrees of freedom."""
     if error == 0:
         same = abs(difference) <= margin
         return Comparison(difference, difference, difference, margin, float(not same), float(difference == 0))

@@ -171,7 +171,7 @@ def _human(analysis: Analysis) -> Table:
 
 def _references(analysis: Analysis) -> Table:
     rows = []
-    for group, ours, sps, reference, low, high in analysis.references:
+    for group, ours, sps, reference, low, high, comparison in analysis.references:
         own = f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})" if ours else ""
         theirs = f"{cell(reference.mean)} ± {cell(reference.std)} ({reference.seeds})" if reference.seeds else ""
         difference = None
@@ -180,17 +180,19 @@ def _references(analysis: Analysis) -> Table:
         rows.append(
             (
                 group.task, group.algorithm, group.first.env_id, group.first.total_timesteps,
-                own if reference.mean is not None else "", theirs, difference, sps if reference.sps else None,
+                own if reference.mean is not None else "", theirs, difference,
+                comparison.verdict if comparison else "", sps if reference.sps else None,
                 reference.sps, f"{reference.system} {reference.variant}", reference.env, reference.steps,
                 reference.hardware, reference.source,
             )
         )  # fmt: skip
     columns = (
-        *("env", "algorithm", "id", "steps", "return", "published return", "difference", "steps/s"),
+        *("env", "algorithm", "id", "steps", "return", "published return", "difference", "verdict", "steps/s"),
         *("published steps/s", "published by", "their id", "their steps", "their hardware", "source"),
     )
     note = (
-        "Mean ± standard deviation (seeds); differences, where as many steps were made, with Welch's 95% interval; "
+        "Mean ± standard deviation (seeds); differences, where as many steps were made, with Welch's 95% interval and "
+        "the verdict of two one-sided tests within the margin of equivalence, of the scale or of the published mean; "
         "steps/s are means over the training, as the published ones are. Ids, steps and hardware often differ: read "
         "them first."
     )

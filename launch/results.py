@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Published results beside ours: `launch/results.py` writes docs/results/ and the tables of docs/results.md anew.
+
+`launch/results.py RUNS...` first takes the finished runs of `experiment=campaign/...` below those folders into
+docs/results/runs.parquet and curves.parquet, from which all else is made; rows of earlier runs stay there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from verdicts import KEPT, MEASURED, as_csv, between_frameworks, table, verdicts
+
+from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
+from ppo_bench.commands.report.curves import curves
+from ppo_bench.commands.report.database import open_database
+from ppo_bench.commands.report.figures import draw
+from ppo_bench.commands.report.groups import FRAMEWORKS
+from ppo_bench.commands.report.statistics import mean_band
+from ppo_bench.common.cli import Parser, exit_code
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def main(arguments: list[str]) -> int:
+    """Take in the runs that are named, and write everything that is made from all that were."""
+    parser = Parser("python launch/results.py", description=__doc__)
+    parser.add_argument("folders", nargs="*", metavar="RUNS", help="folders with finished runs of the campaign")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="where results.md and results/ are (docs)")
+    options = parser.parse_args(arguments)
+    out = options.docs / "results"
+    if options.folders:
+        out.mkdir(exist_ok=True)
+        take_in(options.folders, out)
+    found = verdicts(out)
+    (out / "verdicts.csv").write_text(as_csv(found))
+    page = options.docs / "results.md"
+    page.write_text(filled(page.read_text(), {"verdicts": table(found), "frameworks": between_frameworks(out)}))
+    draw_curves(out)
+    print(out / "verdicts.csv")
+    return 0
+
+
+# --- Taking runs in ---------------------------------------------------------------------------------------------------
+
+
+def take_in(folders: Sequence[str], out: Path) -> None:
+    """Put the finished runs below `folders` in place of, or beside, those that are kept in `out`."""
+    database = open_database(folders)
+    runs = {number: run for number, run in enumerate(database.runs) if run.finished and _campaign(run.name)}
+    columns = ", ".join(f"{name} {_kind(name)}" for name in (*KEPT, *MEASURED))
+    con = duckdb.connect()
+    con.execute(f"create table runs ({columns})")
+    con.execute(
+        f"create table curves ({', '.join(f'{name} {_kind(name)}' for name in KEPT)}, "
+        "axis VARCHAR, cell UTINYINT, x FLOAT, value FLOAT)"
+    )
+    for number, run in runs.items():
+        facts = {"cpu": run.facts.get("hardware.cpu"), "cores": run.facts.get("hardware.cores_available")}
+        values = {**vars(run), **facts, "git_commit": run.facts.get("git_commit"), "campaign": _campaign(run.name)}
+        values["steps"] = run.total_timesteps
+        row = [values[name] for name in (*KEPT, *MEASURED)]
+        con.execute(f"insert into runs values ({', '.join('?' * len(row))})", row)
+        for axis, column in (("steps", "global_step"), ("seconds", "training_seconds")):
+            (curve,) = curves(database.connection, [[number]], column, seed=0, resamples=1)
+            cells = enumerate(zip(curve.x.tolist(), curve.runs[0].tolist(), strict=True))
+            points = [_plain((*row[: len(KEPT)], axis, k, x, value)) for k, (x, value) in cells]
+            con.executemany(f"insert into curves values ({', '.join('?' * 11)})", points)
+    for name in ("runs", "curves"):
+        file = out / f"{name}.parquet"
+        if file.exists():
+            same = " and ".join(f"old.{key} = runs.{key}" for key in KEPT)
+            con.execute(
+                f"insert into {name} select old.* from read_parquet('{file}') as old "
+                f"where not exists (select 1 from runs where {same})"
+            )
+        order = ", ".join((*KEPT, *(("axis", "cell") if name == "curves" else ())))
+        aside = file.with_suffix(".tmp")
+        con.execute(f"copy (select * from {name} order by {order}) to '{aside}' (format parquet, compression zstd)")
+        aside.replace(file)
+
+
+def _campaign(name: str) -> str | None:
+    return name.removeprefix("campaign/") if name.startswith("campaign/") else None
+
+
+def _kind(name: str) -> str:
+    if name in ("seed", "steps", "cores"):
+        return "BIGINT"
+    return "DOUBLE" if name.endswith(("_mean", "_sps", "_seconds")) else "VARCHAR"
+
+
+def _plain(values: Iterable[Any]) -> list[Any]:
+    return [None if isinstance(value, float) and not np.isfinite(value) else value for value in values]
+
+
+# --- Pictures and pages -----------------------------------------------------------------------------------------------
+
+
+def draw_curves(out: Path) -> None:
+    """A picture of each task: return by steps and by time, every framework in one."""
+    con = duckdb.connect()
+    file = out / "curves.parquet"
+    tasks = con.execute(f"select distinct campaign, env, backend from read_parquet('{file}') order by all").fetchall()
+    for task in tasks:
+        charts = [_chart(con, file, task, axis, *about) for axis, about in (("steps", STEPS), ("seconds", TIME))]
+        draw(Figure("-".join(task), "learning", f"{task[1]}, {task[2]}", charts), out)
+        (out / f"{'-'.join(task)}.png").unlink()
+
+
+def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, label: str) -> Lines:
+    series = []
+    for colour, framework in enumerate(FRAMEWORKS):
+        found = con.execute(
+            f"select seed, x, value from read_parquet('{file}') where campaign = ? and env = ? and backend = ? "
+            "and framework = ? and axis = ? order by seed, cell",
+            [*task, framework, axis],
+        ).fetchnumpy()
+        if not len(found["seed"]):
+            continue
+        x, values = (np.ma.filled(found[key].astype(float), np.nan).reshape(-1, 100) for key in ("x", "value"))
+        grid = (np.arange(100) + 0.5) * x.max() / 99.5
+        runs = np.stack([_on(grid, own, value) for own, value in zip(x, values, strict=True)])
+        series.append(Series(framework, colour, grid, *mean_band([runs], seed=0, resamples=2000), runs))
+    return Lines(title, label, "episodic return", series)
+
+
+def _on(grid: np.ndarray, x: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """A run's curve at the points of another grid; NaN where it has none."""
+    known = np.isfinite(values)
+    return np.interp(grid, x[known], values[known], left=np.nan, right=np.nan)
+
+
+def filled(page: str, blocks: dict[str, str]) -> str:
+    """`page` with new text between `<!-- name -->` and `<!-- /name -->` of each block."""
+    for name, text in blocks.items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        before, _, after = page.partition(begin)
+        assert end in after, f"the page has no block {begin}"
+        page = f"{before}{begin}\n{text}\n{end}{after.partition(end)[2]}"
+    return page
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -1,0 +1,171 @@
+"""Verdicts on published rows: each of CleanRL's tables beside ours, and our frameworks beside each other.
+
+Two one-sided t-tests at 5% (TOST) within a margin that is fixed beforehand, 5% of the environment's published scale.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+
+from ppo_bench.commands.report.against import MARGIN, margin_beside
+from ppo_bench.commands.report.groups import FRAMEWORKS
+from ppo_bench.commands.report.published import Reference, references, stem
+from ppo_bench.commands.report.statistics import SampleMoments, moments, tost, tost_of_moments
+
+SCRIPTS = {
+    "classic": "ppo",
+    "continuous": "ppo_continuous_action",
+    "dm_control": "ppo_continuous_action",
+    "atari": "ppo_atari",
+    "atari_envpool": "ppo_atari_envpool",
+    "atari_lstm": "ppo_atari_lstm",
+    "procgen": "ppo_procgen",
+}
+"""By campaign, the script of CleanRL's whose table it is."""
+COLUMNS = (
+    *("script", "env", "reference_mean", "reference_std", "framework", "backend", "steps", "seeds"),
+    *("ours_mean", "low", "high", "verdict"),
+)
+DECIDED = ("equivalent", "equivalent, though different", "different", "undecided")
+KEPT = ("campaign", "env", "env_id", "backend", "framework", "seed", "steps")
+"""What tells runs apart."""
+MEASURED = ("final_return_mean", "mean_sps", "wall_seconds", "compile_seconds", "cpu", "cores", "git_commit", "started")
+
+
+class Row(NamedTuple):
+    """A published row beside ours: a line of verdicts.csv."""
+
+    reference: Reference
+    framework: str
+    backend: str
+    steps: int
+    seeds: int
+    ours: SampleMoments | None
+    low: float
+    """Ends of the 90% interval of the difference of mean returns."""
+    high: float
+    verdict: str
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    """The runs that are kept, in order."""
+    names = (*KEPT, *MEASURED)
+    query = f"select {', '.join(names)} from read_parquet('{out / 'runs.parquet'}')"
+    found = duckdb.connect().execute(query).fetchall()
+    return [dict(zip(names, row, strict=True)) for row in found]
+
+
+def verdicts(out: Path) -> list[Row]:
+    """Every published row of CleanRL's, beside each way of executing it that there are runs of, or beside nothing."""
+    runs, found = rows_of(out), []
+    for reference in references():
+        if reference.system != "CleanRL" or reference.mean is None:
+            continue
+        own = [r for r in runs if SCRIPTS.get(r["campaign"]) == reference.variant and _same_env(r, reference)]
+        ways = sorted({(_rank(r["framework"]), r["framework"], r["backend"], r["steps"]) for r in own})
+        for _, framework, backend, steps in ways:
+            way = (framework, backend, steps)
+            finals = [r["final_return_mean"] for r in own if (r["framework"], r["backend"], r["steps"]) == way]
+            found.append(_beside(reference, *way, np.array(finals)))
+        if not ways:
+            found.append(Row(reference, "", "", reference.steps or 0, 0, None, np.nan, np.nan, "not trained"))
+    return found
+
+
+def _same_env(run: dict[str, Any], reference: Reference) -> bool:
+    names = {stem(run["env_id"]), stem(run["env"].removeprefix("dmc_"))}
+    return stem(reference.env) in names
+
+
+def _rank(framework: str) -> int:
+    return FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS)
+
+
+def _beside(reference: Reference, framework: str, backend: str, steps: int, finals: np.ndarray) -> Row:
+    ours, n = moments(finals), reference.seeds or 0
+    assert reference.mean is not None
+    if ours.n < 2 or steps != reference.steps:
+        return Row(reference, framework, backend, steps, ours.n, ours, np.nan, np.nan, "too few seeds or steps")
+    theirs = SampleMoments(reference.mean, (reference.std or 0.0) * (n / (n - 1)) ** 0.5, n)
+    tests = tost_of_moments(ours, theirs, margin_beside(reference.env, reference.mean, MARGIN))
+    return Row(reference, framework, backend, steps, ours.n, ours, tests.low, tests.high, tests.verdict)
+
+
+def as_csv(found: Sequence[Row]) -> str:
+    """The verdicts as a file."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in found:
+        numbers = [row.ours.mean if row.ours else np.nan, row.low, row.high]
+        shown = [f"{value:.2f}" if np.isfinite(value) else "" for value in numbers]
+        about = [row.reference.variant, row.reference.env, row.reference.mean, row.reference.std]
+        writer.writerow([*about, row.framework, row.backend, row.steps, row.seeds, *shown, row.verdict])
+    return file.getvalue()
+
+
+def table(found: Sequence[Row]) -> str:
+    """The verdicts as Markdown, those that there are runs of."""
+    head = "| CleanRL's script | env | published | framework, backend | seeds | ours | difference [90%] | verdict |"
+    lines = [head, "|" + "---|" * 8]
+    for row in found:
+        if row.ours is None:
+            continue
+        reference, ours = row.reference, row.ours
+        difference = ""
+        if np.isfinite(row.low):
+            difference = f"{ours.mean - (reference.mean or 0.0):+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
+        cells = [
+            *(f"`{reference.variant}`", reference.env, f"{reference.mean:.2f} ± {reference.std:.2f}"),
+            *(f"{row.framework}, {row.backend}", str(row.seeds), f"{ours.mean:.2f} ± {ours.std:.2f}"),
+            *(difference, row.verdict),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    missing = [f"{row.reference.variant} on {row.reference.env}" for row in found if row.ours is None]
+    published = {(row.reference.variant, row.reference.env) for row in found}
+    judged = {(row.reference.variant, row.reference.env) for row in found if row.verdict in DECIDED}
+    said = f"{len(judged)} of {len(published)} published rows have a verdict. Not trained: {'; '.join(missing)}."
+    lines += ["", said]
+    return "\n".join(lines)
+
+
+def between_frameworks(out: Path) -> str:
+    """Pairs of frameworks on the same task with the same seeds, as Markdown: final returns and areas under the curve."""
+    runs, areas = rows_of(out), _areas(out)
+    head = "| env, backend | pair | seeds | final return [90%] | verdict | area under the curve [90%] | verdict |"
+    lines = [head, "|" + "---|" * 7]
+    for env, backend in dict.fromkeys((r["env"], r["backend"]) for r in runs):
+        own = [r for r in runs if (r["env"], r["backend"]) == (env, backend)]
+        by_seed = {name: {r["seed"]: r for r in own if r["framework"] == name} for name in FRAMEWORKS}
+        for later, ours in enumerate(FRAMEWORKS):
+            for theirs in FRAMEWORKS[:later]:
+                seeds = sorted(by_seed[ours].keys() & by_seed[theirs].keys())
+                if len(seeds) > 1:
+                    pair = [[by_seed[name][seed] for seed in seeds] for name in (ours, theirs)]
+                    cells = [f"{env}, {backend}", f"{ours}, {theirs}", str(len(seeds))]
+                    cells += _compared(pair, lambda r: float(r["final_return_mean"]))
+                    cells += _compared(pair, lambda r: areas[tuple(r[key] for key in KEPT)])
+                    lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _compared(pair: Sequence[Sequence[dict[str, Any]]], value: Callable[[dict[str, Any]], float]) -> list[str]:
+    """Difference and verdict of a value of each run of two sides, seed by seed, which draw the same noise."""
+    ours, theirs = (np.array([value(run) for run in side]) for side in pair)
+    found = tost(ours, theirs, margin_beside(pair[0][0]["env_id"], float(theirs.mean()), MARGIN), paired=True)
+    return [f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]", found.verdict]
+
+
+def _areas(out: Path) -> dict[tuple[Any, ...], float]:
+    """The mean of each run's curve over its steps, from its first episode on."""
+    keys = ", ".join(KEPT)
+    file = out / "curves.parquet"
+    query = f"select {keys}, avg(value) from read_parquet('{file}') where axis = 'steps' group by {keys}"
+    return {tuple(row[:-1]): row[-1] for row in duckdb.connect().execute(query).fetchall()}
