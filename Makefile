@@ -48,7 +48,8 @@ test-slurm: setup
 	tests/slurm/install.sh
 	$(BIN)/python -m pytest -q tests/slurm
 
-# What only a GPU can show, in parts of nine minutes that go on where they were: make gpu-proof [PART=same]. DEVICE=cpu rehearses it.
+# What only a GPU can show, in parts of nine minutes that go on where they were: make gpu-proof [PART=same].
+# DEVICE=cpu rehearses it. A check that has passed is in outputs/gpu-proof and is not made again.
 gpu-proof: setup
 	$(BIN)/python -m tests.gpu_proof --device $(DEVICE) $(if $(PART),--part $(PART))
 

@@ -137,7 +137,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def between_frameworks(out: Path) -> str:
-    """Pairs of frameworks on the same task with the same seeds, as Markdown: final returns and areas under the curve."""
+    """Pairs of frameworks on a task with the same seeds, as Markdown: final returns and areas under the curve."""
     runs, areas = rows_of(out), _areas(out)
     head = "| env, backend | pair | seeds | final return [90%] | verdict | area under the curve [90%] | verdict |"
     lines = [head, "|" + "---|" * 7]

@@ -1,0 +1,79 @@
+"""docs/results.md and docs/results/: made by one command from the rows that are kept, and by hand checked."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.synthetic import write_run
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def results(*words: object) -> str:
+    command = [sys.executable, str(ROOT / "launch" / "results.py"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def verdicts(docs: Path) -> list[dict[str, str]]:
+    with open(docs / "results" / "verdicts.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs")
+    results("--docs", tmp_path / "docs")
+    committed = {path.relative_to(DOCS): path.read_bytes() for path in DOCS.rglob("*") if path.is_file()}
+    made = {path.relative_to(tmp_path / "docs"): path for path in (tmp_path / "docs").rglob("*") if path.is_file()}
+    assert set(made) == set(committed)
+    assert [str(name) for name, path in made.items() if path.read_bytes() != committed[name]] == []
+    assert sum(path.stat().st_size for path in (DOCS / "results").glob("*.parquet")) < 5_000_000
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    page = "# Results\n<!-- verdicts -->\n<!-- /verdicts -->\n<!-- frameworks -->\nold\n<!-- /frameworks -->\nend\n"
+    (tmp_path / "docs" / "results.md").write_text(page)
+    return tmp_path / "docs"
+
+
+def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
+    changes = {"config.name": "campaign/classic", "config.total_timesteps": 500_000}
+    for seed in range(1, 7):
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, 8, final=490.04 + (seed - 3.5) / 10, changes=changes)
+        write_run(tmp_path / "o", "cartpole", "jax_xla", seed, 8, final=300.0 + seed, changes=changes)
+    write_run(tmp_path / "o", "acrobot", "torch_eager", 1, 8, changes=changes)
+    results(tmp_path / "o", "--docs", docs)
+    found = {(row["env"], row["framework"]): row for row in verdicts(docs)}
+    same, other = found["CartPole-v1", "torch_eager"], found["CartPole-v1", "jax_xla"]
+    # Published is 490.04 ± 6.12 of three: standard error 6.12 / sqrt(2), and Student's t of 2 degrees at 95% is 2.92.
+    assert (same["ours_mean"], same["verdict"], same["seeds"]) == ("490.04", "equivalent", "6")
+    assert float(same["high"]) == pytest.approx(2.92 * 6.12 / 2**0.5, rel=0.01)
+    assert other["verdict"] == "different"
+    assert float(other["ours_mean"]) == pytest.approx(303.5)
+    assert found["Acrobot-v1", "torch_eager"]["verdict"] == "too few seeds or steps"
+    assert found["Hopper-v4", ""]["verdict"] == "not trained"
+    page = (docs / "results.md").read_text()
+    assert "| cartpole, gymnasium | jax_xla, torch_eager | 6 | -186.54" in page
+    assert "1 of 33 published rows have a verdict" in page
+    assert page.endswith("<!-- /frameworks -->\nend\n")
+    assert (docs / "results" / "classic-cartpole-gymnasium.svg").exists()
+
+
+def test_rows_of_runs_whose_folders_are_gone_stay(docs: Path, tmp_path: Path) -> None:
+    changes = {"config.name": "campaign/classic", "config.total_timesteps": 500_000}
+    for seed, folder in ((1, "first"), (2, "second")):
+        write_run(tmp_path / folder, "cartpole", "torch_eager", seed, 8, final=100.0 * seed, changes=changes)
+        results(tmp_path / folder, "--docs", docs)
+    shutil.rmtree(tmp_path / "second")
+    write_run(tmp_path / "second", "cartpole", "torch_eager", 2, 8, final=300.0, changes=changes)  # made again
+    results(tmp_path / "second", "--docs", docs)
+    (row,) = [row for row in verdicts(docs) if row["framework"]]
+    assert (row["seeds"], row["ours_mean"]) == ("2", "200.00")
