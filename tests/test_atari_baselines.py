@@ -196,8 +196,6 @@ def test_envpool_refuses_it() -> None:
 def test_the_presets_of_gymnasiums_scripts_alone_ask_for_it() -> None:
     tasks = {preset: load_config([f"experiment={preset}"]).task for preset in PRESETS}
     assert [name for name, task in tasks.items() if task.atari and task.atari.baselines] == [
-        "campaign/atari",  # the sweeps of these
-        "campaign/atari_lstm",
         "cleanrl/ppo_atari",
         "cleanrl/ppo_atari_lstm",
     ]

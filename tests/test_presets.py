@@ -19,7 +19,9 @@ from ppo_bench.networks.transformer import Trxl
 pytestmark = pytest.mark.slow
 
 PRESETS = sorted(
-    path.relative_to(CONF / "experiment").with_suffix("").as_posix() for path in CONF.rglob("experiment/**/*.yaml")
+    path.relative_to(CONF / "experiment").with_suffix("").as_posix()
+    for path in CONF.rglob("experiment/**/*.yaml")
+    if path.parent.name != "campaign"  # sweeps of these: test_campaign.py
 )
 
 QUICK = {"cleanrl/ppo_continuous_action_isaacgym": ["env=brax_reacher"]}  # of all robots the soonest compiled

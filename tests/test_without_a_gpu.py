@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import pytest
 import torch
+from torch._dynamo import trace_rules
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ppo_bench.configuration.load import load_config
@@ -100,6 +101,7 @@ def reads_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     """A GPU on which tensors have no data, and no gradients: PyTorch's tape wants a device's streams."""
     device = torch.device("cuda", 0)
+    trace_rules.get_torch_obj_rule_map()  # learnt once: not from the functions that are replaced
     monkeypatch.setattr(torch_runner, "pick_device", lambda *_: device)
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "none")
