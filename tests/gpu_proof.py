@@ -2,8 +2,8 @@
 
 Five parts of at most nine minutes each: same, speed, resume, ladders, breakout. A check that has passed is not made
 again, so that the same command goes on with what is missing; one that fails is named and stops no other. A table and
-`<out>/gpu-proof.json` say what came of each. With CLEANRL=<folder of its repository> and PEER_PYTHON=<a Python with its
-packages> CleanRL's scripts are timed beside. `DEVICE=cpu` rehearses all of it with few iterations.
+`<out>/gpu-proof.json` say what came of each. With CLEANRL or LEANRL=<its repository> and PEER_PYTHON=<a Python with
+its packages> its script is timed beside. `DEVICE=cpu` rehearses all of it with few iterations.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from typing import Any, NamedTuple
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, write_json
+from ppo_bench.common.values import file_name
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.provenance import provenance
 from tests.faults import ROOT
 
 PART_SECONDS = 530
+LEAN = "--compile", "--cudagraphs"
 TO_400 = 10_000_000, 1024
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 Figures = dict[str, Any]
@@ -46,7 +48,7 @@ class Unshown(Exception):
 
 
 class LeftOut(Exception):
-    """Why a check cannot be made here, in a line."""
+    """Why a check cannot be made here."""
 
 
 def ran(words: Sequence[str], seconds: float = PART_SECONDS, **environment: str) -> str:
@@ -63,6 +65,24 @@ def ran(words: Sequence[str], seconds: float = PART_SECONDS, **environment: str)
         said = [line for line in (ended.stderr + ended.stdout).splitlines() if line.strip()]
         raise Unshown(f"exit code {ended.returncode}: {said[-1] if said else 'without a word'}")
     return ended.stdout
+
+
+def peer(variable: str, script: str, *words: str) -> Callable[[Path], Figures]:
+    """Steps a second on Breakout of a script below the folder `variable` names: of two lengths, over their times."""
+
+    def show(folder: Path) -> Figures:
+        root, python = os.environ.get(variable), os.environ.get("PEER_PYTHON")
+        if not root or not python:
+            raise LeftOut(f"{variable} and PEER_PYTHON are not given")
+        seconds, lengths = [], (4 * 1024, 44 * 1024)
+        for steps in lengths:
+            started = time.perf_counter()
+            command = [python, script, "--env-id", "Breakout-v5", "--total-timesteps", str(steps), *words]
+            subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=PART_SECONDS)
+            seconds.append(time.perf_counter() - started)
+        return {"sps": (lengths[1] - lengths[0]) / (seconds[1] - seconds[0])}
+
+    return show
 
 
 class Proof:
@@ -100,7 +120,8 @@ class Proof:
             ],
             "speed": [
                 Check("Breakout, canonical", self.speed(*atari)),
-                Check("CleanRL's Breakout", self.cleanrl("ppo_atari_envpool.py", "Breakout-v5", 8 * 128)),
+                Check("CleanRL's Breakout", peer("CLEANRL", "cleanrl/ppo_atari_envpool.py")),
+                Check("LeanRL's Breakout", peer("LEANRL", "leanrl/ppo_atari_envpool_torchcompile.py", *LEAN)),
                 Check("CartPole in JAX, many environments", self.speed(*inside, "workload=throughput")),
                 Check("Hopper, canonical", self.speed(*hopper)),
                 Check("Breakout, many environments", self.speed(*atari, *one, "workload=throughput")),
@@ -120,8 +141,6 @@ class Proof:
             ],
             "breakout": [Check("Breakout, ten million steps", self.trained(*to_400, steps=TO_400), goes_on=True)],
         }
-
-    # --- What is shown ------------------------------------------------------------------------------------------------
 
     def tests(self, folder: Path) -> Figures:
         """The tests that are skipped without a GPU."""
@@ -164,23 +183,6 @@ class Proof:
             own = [f"device={self.device}", *self._small(words), f"outputs={folder}"]
             said = ran(["-m", "ppo_bench.bench", "trace=true", *words, *own])
             return {"counted": [line for line in said.splitlines() if " launches in " in line]}
-
-        return show
-
-    def cleanrl(self, script: str, env_id: str, batch: int) -> Callable[[Path], Figures]:
-        """Steps a second of a script of CleanRL's: those of two lengths over the difference of their times."""
-
-        def show(folder: Path) -> Figures:
-            root, python = os.environ.get("CLEANRL"), os.environ.get("PEER_PYTHON")
-            if not root or not python:
-                raise LeftOut("CLEANRL and PEER_PYTHON are not given")
-            seconds, lengths = [], (4 * batch, 44 * batch)
-            for steps in lengths:
-                started = time.perf_counter()
-                command = [python, f"cleanrl/{script}", "--env-id", env_id, "--total-timesteps", str(steps)]
-                subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=PART_SECONDS)
-                seconds.append(time.perf_counter() - started)
-            return {"sps": (lengths[1] - lengths[0]) / (seconds[1] - seconds[0])}
 
         return show
 
@@ -228,8 +230,6 @@ class Proof:
 
         return show
 
-    # --- Below --------------------------------------------------------------------------------------------------------
-
     def _of(self, steps: tuple[int, int]) -> int:
         return steps[1] if self.few else steps[0]
 
@@ -250,12 +250,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("outputs/gpu-proof"))
     options = parser.parse_args()
     proof = Proof(options.device, few=options.device == "cpu")
-    done, rows = options.out / options.device.replace(":", "_"), []
+    done, rows = options.out / file_name(options.device), []
     for part, checks in proof.parts().items():
         started = time.monotonic()
-        for number, check in enumerate(checks):
+        for check in checks:
             row: Figures = {"came of it": "not made"}
-            file = done / part / f"{number}.json"
+            file = done / part / f"{file_name(check.name)}.json"
             if file.exists():
                 row = json.loads(file.read_text())
             elif options.part in (None, part):
@@ -264,11 +264,14 @@ def main() -> int:
     print(f"\n{'part':<10}{'check':<40}{'seconds':>8}  came of it")
     for row in rows:
         print(f"{row['part']:<10}{row['check']:<40}{row.get('seconds', 0):>8.0f}  {row['came of it']}")
-    about = {"schema_version": SCHEMA_VERSION, "device": options.device, "checks": rows}
-    write_json(options.out / "gpu-proof.json", about | provenance())
+    about = {"schema_version": SCHEMA_VERSION, "device": options.device, "checks": rows} | provenance()
+    write_json(options.out / "gpu-proof.json", about)
+    if options.device != "cpu":
+        (machines := ROOT / "docs" / "machines").mkdir(exist_ok=True)
+        write_json(machines / f"{file_name(str(about['hardware']['gpu'] or options.device))}.json", about)
     print(options.out / "gpu-proof.json")
     asked = [row["came of it"] for row in rows if options.part in (None, row["part"])]
-    return int(not all(came == "shown" or came.startswith("left out") for came in asked))
+    return int(not all(came.startswith(("shown", "left out")) for came in asked))
 
 
 def _made(check: Check, file: Path, late: bool) -> Figures:

@@ -30,7 +30,7 @@ def test_the_first_part_is_rehearsed_and_goes_on(tmp_path: Path) -> None:
     assert {row["came of it"] for row in rows if row["part"] != "same"} == {"not made"}
     assert all(each["differing_actions"] == 0 for row in own[1:] for each in row["figures"].values())
     # Run again, it makes what is missing alone; and names what fails without stopping the rest.
-    (tmp_path / "cpu" / "same" / "3.json").unlink()
+    (tmp_path / "cpu" / "same" / "CPU_against_GPU_CartPole_float64.json").unlink()
     _, shown, again = proof(tmp_path)
     assert shown.count(" ... ") == 1
     assert [row["came of it"] for row in again] == [row["came of it"] for row in rows]
