@@ -1,7 +1,7 @@
-"""Every array that a training consists of, declared once: name, shape, type, and what becomes of it.
+"""Declarations of the arrays in a training's state: name, shape, dtype and kind.
 
-A training's state is made of flat dictionaries of arrays, named as in the checkpoint. What is exported, restored,
-loaded into another run, allocated or restarted follows from these declarations.
+The state consists of flat dictionaries of arrays, named as in the checkpoint. The declarations decide which arrays are
+exported, restored, loaded into another run, allocated, and reset when the environments restart.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Arrays = dict[str, np.ndarray]
 Array = Any
 """An array of NumPy, PyTorch or JAX."""
 Tree = Mapping[str, Array]
-"""Arrays by name."""
+"""A flat dictionary of arrays by name."""
 
 
 class Kind(Enum):
-    """The fate of an array.
+    """The role of an array. It decides how training, checkpoints and environment restarts treat the array.
 
     | kind | gradient | in a checkpoint | `checkpoint.load` | a restart of the environments |
     |---|---|---|---|---|
-    | LEARNT | yes, with moments beside it | yes | takes it | keeps it |
-    | FROZEN | no, never changes | yes | takes it | keeps it |
-    | STATISTIC | no, follows what is seen | yes | takes it | keeps it |
-    | ENVIRONMENT | no | yes, on the host | leaves it | sets it to its fill |
-    | MEMORY | no: a rollout's storage | no | leaves it | leaves it |
+    | LEARNT | yes | yes | loads it | keeps it |
+    | FROZEN | no; it never changes | yes | loads it | keeps it |
+    | STATISTIC | no; it is updated otherwise, as Adam's moments are | yes | loads it | keeps it |
+    | ENVIRONMENT | no | yes, with environments on the host | ignores it | resets it to `fill` |
+    | MEMORY | no; it stores a rollout | no | ignores it | keeps it |
     """
 
     LEARNT = "learnt"
@@ -41,29 +41,30 @@ class Kind(Enum):
 
 
 KEPT = (Kind.LEARNT, Kind.FROZEN, Kind.STATISTIC)
-"""Kinds that outlast the environments: what `checkpoint.load` takes, and a restart keeps."""
+"""Kinds that `checkpoint.load` loads and that an environment restart keeps."""
 
 
 class Declared(NamedTuple):
-    """One array."""
+    """The declaration of one array."""
 
     name: str
     """Name in the checkpoint."""
     shape: tuple[int, ...]
     dtype: str
-    """NumPy's name of the type that a checkpoint holds."""
+    """NumPy name of the dtype in a checkpoint."""
     kind: Kind
     fill: float = 0.0
-    """Initial value, unless it is drawn (`ppo_bench/mathematics/weights.py`)."""
+    """Initial value of every element, unless the array is initialised by `ppo_bench/mathematics/weights.py`."""
     env_axis: int | None = None
-    """The axis along which the environments lie; None for arrays that all of them share."""
+    """The axis that indexes environments; None for arrays that all environments share."""
 
     def filled(self) -> np.ndarray:
-        """The array as it begins."""
+        """The initial array: `shape`, with `fill` in every element."""
         return np.full(self.shape, self.fill, self.dtype)
 
     def of(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """This array of a checkpoint, in its declared type. Raises `ConfigError` if it is not there in this shape."""
+        """This array from a checkpoint's `arrays`, cast to `dtype`. Raises `ConfigError` if it is missing or has
+        another shape."""
         if self.name not in arrays:
             raise ConfigError(f"the checkpoint has no {self.name}: it is of another algorithm")
         array = arrays[self.name]
@@ -76,19 +77,20 @@ class Declared(NamedTuple):
 
 
 def of_kinds(declared: Iterable[Declared], *kinds: Kind) -> tuple[Declared, ...]:
-    """The arrays of `declared` that are of one of these kinds."""
+    """The declarations whose kind is one of `kinds`."""
     return tuple(array for array in declared if array.kind in kinds)
 
 
 def filled(declared: Iterable[Declared]) -> Arrays:
-    """The arrays of `declared` as they begin."""
+    """The initial arrays, by name."""
     return {array.name: array.filled() for array in declared}
 
 
 def restored(declared: Sequence[Declared], arrays: Mapping[str, np.ndarray], whole: bool = False) -> Arrays:
-    """The `declared` arrays of a checkpoint, in their types.
+    """The declared arrays from a checkpoint's `arrays`, by name, cast to their declared dtypes.
 
-    Raises `ConfigError` if one is not there or has another shape, or if `whole` and the checkpoint has learnt others.
+    Raises `ConfigError` if an array is missing or has another shape. With `whole`, also if the checkpoint has
+    parameters that are not declared.
     """
     learnt = {array.name for array in of_kinds(declared, Kind.LEARNT)}
     lacks, besides = learnt - set(arrays), {name for name in arrays if name.startswith("params.")} - learnt
@@ -102,10 +104,10 @@ def restored(declared: Sequence[Declared], arrays: Mapping[str, np.ndarray], who
 
 
 def named(prefix: str, tree: Tree) -> dict[str, Array]:
-    """The arrays of `tree` under `prefix`."""
+    """The arrays of `tree`, with `prefix` and a dot added before each name."""
     return {f"{prefix}.{name}": array for name, array in tree.items()}
 
 
 def under(prefix: str, tree: Tree) -> dict[str, Array]:
-    """The arrays of `tree` whose names begin with `prefix` and a dot, without them."""
+    """The arrays of `tree` whose names begin with `prefix` and a dot; the returned names lack both."""
     return {name.removeprefix(f"{prefix}."): array for name, array in tree.items() if name.startswith(f"{prefix}.")}

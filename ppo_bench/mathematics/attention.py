@@ -1,7 +1,8 @@
-"""Attention of one query to a window of rows that keep no gradient, over any of NumPy, PyTorch and JAX.
+"""Attention of one query to a window of rows that carry no gradient, over any of NumPy, PyTorch and JAX.
 
-Rows are never projected. A product of a projected query and a projected row is one of the query, projected twice, and
-the row; and a mean of projected rows is the projected mean (Vaswani et al. 2017, section 3.2, without biases).
+The caller does not project the rows. It projects the query twice instead, by the query and the key weights, which
+gives the same scores. It projects the mean of the rows instead of each row, which gives the same output (Vaswani et
+al. 2017, section 3.2, without biases).
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ from typing import Any
 Array = Any  # an array of whichever namespace `xp` is
 
 LONGEST = 1e4
-"""The longest period of `sinusoids`, in places, but for a factor of 2 pi."""
+"""The base of the wavelengths of `sinusoids`: they range from 2 pi to almost `2 pi * LONGEST` positions."""
 
 
 def attend(xp: Any, query: Array, rows: Array, seen: Array) -> tuple[Array, Array]:
-    """Means `[B, H, D]` of `rows [B, L, H, D]`, weighted by the softmax of their products with `query [B, H, D]`; and
-    the sums `[B, H]` of the weights: 1, or 0 where no row is `seen [B, L]`, of which the mean is 0."""
+    """Weighted means `[B, H, D]` of `rows [B, L, H, D]` and sums `[B, H]` of the attention weights.
+
+    The weights are the softmax of the products of `query [B, H, D]` and the rows that `seen [B, L]` marks. Where it
+    marks no row, the mean and the sum are 0; elsewhere the sum is 1.
+    """
     scores = xp.einsum("bhd,blhd->bhl", query, rows)
     weights = masked_softmax(xp, scores, seen[:, None, :])
     return xp.einsum("bhl,blhd->bhd", weights, rows), weights.sum(-1)
 
 
 def masked_softmax(xp: Any, scores: Array, seen: Array) -> Array:
-    """The softmax over the last axis of what is `seen`, exactly 0 elsewhere; all of it 0 where nothing is."""
+    """Softmax over the last axis, restricted to the entries that `seen` marks; the other entries are exactly 0."""
     scores = xp.where(seen, scores, -1e9)
     powers = xp.where(seen, xp.exp(scores - xp.amax(scores, -1)[..., None]), 0.0)
     total = powers.sum(-1)[..., None]
@@ -32,8 +36,11 @@ def masked_softmax(xp: Any, scores: Array, seen: Array) -> Array:
 
 
 def sinusoids(xp: Any, places: Array, like: Array) -> Array:
-    """Positions `[B, D]` of `places [B]`, of the shape and type of `like [B, D]`: sines of D / 2 frequencies, and then
-    cosines (Vaswani et al. 2017, section 3.5)."""
+    """Sinusoidal encodings `[B, D]` of the positions `places [B]` (Vaswani et al. 2017, section 3.5).
+
+    The first D / 2 components are sines, the others are cosines of the same frequencies. `like [B, D]` gives shape and
+    dtype.
+    """
     dim = like.shape[-1]
     lanes = xp.cumsum(xp.ones_like(like), -1) - 1
     sines = lanes < dim // 2

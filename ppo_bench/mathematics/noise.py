@@ -1,16 +1,18 @@
-"""Counter-based random numbers: every draw is a function of where it is used.
+"""Counter-based random numbers: every draw is a function of the place where it is used.
 
-Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"; the generator behind
-`jax.random`) over int32 arrays, so that NumPy, PyTorch and JAX produce the same bits. Nothing random is stored:
+The generator is Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"), the
+one behind `jax.random`. It runs over int32 arrays, so that NumPy, PyTorch and JAX produce the same bits. It has no
+state:
 
     key  = threefry((seed, stream), (iteration, step))
     word = threefry(key, (index, lane))
 
-Draws therefore do not depend on how many environments, devices or processes share the work, a resumed run needs no
-generator state, and a replayed CUDA graph cannot freeze them.
+A word is a random int32. `index` is an environment, a transition or an array element. `lane` counts the words that one
+index needs, for example one for each component of an action. Draws do not depend on how many environments, devices or
+processes share the work. A resumed run needs no generator state, and replaying a CUDA graph does not repeat the noise.
 
-`xp` is `numpy`, `torch` or `jax.numpy`. Index arguments are int32 arrays of at least one dimension on the device where
-the noise is wanted; they broadcast against each other.
+`xp` is `numpy`, `torch` or `jax.numpy`. Index arguments are int32 arrays of at least one dimension, on the device that
+computes the noise; they broadcast against each other.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _PARITY = 0x1BD11BDA
 
 
 class Stream(IntEnum):
-    """What a draw is for: two uses never share a word."""
+    """The purpose of a draw. Each purpose has keys of its own, so that no two purposes share their random words."""
 
     WEIGHTS = 0
     ACTIONS = 1
@@ -44,12 +46,15 @@ class Stream(IntEnum):
 
 
 def _rotate_left(x: Array, bits: int) -> Array:
-    # int32 shifts keep the sign, so the bits that wrap round are masked.
+    # An int32 right shift copies the sign bit, so the bits that wrap round are masked.
     return (x << bits) | ((x >> (32 - bits)) & ((1 << bits) - 1))
 
 
 def threefry2x32(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Encrypt `counter` under `key`: two int32 arrays of the broadcast shape, bit-identical in every namespace."""
+    """Two int32 arrays of random words, of the broadcast shape: `counter` encrypted under `key`.
+
+    They are bit-identical in NumPy, PyTorch and JAX.
+    """
     key0, key1 = key
     schedule = (key0, key1, key0 ^ key1 ^ _PARITY)
     x0, x1 = counter[0] + key0, counter[1] + key1
@@ -63,20 +68,24 @@ def threefry2x32(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tupl
 
 
 def stream_key(xp: Any, seed: Array, stream: Stream, iteration: Array, step: Array) -> tuple[Array, Array]:
-    """The key of one use of `stream`; `seed`, `iteration` and `step` are int32 arrays that broadcast."""
+    """The key of `stream` for one seed, iteration and step; these three are int32 arrays that broadcast."""
     return threefry2x32((seed, xp.zeros_like(seed) + int(stream)), (iteration, step))
 
 
 def uniform(xp: Any, words: Array, dtype: Any) -> Array:
     """Floats in the open interval (0, 1) from int32 words.
 
-    23 bits and a half: with 24 bits the largest value rounds to 1 in float32, which makes an infinite Gumbel.
+    They are `(k + 0.5) / 2^23` for a 23-bit k. With 24 bits the largest value would round to 1 in float32, and its
+    Gumbel variate would be infinite.
     """
     return (xp.asarray((words >> 9) & 0x7FFFFF, dtype=dtype) + 0.5) * 2.0**-23
 
 
 def gumbel(xp: Any, words: tuple[Array, Array], dtype: Any) -> Array:
-    """Standard Gumbel variates: `argmax(logits + gumbel)` samples from softmax(logits)."""
+    """Standard Gumbel variates from the first of two arrays of words.
+
+    `argmax(logits + gumbel)` samples from softmax(logits).
+    """
     return -xp.log(-xp.log(uniform(xp, words[0], dtype)))
 
 
@@ -95,14 +104,18 @@ def action_words(
     lanes: Array,
     stream: Stream = Stream.ACTIONS,
 ) -> tuple[Array, Array]:
-    """Words `[T, N, A]` for the action noise of one iteration, from `steps [T]`, `envs [N]` and `lanes [A]`."""
+    """Two arrays of words `[T, N, A]` for the action noise of one iteration.
+
+    `steps [T]`, `envs [N]` and `lanes [A]` are the indices of steps, environments and actor outputs.
+    """
     key0, key1 = stream_key(xp, seed, stream, iteration, steps)
     key = (key0[:, None, None], key1[:, None, None])
     return threefry2x32(key, (envs[None, :, None], lanes[None, None, :]))
 
 
 def stable_argsort(xp: Any, words: Array) -> Array:
-    """The places `[..., B]` of `words [..., B]` in ascending order, those of equal words as they come."""
+    """Indices `[..., B]` that sort `words [..., B]` in ascending order along the last axis; equal words keep their
+    order."""
     return xp.argsort(words, stable=True)
 
 
@@ -115,9 +128,9 @@ def permutations(
     *,
     argsort: Callable[[Any, Array], Array] = stable_argsort,
 ) -> Array:
-    """One permutation of `indices [B]` an epoch, `[E, B]` integers: the order of random words.
+    """A permutation of B indices for each of `epochs [E]`, `[E, B]` integers: the order of random words.
 
-    `argsort` is `stable_argsort`, or gives the same in another way.
+    `indices [B]` counts from 0 to B - 1. `argsort` is `stable_argsort` or an equivalent of it.
     """
     key0, key1 = stream_key(xp, seed, Stream.PERMUTATIONS, iteration, epochs)
     words, _ = threefry2x32((key0[:, None], key1[:, None]), (indices[None, :], xp.zeros_like(indices)[None, :]))
@@ -125,7 +138,8 @@ def permutations(
 
 
 def env_seeds(seed: int, iteration: int, num_envs: int, stream: Stream = Stream.ENV_SEEDS) -> list[int]:
-    """A 31-bit seed for each environment, from (seed, iteration of the last restart, env)."""
+    """A 31-bit seed for each environment, from `seed`, the `iteration` of the last restart and the index of the
+    environment."""
     one = np.ones(1, np.int32)
     key = stream_key(np, one * seed, stream, one * iteration, one * 0)
     words, _ = threefry2x32(key, (np.arange(num_envs, dtype=np.int32), np.zeros(num_envs, np.int32)))
@@ -133,7 +147,10 @@ def env_seeds(seed: int, iteration: int, num_envs: int, stream: Stream = Stream.
 
 
 def reset_words(xp: Any, seeds: Array, episodes: Array, num_words: int) -> Array:
-    """Words `[N, num_words]` for the first states of episodes, from int32 `seeds` and numbers `episodes`, `[N]`."""
+    """Words `[N, num_words]` for the initial states of episodes.
+
+    `seeds [N]` are the environments' seeds, `episodes [N]` the number of each one's episode, both int32.
+    """
     key0, key1 = stream_key(xp, seeds, Stream.ENV_RESETS, episodes, xp.zeros_like(seeds))
     lanes = xp.arange(num_words, dtype=xp.int32)[None, :]
     words, _ = threefry2x32((key0[:, None], key1[:, None]), (xp.zeros_like(lanes), lanes))

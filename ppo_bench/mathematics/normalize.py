@@ -1,10 +1,10 @@
 """Running normalisation of observations and rewards, and bounds of actions, over any of NumPy, PyTorch and JAX.
 
-State goes in and comes out. Statistics start as gymnasium's wrappers start theirs (mean 0, variance 1, weight 1e-4).
-Those of observations learn from all of them, an episode's last among them, as gymnasium's do; those of returns leave
-out the steps that only reset an environment. Keep them in float64 where that is to be had: in float32 the weight of a
-single entry is lost after 2^24 of them. Source: Huang et al. 2022, "The 37 Implementation Details of PPO", continuous
-details 5 to 8; the parallel update is Chan et al. 1979.
+Functions take state and return new state. Statistics start as in gymnasium's wrappers: mean 0, variance 1, count 1e-4.
+Observation statistics include every observation, also the final one of an episode, as gymnasium's do. Return
+statistics leave out the steps that only reset an environment. Keep statistics in float64 where the device has it: in
+float32 a count of 2^24 no longer grows when 1 is added. Sources: Huang et al. 2022, "The 37 Implementation Details of
+PPO", continuous details 5 to 8; Chan et al. 1979 for the parallel update.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INITIAL_COUNT = 1e-4
 
 
 class RunningStats(NamedTuple):
-    """`mean` and `var` of the shape of one entry, and the scalar weight `count` behind them."""
+    """Running `mean` and variance `var`, of the shape of one entry, and the number of entries `count`, a scalar."""
 
     mean: Array
     var: Array
@@ -31,17 +31,17 @@ class RunningStats(NamedTuple):
 
 
 def stats_in(state: Mapping[str, Array], of: str) -> RunningStats:
-    """The statistics `normalize.<of>.*` in `state`, of observations ("obs") or of discounted returns ("return")."""
+    """The statistics `normalize.<of>.*` in `state`; `of` is "obs" (observations) or "return" (discounted returns)."""
     return RunningStats(*(state[f"normalize.{of}.{field}"] for field in RunningStats._fields))
 
 
 def named_stats(stats: RunningStats, of: str) -> dict[str, Array]:
-    """`stats` by the names under which `stats_in` finds them."""
+    """The arrays of `stats`, under the names that `stats_in` reads."""
     return {f"normalize.{of}.{field}": value for field, value in zip(RunningStats._fields, stats, strict=True)}
 
 
 class Moments(NamedTuple):
-    """Of some entries: their `mean`, the sum `m2` of their squared distances from it, and how many they are."""
+    """Moments of a set of entries: `mean`, sum `m2` of squared deviations from the mean, number of entries `count`."""
 
     mean: Array
     m2: Array
@@ -49,7 +49,10 @@ class Moments(NamedTuple):
 
 
 def moments(xp: Any, batch: Array, mask: Array | None = None) -> Moments:
-    """Moments of the rows of `batch [N, ...]`, or of those where `mask`, `[N]` or of the same shape, is 1."""
+    """Moments of the rows of `batch [N, ...]` along axis 0.
+
+    Entries where `mask` is 0 are left out; it is `[N]` or has the shape of `batch`.
+    """
     if mask is None:
         count = float(batch.shape[0])
         mean = xp.sum(batch, 0) / count
@@ -61,7 +64,7 @@ def moments(xp: Any, batch: Array, mask: Array | None = None) -> Moments:
 
 
 def merge(stats: RunningStats, seen: Moments) -> RunningStats:
-    """Statistics that have also seen the entries of `seen`; arrays or plain numbers."""
+    """`stats` updated by the entries whose moments are `seen` (Chan et al. 1979); arrays or plain numbers."""
     count = stats.count + seen.count
     share = seen.count / count
     delta = seen.mean - stats.mean
@@ -70,36 +73,37 @@ def merge(stats: RunningStats, seen: Moments) -> RunningStats:
 
 
 def update_stats(xp: Any, stats: RunningStats, batch: Array, mask: Array | None = None) -> RunningStats:
-    """Statistics that have also seen the rows of `batch [N, ...]`, or those whose `mask [N]` is 1."""
+    """`stats` updated by the rows of `batch [N, ...]`; rows where `mask [N]` is 0 are left out."""
     return merge(stats, moments(xp, batch, mask))
 
 
 def update_about_mean(xp: Any, stats: RunningStats, batch: Array, mask: Array) -> RunningStats:
-    """`update_stats` for float32 and entries that hardly ever change, such as pixels.
+    """`update_stats` in float32 for entries that rarely change, such as pixels.
 
-    Moments are taken about the mean so far, since the rounding of a large sum exceeds so small a deviation.
+    It subtracts the current mean from the batch first. Otherwise the rounding error of a large sum would exceed such
+    small deviations.
     """
     about = update_stats(xp, stats._replace(mean=0.0 * stats.mean), batch - stats.mean, mask)
     return about._replace(mean=stats.mean + about.mean)
 
 
 def normalize_observations(xp: Any, stats: RunningStats, observations: Array, clip: float) -> Array:
-    """Observations `[N, ...]` at the running mean 0 and variance 1, clipped to `[-clip, clip]`."""
+    """Observations `[N, ...]` standardised by the running mean and variance, clipped to `[-clip, clip]`."""
     return xp.clip((observations - stats.mean) / xp.sqrt(stats.var + EPSILON), -clip, clip)
 
 
 def discounted_returns(xp: Any, returns: Array, rewards: Array, mask: Array, gamma: float) -> Array:
-    """The discounted sum of rewards so far in each episode, `[N]`; a masked (reset) step starts again from 0."""
+    """The discounted sum `[N]` of the rewards so far in each episode; it is 0 after a reset step, where `mask` is 0."""
     return (returns * gamma + rewards) * mask
 
 
 def normalize_rewards(xp: Any, stats: RunningStats, rewards: Array, clip: float) -> Array:
-    """Rewards `[N]` over the running standard deviation of the discounted returns, clipped to `[-clip, clip]`."""
+    """Rewards `[N]` divided by the running standard deviation of the discounted returns, clipped to `[-clip, clip]`."""
     return xp.clip(rewards / xp.sqrt(stats.var + EPSILON), -clip, clip)
 
 
 def observe(xp: Any, stats: RunningStats, observations: Array, clip: float) -> tuple[RunningStats, Array]:
-    """Statistics that have seen new `observations [N, ...]`, and these normalised by them."""
+    """`stats` updated by `observations [N, ...]`, and the observations normalised by the updated statistics."""
     stats = update_stats(xp, stats, observations)
     return stats, normalize_observations(xp, stats, observations, clip)
 
@@ -107,28 +111,34 @@ def observe(xp: Any, stats: RunningStats, observations: Array, clip: float) -> t
 def reward(
     xp: Any, stats: RunningStats, returns: Array, rewards: Array, mask: Array, gamma: float, clip: float
 ) -> tuple[RunningStats, Array, Array]:
-    """Statistics and discounted returns `[N]` that have seen new `rewards [N]`, and these normalised by them."""
+    """`stats` and discounted `returns [N]` updated by `rewards [N]`, and the rewards normalised by the new `stats`."""
     returns = discounted_returns(xp, returns, rewards, mask, gamma)
     stats = update_stats(xp, stats, returns, mask)
     return stats, returns, normalize_rewards(xp, stats, rewards, clip)
 
 
 class ActionBounds(NamedTuple):
-    """Bounds of an environment's actions, `[A]` each, and whether a policy's lie between -1 and 1 instead."""
+    """Lower and upper bounds `[A]` of an environment's actions.
+
+    If `rescaled`, the policy's actions lie between -1 and 1 and are stretched to the bounds.
+    """
 
     low: np.ndarray
     high: np.ndarray
     rescaled: bool
 
     def within(self, xp: Any, actions: Array) -> Array:
-        """Actions `[N, A]` that the environment takes: clipped to its bounds, or stretched to them."""
+        """The environment's actions `[N, A]`: the policy's `actions [N, A]`, clipped or stretched to the bounds."""
         if not self.rescaled:
             return xp.clip(actions, self.low, self.high)
         return self.low + (xp.clip(actions, -1.0, 1.0) + 1.0) * (0.5 * (self.high - self.low))
 
 
 def action_bounds(space: Any, rescaled: bool) -> ActionBounds | None:
-    """Bounds of the actions of a space; None for choices. Raises `ConfigError` if they cannot be rescaled."""
+    """The action bounds of a gymnasium space; None if its actions are discrete.
+
+    Raises `ConfigError` if `rescaled` is true and the space has no finite bounds.
+    """
     from gymnasium import spaces
 
     bounded = isinstance(space, spaces.Box)

@@ -1,13 +1,13 @@
 """The equations of PPO, stated once, over any of NumPy, PyTorch and JAX.
 
-`xp` is `numpy`, `torch` or `jax.numpy`; only names that mean the same in all three are used, and nothing branches on
-which one it is. Sources: Schulman et al. 2017, "Proximal Policy Optimization Algorithms" (PPO); Schulman et al. 2016,
+`xp` is `numpy`, `torch` or `jax.numpy`. The equations use only names that mean the same in all three, and never branch
+on the namespace. Sources: Schulman et al. 2017, "Proximal Policy Optimization Algorithms" (PPO); Schulman et al. 2016,
 "High-Dimensional Continuous Control Using Generalized Advantage Estimation" (GAE); Huang et al. 2022, "The 37
 Implementation Details of Proximal Policy Optimization" (details).
 
-Shapes: T steps, N environments, B transitions of a minibatch, A action lanes (choices, or dimensions). Masks and flags
-are floating arrays of 0 and 1. Every mean and variance over transitions is masked, and its denominator is the sum
-of the mask.
+Shapes: T steps, N environments, B transitions of a minibatch, A outputs of the actor (number of choices or of action
+dimensions). Masks and flags are float arrays of 0 and 1. Every mean and variance over transitions is masked: its
+denominator is the sum of the mask.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 Array = Any  # an array of whichever namespace `xp` is
-Head = tuple[Array, ...]  # what the actor puts out: (logits,) or (mean, log_std)
+Head = tuple[Array, ...]  # parameters of the policy's distribution: (logits,) or (mean, log_std)
 
 
 # --- Advantages -------------------------------------------------------------------------------------------------------
 
 
 def reset_mask(xp: Any, done: Array, previous_done: Array) -> Array:
-    """1 where a step is a real transition, 0 where it only fetched the first observation of a new episode, `[T, N]`.
+    """A mask `[T, N]`: 1 for a real transition, 0 for a step that only fetched the first observation of an episode.
 
-    Under next-step autoreset the step after a done one ignores its action. `done` is `[T, N]`; `previous_done [N]` is
-    the last flag of the iteration before.
+    Under next-step autoreset the environment ignores the action of the step after a done step. `done` is `[T, N]`;
+    `previous_done [N]` is the last `done` of the previous iteration.
     """
     return 1.0 - xp.concatenate([previous_done[None], done[:-1]])
 
@@ -38,7 +38,7 @@ def gae_step(next_advantage: Array, delta: Array, decay: Array) -> Array:
 
 
 def scan_backwards(xp: Any, deltas: Array, decays: Array) -> Array:
-    """`gae_step` from the last row to the first, as a plain loop; `[T, N]` in, `[T, N]` out."""
+    """Advantages `[T, N]`: `gae_step` applied from the last row to the first of `deltas` and `decays`, `[T, N]`."""
     advantage = xp.zeros_like(deltas[0])
     advantages = []
     for t in reversed(range(deltas.shape[0])):
@@ -61,10 +61,10 @@ def gae(
 ) -> Array:
     """Generalised advantage estimates `[T, N]` (GAE, eq. 16).
 
-    `rewards`, `terminated` and `truncated` are `[T, N]`; `values` is `[T + 1, N]`, the value of the observation before
-    each step and of the one after the last. The observation after a truncated step is the final one of its episode, so
+    `rewards`, `terminated` and `truncated` are `[T, N]`; `values [T + 1, N]` are those of the observation before each
+    step and of the one after the last step. The observation after a truncated step is the final one of its episode, so
     `values[t + 1]` is the truncation bootstrap. `bootstrap_truncated=False` treats a time limit as a terminal state, as
-    CleanRL does. Estimates at masked steps are meaningless and reach no other step.
+    CleanRL does. Estimates at masked steps are meaningless and affect no other step.
     """
     continues = (1.0 - terminated) * (1.0 - truncated)
     bootstrap = 1.0 - terminated if bootstrap_truncated else continues
@@ -76,23 +76,23 @@ def gae(
 
 
 def masked_mean(xp: Any, x: Array, mask: Array) -> Array:
-    """Mean of `x` where `mask` is 1; 0 where it is 0 everywhere."""
+    """Mean of the entries of `x` where `mask` is 1; 0 if the mask is 0 everywhere."""
     return xp.sum(x * mask) / xp.clip(xp.sum(mask), 1.0, None)
 
 
 def masked_variance(xp: Any, x: Array, mask: Array) -> Array:
-    """Population variance (ddof 0) of `x` where `mask` is 1."""
+    """Population variance (ddof 0) of the entries of `x` where `mask` is 1."""
     return masked_mean(xp, xp.square(x - masked_mean(xp, x, mask)), mask)
 
 
 def normalize_advantages(xp: Any, advantages: Array, mask: Array) -> Array:
-    """Advantages of a minibatch at mean 0 and standard deviation 1 (details, 7)."""
+    """Advantages of a minibatch, shifted and scaled to mean 0 and standard deviation 1 (details, 7)."""
     centred = advantages - masked_mean(xp, advantages, mask)
     return centred / (xp.sqrt(masked_mean(xp, xp.square(centred), mask)) + 1e-8)
 
 
 def explained_variance(xp: Any, values: Array, returns: Array, mask: Array) -> Array:
-    """`1 - Var[returns - values] / Var[returns]`: 1 is a perfect critic, 0 a constant one; not finite if Var is 0."""
+    """`1 - Var[returns - values] / Var[returns]`: 1 for a perfect critic, 0 for a constant; not finite if Var is 0."""
     return 1.0 - masked_variance(xp, returns - values, mask) / masked_variance(xp, returns, mask)
 
 
@@ -110,7 +110,7 @@ def categorical_sample(xp: Any, head: Head, noise: Array) -> Array:
 
 
 def categorical_mode(xp: Any, head: Head) -> Array:
-    """The likeliest actions `[...]`."""
+    """The most probable actions `[...]`."""
     return xp.argmax(head[0], -1)
 
 
@@ -134,7 +134,7 @@ def normal_sample(xp: Any, head: Head, noise: Array) -> Array:
 
 
 def normal_mode(xp: Any, head: Head) -> Array:
-    """The likeliest actions `[..., A]`: the mean."""
+    """The most probable actions `[..., A]`: the mean."""
     return head[0]
 
 
@@ -161,9 +161,9 @@ class Distribution(NamedTuple):
 
 
 def multi_categorical(choices: tuple[int, ...]) -> Distribution:
-    """Independent categorical policies side by side: component `i` has `choices[i]` of the lanes, in order.
+    """A product of K independent categorical policies; component `i` has the next `choices[i]` logits.
 
-    Actions are `[..., K]` for K components; log-probabilities and entropies are summed over them.
+    Actions are `[..., K]`; log-probabilities and entropies are summed over the components.
     """
     bounds = [(sum(choices[:i]), sum(choices[: i + 1])) for i in range(len(choices))]
 
@@ -194,18 +194,18 @@ NORMAL = Distribution(normal_sample, normal_mode, normal_log_prob, normal_entrop
 
 
 class Transitions(NamedTuple):
-    """What the losses need of B transitions besides the network's fresh outputs; each `[B]`."""
+    """Arrays `[B]` of the rollout that the losses compare with the current network's outputs."""
 
     log_probs: Array
     values: Array
     advantages: Array
     returns: Array
-    valid: Array  # 1 where the critic learns, 0 at a step that only reset its environment
-    acts: Array  # 1 where the policy learns, 0 too where the action did not count
+    valid: Array  # mask of the critic's loss: 0 at a step that only reset its environment
+    acts: Array  # mask of the policy's loss: 0 also where the environment ignored the action
 
 
 class Losses(NamedTuple):
-    """Scalars of one minibatch; `total` is what is minimised, the rest is reported."""
+    """Scalars of one minibatch: `total` is minimised, the others are reported."""
 
     total: Array
     policy_loss: Array
@@ -225,7 +225,7 @@ def policy_loss(xp: Any, ratio: Array, advantages: Array, mask: Array, clip_coef
 def value_loss(
     xp: Any, values: Array, old_values: Array, returns: Array, mask: Array, clip_coef: float, clip_vloss: bool
 ) -> Array:
-    """Half the mean squared error of the critic, clipped around its old values on request (details, 9)."""
+    """Half the critic's mean squared error; `clip_vloss` clips its values around `old_values` (details, 9)."""
     error = xp.square(values - returns)
     if clip_vloss:
         clipped = old_values + xp.clip(values - old_values, -clip_coef, clip_coef)
@@ -234,17 +234,17 @@ def value_loss(
 
 
 def kl_k1(xp: Any, log_ratio: Array, mask: Array) -> Array:
-    """Estimate of KL(old || new) that is unbiased and noisy (Schulman 2020, "Approximating KL Divergence", k1)."""
+    """An unbiased, noisy estimate of KL(old || new) (Schulman 2020, "Approximating KL Divergence", k1)."""
     return masked_mean(xp, -log_ratio, mask)
 
 
 def kl_k3(xp: Any, log_ratio: Array, mask: Array) -> Array:
-    """Estimate of KL(old || new) that is unbiased, less noisy and never negative (Schulman 2020, k3)."""
+    """An unbiased, less noisy estimate of KL(old || new) that is never negative (Schulman 2020, k3)."""
     return masked_mean(xp, xp.exp(log_ratio) - 1.0 - log_ratio, mask)
 
 
 def clip_fraction(xp: Any, ratio: Array, mask: Array, clip_coef: float) -> Array:
-    """Share of transitions whose ratio lies outside the clipping interval (details, 12)."""
+    """Fraction of transitions whose ratio lies outside the clipping interval (details, 12)."""
     outside = xp.abs(ratio - 1.0) > clip_coef
     return masked_mean(xp, xp.where(outside, xp.ones_like(ratio), xp.zeros_like(ratio)), mask)
 
@@ -264,7 +264,7 @@ def losses(
 ) -> Losses:
     """PPO's loss on one minibatch (PPO, eq. 9), from the current network's `log_probs`, `entropies`, `values` `[B]`."""
     acts = batch.acts
-    log_ratio = (log_probs - batch.log_probs) * acts  # so that no masked ratio overflows
+    log_ratio = (log_probs - batch.log_probs) * acts  # the mask keeps meaningless ratios from overflowing
     ratio = xp.exp(log_ratio)
     advantages = normalize_advantages(xp, batch.advantages, acts) if norm_adv else batch.advantages
     policy = policy_loss(xp, ratio, advantages, acts, clip_coef)
@@ -290,10 +290,10 @@ def global_norm(xp: Any, gradients: Sequence[Array]) -> Array:
 
 
 def clip_scale(xp: Any, norm: Array, max_grad_norm: float) -> Array:
-    """The factor that brings gradients of norm `norm` to at most `max_grad_norm` (details, 11): exactly 1 below it."""
+    """The factor that limits the gradient's norm to `max_grad_norm` (details, 11); exactly 1 if `norm` is below it."""
     return max_grad_norm / xp.clip(norm, max_grad_norm, None)
 
 
 def annealed(first: float, last: float, passed: Array) -> Array:
-    """Linear annealing (details, 4) from `first` to `last`, when so large a part of it has `passed`."""
+    """Linear interpolation from `first` to `last` (details, 4); `passed` is the fraction of the schedule, 0 to 1."""
     return last + (first - last) * (1.0 - passed)

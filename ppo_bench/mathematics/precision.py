@@ -1,4 +1,4 @@
-"""What `precision=` means, the same in every framework."""
+"""The values of the key `precision`, with the same meaning in every framework."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Precision(NamedTuple):
-    """The arithmetic of a run; recorded in `run.json`."""
+    """The number types of a run; `run.json` records them."""
 
     parameters: str
-    """Type of parameters, optimiser, advantages and losses."""
+    """Dtype of parameters, optimiser state, advantages and losses."""
     layers: str
-    """Type to which each layer's inputs and weights are rounded, and in which it puts out."""
+    """Dtype of the inputs, weights and outputs of each layer."""
     tf32: bool
-    """Whether products of float32 round their factors to 10 bits (TF32, on a GPU) or keep them whole."""
+    """Whether float32 matrix products on a GPU round their factors to a 10-bit mantissa (TF32)."""
 
 
 PRECISIONS = {

@@ -1,8 +1,9 @@
-"""Recurrent cells over any of NumPy, PyTorch and JAX: a step, and its gradients.
+"""Recurrent cells over any of NumPy, PyTorch and JAX: the equations of a step and of its gradients.
 
-A cell takes what is projected from its input and from its hidden state, `[B, G]` each, G being as many units for each
-gate. Gates lie in the order of `torch.nn.LSTM` and `torch.nn.GRU`, so that weights carry over. Sources: Hochreiter and
-Schmidhuber 1997 with the forget gate of Gers et al. 2000; Cho et al. 2014 with the reset gate after the product.
+A cell takes two linear projections, `[B, G]` each: one of its input and one of its hidden state. G is the number of
+gates times the number of units. The gates have the order of `torch.nn.LSTM` and `torch.nn.GRU`, so that weights can be
+exchanged with these. Sources: Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000; Cho et al. 2014
+with the reset gate applied after the matrix product.
 """
 
 from __future__ import annotations
@@ -12,37 +13,38 @@ from typing import Any, NamedTuple
 
 Array = Any  # an array of whichever namespace `xp` is
 State = tuple[Array, ...]
-"""Arrays `[B, H]`; the first is the hidden state, which the cell shows."""
+"""Arrays `[B, H]`; the first is the hidden state, which is the cell's output."""
 
 
 class Gradients(NamedTuple):
-    """Gradients of a step."""
+    """Gradients of the loss with respect to the inputs of one step."""
 
     projected: Array
-    """`[B, G]`, of what is projected from the input."""
+    """Gradient of the input's projection, `[B, G]`."""
     recurrent: Array
-    """`[B, G]`, of what is projected from the hidden state."""
+    """Gradient of the hidden state's projection, `[B, G]`."""
     state: State
-    """Of the state before, but for what goes by `recurrent`."""
+    """Gradient of the previous state, without the part that flows through the hidden state's projection."""
 
 
 class Cell(NamedTuple):
-    """A recurrent cell."""
+    """A recurrent cell: its size and the functions of its forward and backward step."""
 
     gates: int
+    """Number of gates; G is this number times the units."""
     states: tuple[str, ...]
     """Names of the arrays of its state."""
     step: Callable[[Any, Array, Array, State], tuple[State, State]]
-    """`(xp, projected, recurrent, state) -> (state, saved)`; `saved`, `[B, H]` each, is for the gradients."""
+    """Forward step: `(xp, projected, recurrent, state) -> (state, saved)`; `backward` needs `saved`, `[B, H]` each."""
     slopes: Callable[[Any, State, State, State], State]
-    """`(xp, state before, state after, saved) -> slopes`, of any number of steps at once: all that gradients need and
-    that does not depend on later steps."""
+    """Local derivatives: `(xp, state before, state after, saved) -> slopes`. They do not depend on later steps, so that
+    one call computes them for any number of steps."""
     backward: Callable[[Any, State, State], Gradients]
-    """`(xp, gradients of the state after, slopes) -> Gradients`, of a step."""
+    """Backward step: `(xp, gradients of the state after, slopes) -> Gradients`."""
 
 
 def sigmoid(xp: Any, x: Array) -> Array:
-    """The logistic function; NumPy and JAX have no name of their own for it."""
+    """The logistic function: `xp.sigmoid` where the namespace has it, else the equivalent in `tanh`."""
     return xp.sigmoid(x) if hasattr(xp, "sigmoid") else 0.5 * xp.tanh(0.5 * x) + 0.5
 
 

@@ -1,12 +1,12 @@
-"""Initial weights from the seed, in one neutral layout that every framework loads.
+"""Initial weights: NumPy arrays computed from the seed, in a neutral layout that every framework loads.
 
 Parameters are named `<part>.<index>.<weight|bias>`. The neutral layout is float32 and channels last:
 
     linear weight   [outputs, inputs]
     conv weight     [outputs, height, width, inputs]
 
-and a convolution's output is flattened as (height, width, channel). Checkpoints hold
-the same layout, in the precision of the run.
+A convolution's output is flattened as (height, width, channel). Checkpoints have the same layout, in the precision of
+the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from ppo_bench.mathematics import noise
 
 
 class Parameter(NamedTuple):
-    """One array of a network, and how it starts: orthogonal with `gain`, or all `fill` if that is None."""
+    """The declaration of one array of a network.
+
+    Its initial value is an orthogonal matrix times `gain`, or `fill` in every element if `gain` is None.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -29,15 +32,21 @@ class Parameter(NamedTuple):
 
 
 def orthogonal(normals: np.ndarray, gain: float) -> np.ndarray:
-    """A `[rows, columns]` matrix with orthonormal rows or columns times `gain` (Saxe et al. 2014), from normals."""
+    """A matrix `[rows, columns]` with orthonormal rows or columns, times `gain` (Saxe et al. 2014).
+
+    `normals [rows, columns]` are standard normal variates.
+    """
     rows, columns = normals.shape
     q, r = np.linalg.qr(normals if rows >= columns else normals.T)
-    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the decomposition, and so the distribution, unique
+    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the decomposition unique, and q uniformly distributed
     return gain * (q if rows >= columns else q.T)
 
 
 def initial_weights(parameters: tuple[Parameter, ...], seed: int) -> dict[str, np.ndarray]:
-    """Float32 arrays by name; the k-th parameter draws from its own key, so adding one at the end changes no other."""
+    """The initial float32 arrays by name.
+
+    The k-th parameter has a random key of its own, so that a parameter added at the end changes no other.
+    """
     return {parameter.name: _initial(parameter, index, seed) for index, parameter in enumerate(parameters)}
 
 
