@@ -1,7 +1,8 @@
-"""Algorithms: pure functions from a rollout to targets, and from a minibatch to a loss.
+"""The interface of an algorithm: pure functions from a rollout to targets, and from a minibatch to a loss.
 
-An algorithm knows neither how its functions are executed nor where environments live. It declares what it adds to the
-network's arrays; what it measures goes under the names of its `metrics` to results, trackers and report.
+An algorithm depends neither on how its functions are executed nor on where the environments run. It declares the arrays
+that it adds to the network's, and the metrics that it measures. Results, trackers and the report take these metrics by
+their names.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The keys of conf/ppo/*.yaml, which explains them."""
+    """The hyperparameters of the group `ppo`; conf/ppo/classic.yaml explains each key."""
 
     num_envs: int
     num_steps: int
@@ -53,127 +54,144 @@ class Hyperparameters:
 
     @property
     def batch_size(self) -> int:
-        """Transitions of one iteration."""
+        """Number of transitions in one rollout."""
         return self.num_envs * self.num_steps
 
     @property
     def minibatch_size(self) -> int:
-        """Transitions of one gradient step."""
+        """Number of transitions in one minibatch."""
         return self.batch_size // self.num_minibatches
 
     def learning_rate_of(self, iteration: int, num_iterations: int) -> float:
-        """The learning rate of an iteration, counted from 1."""
+        """The learning rate of `iteration`, which counts from 1, in a run of `num_iterations`."""
         if not self.anneal_lr:
             return self.learning_rate
         passed = (iteration - 1) / self.anneal_iterations(num_iterations)
         return float(annealed(self.learning_rate, self.final_learning_rate, min(passed, 1.0)))
 
     def anneal_iterations(self, num_iterations: int) -> float:
-        """Iterations over which coefficients are annealed, of a run of so many."""
+        """Number of iterations over which coefficients are annealed, in a run of `num_iterations`."""
         return num_iterations if self.anneal_timesteps is None else self.anneal_timesteps / self.batch_size
 
 
 class Metric(NamedTuple):
-    """A number that every iteration measures: a column of metrics.jsonl."""
+    """A scalar that every iteration measures: a column of metrics.jsonl."""
 
     name: str
     tag: str
-    """Its name in trackers: CleanRL's (docs.cleanrl.dev) where it has one."""
+    """Name of the metric in trackers: CleanRL's name (docs.cleanrl.dev) where it has one."""
     always_finite: bool = True
-    """False if it is undefined (NaN) for some batches; otherwise a value that is not finite ends the run."""
+    """Whether a value that is not finite ends the run. False for metrics that are undefined (NaN) for some batches."""
     compared: bool = True
-    """Whether two frameworks are to agree on it: not if rounding alone can make it jump."""
+    """Whether `equivalence` requires that frameworks agree on it. False if rounding alone can make it jump."""
 
 
 class Statistic(NamedTuple):
-    """An array that follows what is seen, outlasts restarts of the environments and has no gradient."""
+    """The declaration of an array that an algorithm updates from rollouts, without a gradient.
+
+    It is kept when the environments restart, unless it is `of_each_env`.
+    """
 
     name: str
     shape: tuple[int, ...]
     fill: float = 0.0
     of_each_env: bool = False
-    """One of each environment, `[N, ...]`, which begins anew with them."""
+    """Whether each environment has an entry of its own, `[N, ...]`; environment restarts reset it to `fill`."""
 
 
 class Targets(NamedTuple):
     """Result of `Algorithm.targets`."""
 
     batch: Tree
-    """Arrays of each transition for the loss, beside `obs`, `actions` and the network's memory; `[T, N]` each."""
+    """Arrays `[T, N, ...]` that the loss needs besides `obs`, `actions` and the network's memory."""
     statistics: Tree
-    """The algorithm's statistics after this rollout."""
+    """The algorithm's statistics, updated by this rollout."""
     metrics: Tree
-    """Scalars, by the names of `batch_metrics`."""
+    """Scalars by the names of `Algorithm.batch_metrics`."""
 
 
 class Algorithm(Protocol):
-    """A choice of the group `algorithm`: what is learnt from a rollout. Made from its YAML file."""
+    """An algorithm: a choice of the configuration group `algorithm`, instantiated from its YAML file."""
 
     @property
     def name(self) -> str:
-        """Name of the YAML file."""
+        """Name of the algorithm's YAML file."""
 
     @property
     def warm_up(self) -> int:
-        """Rollouts of a policy of zeros before the training, from which statistics alone learn; see `warmed`."""
+        """Number of rollouts before the training, by a policy whose parameters are 0. They update only statistics, by
+        `warmed`."""
 
     def require(self) -> None:
         """Raise `ConfigError` if an option is out of range."""
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams of rewards, of each of which the critic has a value: one, or values `[..., S]` of several."""
+        """Names of the S reward streams. The critic has a value head for each: values are `[...]` if S is 1, else
+        `[..., S]`."""
 
     def learnt(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """Parameters beside those of `network`, which learn with them. Raises `ConfigError` if there can be none."""
+        """Parameters that are learnt besides those of `network`. Raises `ConfigError` if the algorithm cannot take the
+        observations of `network`."""
 
     def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
-        """Arrays that begin as parameters do and never change."""
+        """Arrays that are initialised like parameters and never change."""
 
     def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
-        """Arrays that follow what has been seen."""
+        """Arrays that are updated from rollouts, without a gradient."""
 
     @property
     def batch_metrics(self) -> tuple[Metric, ...]:
-        """Scalars of `targets`, once an iteration."""
+        """Metrics that `targets` measures once per iteration."""
 
     @property
     def loss_metrics(self) -> tuple[Metric, ...]:
-        """Scalars of `loss`, of each minibatch; rows have the means. One is `approx_kl`, for `ppo.target_kl`."""
+        """Metrics that `loss` measures for each minibatch; metrics.jsonl has their means over an iteration.
+
+        One of them must be `approx_kl`, which `ppo.target_kl` limits.
+        """
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
     ) -> Targets:
-        """Advantages and whatever else the loss needs, from one rollout.
+        """Advantages and the other arrays that the loss needs, computed from one rollout.
 
-        `arrays` are those that are learnt and frozen. `rollout` has the memory, `[T + 1, N, ...]`, whose last row is of
-        the observations after the last step: `obs`, `actions`, `heads` (the first part of the policy's head: logits or
-        mean), `values`; and of each step, `[T, N]`: `rewards`, `terminated`, `truncated`, `valid` (0 where the step
-        only reset its environment: for the critic), `acts` (0 too where the action did not count: for the policy).
-        Flags are floats of 0 and 1. `seed` and `iteration`, `[1]` int32, are for noise.
+        `arrays` holds the learnt and the frozen arrays. `rollout` holds:
+
+        - `obs`, `actions`, `values` and `heads` (first part of the policy's head: logits or mean), `[T + 1, N, ...]`;
+          the last row belongs to the observation after the last step,
+        - `rewards`, `terminated`, `truncated`, `[T, N]`,
+        - `valid [T, N]`, the critic's mask: 0 where the step only reset its environment,
+        - `acts [T, N]`, the policy's mask: 0 also where the environment ignored the action,
+        - `seed` and `iteration`, `[1]` int32, the keys of noise.
+
+        Flags and masks are floats of 0 and 1.
         """
 
     def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
-        """The statistics after a rollout before the training; `rollout` as in `targets`."""
+        """The statistics, updated by one warm-up rollout; `rollout` as in `targets`."""
 
     def loss(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, head: Head, values: Array, batch: Tree
     ) -> tuple[Array, Tree]:
-        """The minimised scalar on a minibatch of B transitions, and scalars by the names of `loss_metrics`.
+        """The scalar to minimise on a minibatch of B transitions, and scalars by the names of `loss_metrics`.
 
-        `head` and `values` are the network's for these transitions; `batch` has theirs of `Targets.batch`, `[B]` each,
-        with `obs` and `actions`.
+        `head` and `values` are the current network's outputs. `batch` holds the arrays of `Targets.batch`, `obs` and
+        `actions`, `[B, ...]` each.
         """
 
 
 def loss_metrics_of(algorithm: Algorithm, network: object) -> tuple[Metric, ...]:
-    """The measurements of a minibatch: the algorithm's losses, and those of a network that has its own."""
+    """The metrics of a minibatch: those of the algorithm, then those of the network's own losses."""
     own: Mapping[str, float] = getattr(network, "own_losses", {})
     return (*algorithm.loss_metrics, *(Metric(name, f"losses/{name}") for name in own))
 
 
 def metrics_of(algorithm: Algorithm, network: object = None) -> tuple[Metric, ...]:
-    """Everything that an iteration measures, in the order of the columns; `network` is one, or the choice of one."""
+    """All metrics of an iteration, in the order of the columns.
+
+    `network` is a `NetworkSpec` or a choice of the group `network`.
+    """
     return (
         Metric("learning_rate", "charts/learning_rate", compared=False),
         *loss_metrics_of(algorithm, network),

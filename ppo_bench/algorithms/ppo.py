@@ -1,4 +1,4 @@
-"""PPO: its equations (ppo_bench/mathematics/ppo.py) put together over a rollout and over a minibatch."""
+"""PPO as an `Algorithm`: the equations of ppo_bench/mathematics/ppo.py applied to a rollout and to a minibatch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ppo:
-    """`algorithm=ppo`, an `Algorithm`: Schulman et al. 2017; its hyperparameters are those of the group `ppo`."""
+    """`algorithm=ppo` (Schulman et al. 2017), an `Algorithm`; the group `ppo` has its hyperparameters."""
 
     streams: ClassVar[tuple[str, ...]] = ("reward",)
     loss_metrics: ClassVar[tuple[Metric, ...]] = (
@@ -76,7 +76,7 @@ class Ppo:
         values = rollout["values"][:-1]
         returns = advantages + values
         valid, acts = rollout["valid"], rollout["acts"]
-        if not hp.mask_resets:  # resets are learnt from as any step; actions that did not count still are not
+        if not hp.mask_resets:  # reset steps become ordinary transitions; ignored actions of other steps stay masked
             valid, acts = xp.ones_like(valid), 1.0 - (valid - acts)
         head = network.head(arrays, rollout["heads"][:-1])
         batch = {
@@ -102,7 +102,7 @@ class Ppo:
         values: Array,
         batch: Tree,
     ) -> tuple[Array, Tree]:
-        """See `Algorithm.loss`: the clipped surrogate, the critic's error and the entropy bonus."""
+        """See `Algorithm.loss`: the clipped surrogate objective, the critic's squared error and the entropy bonus."""
         losses = ppo.losses(
             ops.xp,
             network.distribution.log_prob(ops.xp, head, batch["actions"]),

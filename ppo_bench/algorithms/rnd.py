@@ -1,8 +1,9 @@
-"""Random network distillation (Burda et al. 2018): PPO that is also rewarded for what a predictor does not know yet.
+"""Random network distillation (Burda et al. 2018): PPO with an intrinsic reward for novel observations.
 
-The predictor learns what a random network that never changes, the target, makes of an observation; where it errs, the
-observation is new. Everything happens after a rollout, from the observations that its steps led to: an episode's last
-is one of them, the first of an episode, to which no action led, is not.
+A predictor network learns the features that a fixed random network, the target, computes from an observation. The
+predictor's error is large for observations that are new. The error is computed after a rollout, for the observation
+that follows each step. This includes the final observation of an episode, and not the first one, to which no action
+led.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ if TYPE_CHECKING:
     from ppo_bench.networks.ops import Ops
 
 OBS_CLIP = 5.0
-"""The clip of normalised observations (Burda et al. 2018, section 2.4)."""
+"""Bound of normalised observations: they are clipped to `[-OBS_CLIP, OBS_CLIP]` (Burda et al. 2018, section 2.4)."""
 
 
 class Novelty(NamedTuple):
-    """Errors of the predictor on a rollout's next observations."""
+    """Errors of the predictor on the next observations of a rollout."""
 
     inputs: Array
-    """`[T, N, ...]`, normalised."""
+    """Normalised next observations, `[T, N, ...]`."""
     targets: Array
-    """`[T, N, F]`, the target's features of them."""
+    """The target's features of the inputs, `[T, N, F]`."""
     errors: Array
-    """`[T, N]`, half the squared distance of the predictor's; 0 where a step only reset its environment."""
+    """Half the squared distance between the predictor's and the target's features, `[T, N]`; 0 at reset steps."""
 
 
 @dataclass(frozen=True)
 class Rnd(Ppo):
-    """`algorithm=rnd`, an `Algorithm`; see conf/algorithm/rnd.yaml for what the options mean."""
+    """`algorithm=rnd`, an `Algorithm`; conf/algorithm/rnd.yaml explains its options."""
 
     streams: ClassVar[tuple[str, ...]] = ("extrinsic", "intrinsic")
     loss_metrics: ClassVar[tuple[Metric, ...]] = (
@@ -81,7 +82,7 @@ class Rnd(Ppo):
     # --- Arrays -------------------------------------------------------------------------------------------------------
 
     def curiosity(self, network: NetworkSpec) -> Curiosity:
-        """Predictor and target for what `network` observes. Raises `ConfigError` if they cannot take it."""
+        """Predictor and target for the observations of `network`. Raises `ConfigError` if its images are too small."""
         return curiosity(network, self.features)
 
     def learnt(self, network: NetworkSpec) -> tuple[Parameter, ...]:
@@ -93,7 +94,8 @@ class Rnd(Ppo):
         return self.curiosity(network).parameters(TARGET)
 
     def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
-        """See `Algorithm.statistics`: of inputs and intrinsic returns; these returns; of vectors, what was seen."""
+        """See `Algorithm.statistics`: moments of the inputs and of the intrinsic returns, the running intrinsic return
+        of each environment, and, for vector observations, the components that were ever nonzero."""
         shape = self.curiosity(network).input_shape
         fields = {"mean": 0.0, "var": 1.0, "count": INITIAL_COUNT}
         return (
@@ -106,14 +108,14 @@ class Rnd(Ppo):
     # --- After a rollout ----------------------------------------------------------------------------------------------
 
     def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
-        """See `Algorithm.warmed`: the statistics of inputs."""
+        """See `Algorithm.warmed`: it updates the moments of the inputs."""
         inputs = self._inputs(ops, network, rollout)
         return {**statistics, **_named("inputs", self._seen(ops, statistics, inputs, rollout["valid"]))}
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
     ) -> Targets:
-        """See `Algorithm.targets`: PPO's, with the advantages of both streams."""
+        """See `Algorithm.targets`: PPO's, with a weighted sum of the advantages of both reward streams."""
         xp, valid = ops.xp, rollout["valid"]
         extrinsic, intrinsic = rollout["values"][..., 0], rollout["values"][..., 1]
         own = super().targets(ops, network, hp, arrays, statistics, {**rollout, "values": extrinsic})
@@ -146,11 +148,11 @@ class Rnd(Ppo):
         return Targets(batch, {**_named("inputs", of_inputs), **_named("returns", of_returns), **after}, metrics)
 
     def _inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
-        """Observations that the steps led to, `[T, N, ...]`, as the networks take them but for normalisation."""
+        """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
         return ops.full(self.curiosity(network).part(rollout["obs"][1:]))
 
     def _seen(self, ops: Ops, statistics: Tree, inputs: Array, valid: Array) -> RunningStats:
-        """The statistics of inputs after these."""
+        """The moments of inputs, updated by `inputs [T, N, ...]` where `valid [T, N]` is 1."""
         rows = inputs.reshape((-1, *inputs.shape[2:]))
         return update_about_mean(ops.xp, _stats("inputs", statistics), rows, valid.reshape(-1))
 
@@ -163,7 +165,7 @@ class Rnd(Ppo):
             return networks.features(ops, PREDICTOR, layers, x), networks.features(ops, TARGET, layers, x)
 
         normalized = xp.clip((inputs - stats.mean) / xp.sqrt(stats.var), -OBS_CLIP, OBS_CLIP)
-        if networks.convolutions:  # step by step: what the layers of a whole rollout make takes gigabytes
+        if networks.convolutions:  # one step at a time: the activations of a whole rollout would take gigabytes
             _, both = ops.scan(lambda carry, row: (carry, dict(enumerate(features(row["x"])))), (), {"x": normalized})
             predicted, targets = both[0], both[1]
         else:
@@ -171,7 +173,7 @@ class Rnd(Ppo):
         errors = 0.5 * xp.sum(xp.square(predicted - targets), -1)
         return Novelty(normalized, targets, errors * valid)
 
-    # --- Of a minibatch -----------------------------------------------------------------------------------------------
+    # --- On a minibatch -----------------------------------------------------------------------------------------------
 
     def loss(
         self,
@@ -183,7 +185,7 @@ class Rnd(Ppo):
         values: Array,
         batch: Tree,
     ) -> tuple[Array, Tree]:
-        """See `Algorithm.loss`: PPO's, the error of the intrinsic critic, unclipped, and the predictor's."""
+        """See `Algorithm.loss`: PPO's loss, the unclipped error of the intrinsic value and the predictor's error."""
         xp = ops.xp
         total, measured = super().loss(ops, network, hp, arrays, head, values[..., 0], batch)
         error = xp.square(values[..., 1] - batch["intrinsic_returns"])
@@ -200,9 +202,10 @@ class Rnd(Ppo):
 
 
 def discounted(ops: Ops, returns: Array, rewards: Array, valid: Array, gamma: float) -> tuple[Array, Array]:
-    """The running discounted sums of rewards, `[N]` after the rollout and `[T, N]` along it.
+    """Running discounted sums of rewards: `[N]` after the rollout, and `[T, N]` after each step.
 
-    They cross the ends of episodes; a step that only reset its environment leaves them as they are.
+    `returns [N]` are the sums before the rollout. The sums continue across the ends of episodes; a reset step (`valid`
+    0) does not change them.
     """
 
     def step(before: Array, row: Tree) -> tuple[Array, Tree]:
@@ -216,27 +219,28 @@ def discounted(ops: Ops, returns: Array, rewards: Array, valid: Array, gamma: fl
 def endless_gae(
     ops: Ops, rewards: Array, values: Array, valid: Array, gamma: float, gae_lambda: float
 ) -> tuple[Array, Array]:
-    """Advantages and returns `[T, N]` of a stream that does not end with episodes, from `values [T + 1, N]`.
+    """Advantages and returns `[T, N]` of a reward stream that continues across episodes, from `values [T + 1, N]`.
 
-    A step that only reset its environment is transparent: it takes the next row's value and advantage, with no reward
-    and no discount. A reset step never follows another. That the row after the last step would be one is not known.
+    A reset step (`valid` 0) is transparent: it takes the value and the advantage of the next row, without reward or
+    discount. One reset step never follows another. Whether the step after the rollout is a reset step is not known, so
+    that its value is used as it is.
     """
     xp = ops.xp
-    begun = valid * values[:-1] + (1.0 - valid) * values[1:]
-    following = xp.concatenate((begun[1:], values[-1:]), 0)
-    deltas = valid * (rewards + gamma * following - begun)
+    current = valid * values[:-1] + (1.0 - valid) * values[1:]
+    following = xp.concatenate((current[1:], values[-1:]), 0)
+    deltas = valid * (rewards + gamma * following - current)
     advantages = ops.scan_backwards(xp, deltas, valid * (gamma * gae_lambda) + (1.0 - valid))
-    return advantages, advantages + begun
+    return advantages, advantages + current
 
 
 def _ever_seen(xp: Any, seen: Array, inputs: Array, valid: Array) -> Array:
-    """Ones for the components `[D]` of the inputs that were ever other than 0, else zeros."""
+    """Flags `[D]`, floats: 1 for each component of the inputs that was ever nonzero, else 0."""
     present = xp.where(inputs != 0, valid[..., None], 0.0 * valid[..., None])
     return xp.clip(seen + xp.sum(present, (0, 1)), 0.0, 1.0)
 
 
 def _words(xp: Any, rollout: Tree, valid: Array) -> Array:
-    """A random word of each step, `[T, N]` int32."""
+    """A random word for each transition, `[T, N]` int32."""
     counts = xp.ones_like(valid, dtype=xp.int32)
     steps, envs = xp.cumsum(counts[:, 0], 0, dtype=xp.int32) - 1, xp.cumsum(counts[0], 0, dtype=xp.int32) - 1
     seed, iteration = rollout["seed"], rollout["iteration"]
@@ -245,7 +249,8 @@ def _words(xp: Any, rollout: Tree, valid: Array) -> Array:
 
 
 def _draws(xp: Any, words: Array, like: Array) -> Array:
-    """Uniform draws `[B]`: of each transition another in each epoch, by its word and its place in the minibatch."""
+    """Uniform random numbers `[B]` of dtype `like.dtype`, from the transitions' `words [B]` and their positions in the
+    minibatch. The positions differ from epoch to epoch, and so do the numbers of a transition."""
     places = xp.cumsum(xp.ones_like(words), 0, dtype=xp.int32)
     drawn, _ = noise.threefry2x32((words, xp.zeros_like(words)), (places, xp.zeros_like(words)))
     return noise.uniform(xp, drawn, like.dtype)
