@@ -1,7 +1,7 @@
-"""Predictor and target of random network distillation (Burda et al. 2018): features of an observation.
+"""Predictor and target networks of random network distillation (Burda et al. 2018).
 
-Of images the convolutions of Mnih et al. 2015 with leaky rectifiers and a linear layer, of vectors two linear layers;
-in the predictor two more.
+For images, the target consists of the convolutions of Mnih et al. 2015 with leaky ReLU, and a linear layer. For
+vectors, it consists of two linear layers. The predictor has two linear layers more.
 """
 
 from __future__ import annotations
@@ -22,25 +22,30 @@ if TYPE_CHECKING:
 
 PREDICTOR, TARGET = "predictor", "target"
 FEWEST_PIXELS = 36
-"""The shortest side of images: fewer pixels are nothing to the convolutions."""
+"""Minimum height and width of images, in pixels: smaller ones leave the convolutions without output."""
 
 
 @dataclass(frozen=True)
 class Curiosity:
-    """Two networks that take the same inputs; parameters are named after each."""
+    """Predictor and target: two networks with the same inputs. Parameter names begin with `PREDICTOR` or `TARGET`."""
 
     convolutions: tuple[Conv, ...]
+    """Convolutions, the same in both networks; empty for vectors."""
     hidden: dict[str, tuple[Linear, ...]]
-    """The linear layers of predictor and target."""
+    """Linear layers by network, `PREDICTOR` or `TARGET`."""
     input_shape: tuple[int, ...]
+    """Shape of one input."""
 
     def parameters(self, which: str) -> tuple[Parameter, ...]:
-        """Parameters of `which`."""
+        """Parameters of the network `which`, `PREDICTOR` or `TARGET`."""
         layers: tuple[Conv | Linear, ...] = (*self._convolutions(which), *self.hidden[which])
         return tuple(parameter for layer in layers for parameter in layer.parameters())
 
     def features(self, ops: Ops, which: str, layers: Tree, inputs: Array) -> Array:
-        """Features `[..., F]` of `inputs [..., *input_shape]`; `layers` are parameters as layers take them."""
+        """Features `[..., F]` that the network `which` computes from `inputs [..., *input_shape]`.
+
+        `layers` are the parameters in the layers' dtype (`Ops.for_layers`).
+        """
         lead = inputs.shape[: inputs.ndim - len(self.input_shape)]
         rows = inputs.reshape((math.prod(lead), *self.input_shape))
         found = ops.full(features(ops, self._convolutions(which), self.hidden[which], layers, rows))
@@ -50,12 +55,15 @@ class Curiosity:
         return tuple(dataclasses.replace(layer, name=f"{which}.{layer.name}") for layer in self.convolutions)
 
     def part(self, obs: Array) -> Array:
-        """The part that is taken of observations `[..., *network.input_shape]`: of images the last frame."""
+        """Inputs from observations `[..., *network.input_shape]`: the last frame of images, or flattened vectors."""
         return obs[..., -self.input_shape[-1] :] if self.convolutions else obs.reshape((*obs.shape[:2], -1))
 
 
 def curiosity(network: NetworkSpec, units: int) -> Curiosity:
-    """For what `network` observes, with so many features. Raises `ConfigError` for images that are too small."""
+    """Predictor and target with `units` features for the observations of `network`.
+
+    Raises `ConfigError` for images of less than `FEWEST_PIXELS` in height or width.
+    """
     shape = network.input_shape
     if not (network.uint8 and len(shape) == 3):
         size = math.prod(shape)
@@ -77,7 +85,11 @@ def curiosity(network: NetworkSpec, units: int) -> Curiosity:
 
 
 def _hidden(first: int, target: list[tuple[int, int, Activation | None]]) -> dict[str, tuple[Linear, ...]]:
-    """The linear layers of the target, numbered from `first`, and the predictor's: two more, behind rectifiers."""
+    """Linear layers of predictor and target, numbered from `first`.
+
+    `target` lists (inputs, outputs, activation) of the target's layers; the predictor has two more, with ReLU before
+    each of them.
+    """
     *before, (inputs, units, _) = target
     predictor = [*before, (inputs, units, "relu"), (units, units, "relu"), (units, units, None)]
     return {

@@ -1,4 +1,4 @@
-"""Images made of a hidden layer, whose distance from those that were seen is a loss (Pleines et al. 2023)."""
+"""A decoder from a hidden layer to images, for an observation reconstruction loss (Pleines et al. 2023)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ from ppo_bench.networks.ops import Ops
 
 @dataclass(frozen=True)
 class Decoder:
-    """A linear layer, whose output is an image of the shape `corner`, and layers that spread it."""
+    """A linear layer, whose output is reshaped to a small image, and transposed convolutions that enlarge the image."""
 
     flat: Linear
     corner: tuple[int, ...]
-    """Height, width and channels."""
+    """Height, width and channels of the small image."""
     spreading: tuple[Spread, ...]
+    """Transposed convolutions."""
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Every array, in the order in which they are used."""
+        """All parameters, in the order of use."""
         layers: tuple[Linear | Spread, ...] = (self.flat, *self.spreading)
         return tuple(parameter for layer in layers for parameter in layer.parameters())
 
     def forward(self, ops: Ops, layers: Tree, hidden: Array) -> Array:
-        """Logits `[B, H, W, C]` of images, from `hidden [B, D]`; `layers` are parameters as layers take them."""
+        """Logits `[B, H, W, C]` of the pixels, from `hidden [B, D]`.
+
+        `layers` are the parameters in the layers' dtype (`Ops.for_layers`).
+        """
         x = ops.linear(hidden, layers[f"{self.flat.name}.weight"], layers[f"{self.flat.name}.bias"], "relu")
         x = x.reshape((x.shape[0], *self.corner))
         for layer in self.spreading:
@@ -38,9 +42,10 @@ class Decoder:
 
 
 def decoder_of(network: NetworkSpec, dim: int) -> Decoder:
-    """From `dim` back to the images of `network`: its convolutions' counterparts in the opposite order.
+    """The decoder from a hidden layer of `dim` units to the images of `network`.
 
-    Raises `ConfigError` for images that these do not lead back to.
+    It has a transposed convolution for each convolution of `network`, in reverse order. Raises `ConfigError` if these
+    do not arrive at the size of the images.
     """
     layers, shapes = [], [network.input_shape]
     for layer in network.convolutions:
@@ -66,5 +71,5 @@ def decoder_of(network: NetworkSpec, dim: int) -> Decoder:
 
 
 def cross_entropy(xp: Any, logits: Array, targets: Array) -> Array:
-    """The mean binary cross-entropy of `targets`, from 0 to 1, and the logistic function of `logits`."""
+    """Mean binary cross-entropy, a scalar, of `sigmoid(logits)` against `targets` from 0 to 1, of the same shape."""
     return xp.mean(xp.clip(logits, 0.0, None) - logits * targets + xp.log1p(xp.exp(-xp.abs(logits))))

@@ -1,4 +1,4 @@
-"""The operations of JAX; see ppo_bench/networks/ops.py."""
+"""JAX implementation of the layer operations (`Ops`, ppo_bench/networks/ops.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
 
 
 class JaxOps:
-    """`Ops`, with parameters of type `dtype` and layers that compute in the type `layers`."""
+    """`Ops` in JAX, with parameters of dtype `dtype` and layers that compute in the dtype `layers`."""
 
     xp: Any = jnp
 
@@ -41,11 +41,11 @@ class JaxOps:
         return x[rows[:, None] + stride * jnp.arange(steps)]
 
     def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
-        """See `Ops.scan`; one loop of the program."""
+        """See `Ops.scan`; one `lax.scan`."""
         return jax.lax.scan(step, carry, rows)
 
     def scan_backwards(self, _: Any, deltas: jax.Array, decays: jax.Array) -> jax.Array:
-        """See `Ops.scan_backwards`; one loop of the program."""
+        """See `Ops.scan_backwards`; one `lax.scan`."""
 
         def step(next_advantage: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             advantage = ppo.gae_step(next_advantage, *row)
@@ -62,7 +62,7 @@ class JaxOps:
         return obs.astype(self._layers)
 
     def images(self, obs: jax.Array) -> jax.Array:
-        """See `Ops.images`; they stay bytes until the first convolution has parted them."""
+        """See `Ops.images`; they stay bytes, which the first convolution casts."""
         return obs
 
     def flattened(self, x: jax.Array) -> jax.Array:
@@ -83,13 +83,13 @@ class JaxOps:
         weight: jax.Array,
         bias: jax.Array,
     ) -> jax.Array:
-        """See `Ops.recur`; one loop of the program."""
+        """See `Ops.recur`; one `lax.scan`."""
 
         def step(state: tuple[jax.Array, ...], row: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
-            own, begun = row
-            kept = (1 - begun)[:, None].astype(self._layers)
+            projected_row, start_row = row
+            kept = (1 - start_row)[:, None].astype(self._layers)
             state = tuple(part * kept for part in state)
-            state, _ = CELLS[cell].step(jnp, own, self.linear(state[0], weight, bias, None), state)
+            state, _ = CELLS[cell].step(jnp, projected_row, self.linear(state[0], weight, bias, None), state)
             return state, state[0]
 
         return jax.lax.scan(step, state, (projected, start))[1]
@@ -103,7 +103,7 @@ class JaxOps:
         return self.activate(layer.activation, (sums + bias).astype(self._layers))
 
     def spread(self, layer: Spread, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
-        """See `Ops.spread`; JAX slides the kernel over what PyTorch adds it to, so that it is turned around."""
+        """See `Ops.spread`. The kernel is flipped: `lax.conv_transpose` and PyTorch index it in opposite directions."""
         turned, layout = weight[:, ::-1, ::-1], ("NHWC", "OHWI", "NHWC")
         strides = (layer.stride, layer.stride)
         sums = jax.lax.conv_transpose(x, turned, strides, "VALID", dimension_numbers=layout).astype(self._dtype)
@@ -131,18 +131,21 @@ class JaxOps:
 
 
 def _convolve(layer: Conv, x: jax.Array, weight: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """A convolution of channels-last `x [B, H, W, C]` by `weight [out, k, k, C]`, in its type; sums of type `dtype`."""
+    """The convolution of channels-last `x [B, H, W, C]` by `weight [out, k, k, C]`, computed in the dtype of `weight`.
+
+    The result has dtype `dtype`.
+    """
     strides, padding = (layer.stride, layer.stride), [(layer.padding, layer.padding)] * 2
     layout, x = ("NHWC", "OHWI", "NHWC"), x.astype(weight.dtype)
     return jax.lax.conv_general_dilated(x, weight, strides, padding, dimension_numbers=layout).astype(dtype)
 
 
 def _max_pool(x: jax.Array) -> jax.Array:
-    """`MaxPool` of channels-last `x [B, H, W, C]`."""
+    """`MaxPool` applied to channels-last `x [B, H, W, C]`."""
     sides = ((0, 0), (1, 1), (1, 1), (0, 0))
     return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), sides)
 
 
 def _on_cpu() -> bool:
-    device = jax.config.jax_default_device  # type: ignore[attr-defined]  # which runners set
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]  # runners set it
     return (device.platform if device else jax.default_backend()) == "cpu"

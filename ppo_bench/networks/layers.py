@@ -1,4 +1,4 @@
-"""The layers that networks are made of, apart from any framework: their parameters, sizes and order of operations."""
+"""Framework-independent descriptions of the layers of networks: parameters, sizes and order of operations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ppo_bench.mathematics.weights import Parameter
 
 Activation = Literal["tanh", "relu", "leaky_relu"]
 
-HIDDEN_GAIN = math.sqrt(2.0)  # of orthogonal weights: details, 2
+HIDDEN_GAIN = math.sqrt(2.0)  # gain of the orthogonal initialisation of hidden layers (details, 2)
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear layer on a flat input."""
+    """A linear layer on inputs `[B, inputs]`, followed by `activation`."""
 
     name: str
     inputs: int
@@ -24,7 +24,7 @@ class Linear:
     gain: float
     activation: Activation | None = None
     residual: bool = False
-    """Its input is added to what it makes of it."""
+    """Whether the layer adds its input to its output."""
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Weight and bias, in the neutral layout."""
@@ -34,7 +34,8 @@ class Linear:
 
 @dataclass(frozen=True)
 class Conv:
-    """A square convolution on channels-last images, `padding` zeros on each side; its output keeps that layout."""
+    """A convolution with a square kernel on channels-last images, with `padding` zeros on each side, followed by
+    `activation`; its output is channels last too."""
 
     name: str
     inputs: int
@@ -52,46 +53,49 @@ class Conv:
         return weight, Parameter(f"{self.name}.bias", (self.outputs,), None)
 
     def output_size(self, size: int) -> int:
-        """Pixels along one side after the layer, from those before it."""
+        """Height or width of the output in pixels, from that of the input."""
         return (size + 2 * self.padding - self.kernel) // self.stride + 1
 
 
 @dataclass(frozen=True)
 class MaxPool:
-    """The largest of each 3 x 3 pixels, at every second row and column; beyond the edges there is nothing.
+    """Max pooling with a 3 x 3 window, stride 2 and padding 1.
 
-    Of pixels that are equal the first in reading order takes the gradient.
+    The gradient goes to the maximum; if pixels are equal, to the first of them in row-major order.
     """
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """None."""
+        """An empty tuple: the layer has no parameters."""
         return ()
 
     def output_size(self, size: int) -> int:
-        """Pixels along one side after the layer, from those before it."""
+        """Height or width of the output in pixels, from that of the input."""
         return (size + 1) // 2
 
 
 @dataclass(frozen=True)
 class Residual:
-    """`x + second(first(relu(x)))`, of convolutions that keep the size, and then `activation` (He et al. 2016)."""
+    """A residual block, `x + second(first(relu(x)))`, followed by `activation` (He et al. 2016).
+
+    Both convolutions keep height and width.
+    """
 
     first: Conv
     second: Conv
     activation: Activation | None = None
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Those of both convolutions."""
+        """Parameters of both convolutions."""
         return (*self.first.parameters(), *self.second.parameters())
 
     def output_size(self, size: int) -> int:
-        """As many pixels as before."""
+        """Height or width of the output in pixels: that of the input."""
         return size
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A transposed convolution on channels-last images, without padding, and then `activation` (Zeiler et al. 2010)."""
+    """A transposed convolution on channels-last images without padding, followed by `activation` (Zeiler et al. 2010)."""
 
     name: str
     inputs: int
@@ -115,7 +119,8 @@ CellName = Literal["lstm", "gru"]
 
 @dataclass(frozen=True)
 class Recurrence:
-    """A recurrent cell of `units`, on a flat input: one of `ppo_bench.mathematics.recurrent.CELLS`."""
+    """A recurrent cell with `units` hidden units on inputs `[B, inputs]`; `cell` is a key of
+    `ppo_bench.mathematics.recurrent.CELLS`."""
 
     name: str
     cell: CellName
@@ -124,7 +129,8 @@ class Recurrence:
     gain: float = 1.0
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Weights of input and hidden state and a bias of each, named and laid out as those of `torch.nn.LSTM`."""
+        """Weight and bias of the input's and of the hidden state's projection, named and laid out as in
+        `torch.nn.LSTM`."""
         gates = CELLS[self.cell].gates * self.units
         return (
             Parameter(f"{self.name}.weight_ih", (gates, self.inputs), self.gain),

@@ -1,8 +1,8 @@
-"""Networks apart from any framework: layers, parameters, memory and the policy on top.
+"""Framework-independent networks: layers, parameters, memory and the policy's distribution.
 
-A network is an optional shared trunk, an actor and a critic, each a chain of layers. Its forward pass is stated once,
-over the operations of a framework (`ppo_bench/networks/ops.py`). A network with a memory of its own is a subclass that
-declares a `carry` and whose `forward` reads and returns it.
+A network consists of an optional shared trunk, an actor and a critic, each a chain of layers. Its forward pass is
+written once, over the operations of a framework (`ppo_bench/networks/ops.py`). A network with memory is a subclass that
+declares a `carry`; its `forward` takes the carry and returns the next one.
 """
 
 from __future__ import annotations
@@ -23,32 +23,33 @@ from ppo_bench.networks.ops import Ops
 
 @dataclass(frozen=True)
 class Actions:
-    """The choices of a policy."""
+    """The actions of a policy: integers or vectors of floats."""
 
     shape: tuple[int, ...]
-    """Shape of one action: `()` for one choice, `(K,)` for K choices or K dimensions."""
+    """Shape of one action: `()` for a single integer, `(K,)` for K integers or K floats."""
     choices: tuple[int, ...]
-    """How many each component chooses from; empty for vectors of floats."""
+    """Number of choices of each integer component; empty for vectors of floats."""
 
     @property
     def lanes(self) -> int:
-        """Outputs of the actor for one action."""
+        """Number of actor outputs for one action: the sum of all choices, or the number of dimensions."""
         return sum(self.choices) or self.shape[0]
 
 
 ILLEGAL = -1e9
-"""The logit of a choice that is never taken: its probability, entropy and gradient are exactly 0, none is infinite."""
+"""The logit of an illegal choice. It is finite, and small enough that probability, entropy term and gradient are 0."""
 
 
 class Carry(NamedTuple):
-    """An array of a network's memory."""
+    """The declaration of one array of a network's memory."""
 
     name: str
     shape: tuple[int, ...]
     """Shape for one environment."""
     window: bool = False
-    """Its first axis goes over the latest steps, the last one last; of these `forward` returns a row for the step. It
-    is learnt from without a gradient, where it lies."""
+    """Whether the first axis indexes the latest K steps, the latest one last. `forward` takes the K rows and returns
+    only the row of the current step. The rows carry no gradient, and minibatches read them from the rollout's storage.
+    """
 
 
 class Outputs(NamedTuple):
@@ -60,7 +61,7 @@ class Outputs(NamedTuple):
 
 
 class Acted(NamedTuple):
-    """Result of `NetworkSpec.act`, `[N, ...]` each."""
+    """Result of `NetworkSpec.act`; arrays `[N, ...]`."""
 
     actions: Array
     head: Array
@@ -71,108 +72,112 @@ class Acted(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """Layers from observations to `(head, value)`; see the module's docstring."""
+    """A feed-forward network: layers from observations to the policy's head and the value."""
 
     convolutions: tuple[ImageLayer, ...]
-    """Shared; empty where observations are not images."""
+    """Image layers shared by actor and critic; empty if observations are not images."""
     trunk: tuple[Linear, ...]
-    """Shared, after the convolutions; may be empty."""
+    """Linear layers shared by actor and critic, after the convolutions; may be empty."""
     actor: tuple[Linear, ...]
     critic: tuple[Linear, ...]
     observation_shape: tuple[int, ...]
-    """Shape of one observation as the environment gives it."""
+    """Shape of one observation of the environment, before `arrange`."""
     uint8: bool
-    """Observations are bytes: they stay bytes until the network, to which 255 is 1; see `scaled_weights`."""
+    """Whether observations are bytes. They are stored as bytes; the network divides its first weights by 255 instead
+    of the observations (`scaled_weights`)."""
     actions: Actions
     undivided_channels: int = field(default=0, kw_only=True)
-    """The last channels of images of bytes to which 255 is 255."""
+    """Number of last channels, in images of bytes, whose values from 0 to 255 are not divided by 255."""
 
     @property
     def discrete(self) -> bool:
-        """Whether actions are choices (integers), not vectors of floats."""
+        """Whether actions are integers, not vectors of floats."""
         return bool(self.actions.choices)
 
     @property
     def num_actions(self) -> int:
-        """Lanes of the actor's output: all choices together, or dimensions."""
+        """Number of actor outputs: the sum of all choices, or the number of dimensions."""
         return self.actions.lanes
 
     @property
     def distribution(self) -> ppo.Distribution:
-        """The family of policies that the actor's output parametrises."""
+        """The policy's distribution, whose parameters are the actor's outputs."""
         if not self.discrete:
             return ppo.NORMAL
         return ppo.CATEGORICAL if self.actions.shape == () else ppo.multi_categorical(self.actions.choices)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Every array, in the order of the layers; a normal policy's `actor.log_std` comes last."""
+        """All parameters, in the order of the layers; the `actor.log_std` of a normal policy comes last."""
         layers: tuple[ImageLayer | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
         arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
         return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.num_actions,), None))
 
     @property
     def carry(self) -> tuple[Carry, ...]:
-        """Arrays that the network remembers from one step to the next; none here."""
+        """Arrays that the network remembers from one step to the next; a feed-forward network has none."""
         return ()
 
     @property
     def windows(self) -> tuple[Carry, ...]:
-        """The arrays of the carry that are windows of the latest steps."""
+        """The arrays of the carry that are windows over the latest steps."""
         return tuple(carry for carry in self.carry if carry.window)
 
     @property
     def sequences(self) -> bool:
-        """Whether it learns from whole environments, so that gradients flow through its memory from the rollout's first
-        step (`unroll`); otherwise from single transitions, each with the carry that it had when it acted."""
+        """Whether minibatches consist of whole environments.
+
+        If true, gradients flow through the memory from the first step of the rollout (`unroll`). If false, minibatches
+        consist of single transitions, each with the carry that the network had at that step.
+        """
         return False
 
     def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
-        """Head, values `[B]` and the next carry, from observations `[B, ...]` as `arrange` gives them.
+        """Head, values `[B]` and the next carry, from observations `[B, ...]` in the layout of `arrange`.
 
-        Of several streams of rewards values are `[B, S]`.
-        `carry` has an array `[B, ...]` for each of the declared names, and `start [B]` is 1 where it is to be forgotten
-        before this step, else 0; without a declared carry they are `{}` and None. Of a window the next carry has the
-        new row alone. Layers compute in their own type; head and values are of the parameters' type.
+        With S > 1 reward streams, values are `[B, S]`. `carry` holds an array `[B, ...]` for each declared name.
+        `start [B]` is 1 where the carry is reset before this step, else 0. Networks without a carry take `{}` and None.
+        The next carry holds only the new row of a window. Layers compute in the layers' dtype; head and values have the
+        parameters' dtype.
         """
         layers = self._for_layers(ops, params)
         return self._outputs(ops, params, layers, self._features(ops, layers, obs), carry)
 
     @property
     def own_losses(self) -> Mapping[str, float]:
-        """Losses that the network itself adds to the algorithm's, by name, with their weights; none here."""
+        """Weights, by name, of losses that the network adds to the algorithm's; an empty dictionary by default."""
         return {}
 
     def losses(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> tuple[Head, Array, Tree]:
-        """Head and values as `forward`, for a minibatch of transitions, and the scalars of `own_losses`."""
+        """Head and values of `forward` for a minibatch of transitions, and the scalars named by `own_losses`."""
         head, values, _ = self.forward(ops, params, obs, carry, start)
         return head, values, {}
 
     def step(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
-        """`forward`, with the whole of the next carry."""
+        """`forward`, with complete windows in the next carry: the oldest row dropped and the new one appended."""
         head, values, after = self.forward(ops, params, obs, carry, start)
         windows = {c.name: ops.xp.concatenate((carry[c.name][:, 1:], after[c.name][:, None]), 1) for c in self.windows}
         return Outputs(head, values, {**after, **windows})
 
     def _for_layers(self, ops: Ops, params: Tree) -> Tree:
-        """Parameters as layers take them: in their type, and the weights that bytes meet first divided by 255."""
+        """Parameters in the layers' dtype, with `scaled_weights` divided by 255."""
         if self.uint8:
             params = {**params, **{name: self._scaled(ops, params[name]) for name in self.scaled_weights}}
         return ops.for_layers(params)
 
     def _scaled(self, ops: Ops, weight: Array) -> Array:
-        """A weight that bytes meet, `[..., channels]`, so that 255 is 1 to it in all but the undivided channels."""
+        """A first-layer `weight [..., channels]` divided by 255, except for the undivided channels."""
         if not self.undivided_channels:
             return weight / 255.0
         divided = weight.shape[-1] - self.undivided_channels
         return ops.xp.concatenate((weight[..., :divided] / 255.0, weight[..., divided:]), -1)
 
     def _outputs(self, ops: Ops, params: Tree, layers: Tree, features: Array, carry: Tree) -> Outputs:
-        """What actor and critic make of features `[B, F]`; `layers` are `params` for layers."""
+        """Outputs of actor and critic for `features [B, F]`; `layers` are `params` after `_for_layers`."""
         output = ops.full(_chain(ops, self.actor, layers, features))
         values = _chain(ops, self.critic, layers, features)
         values = ops.full(values.squeeze(-1) if self.critic[-1].outputs == 1 else values)
-        return Outputs(self.head(params, output), values, carry)  # the deviation is no layer's: never rounded
+        return Outputs(self.head(params, output), values, carry)  # log_std stays in the parameters' dtype
 
     def act(
         self,
@@ -184,18 +189,23 @@ class NetworkSpec:
         start: Array | None = None,
         legal: Array | None = None,
     ) -> Acted:
-        """Actions `[B]` or `[B, A]` sampled with `noise [B, A]`, of the `legal [B, A]`; all else as `forward`."""
+        """Actions `[B]` or `[B, A]`, sampled with `noise [B, A]` among the choices that `legal [B, A]` allows.
+
+        The other arguments and results are those of `forward`.
+        """
         head, values, carry = self.forward(ops, params, obs, carry, start)
         head = masked(ops.xp, head, legal)
         return Acted(self.distribution.sample(ops.xp, head, noise), head[0], values, carry)
 
     def _features(self, ops: Ops, params: Tree, obs: Array) -> Array:
-        """Features that actor and critic share, `[B, F]`."""
+        """Features `[B, F]` that actor and critic share; `params` are in the layers' dtype."""
         return features(ops, self.convolutions, self.trunk, params, obs)
 
     def unroll(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array) -> tuple[Head, Array]:
-        """Heads `[T, B, ...]` and values `[T, B]` of whole sequences `obs [T, B, ...]` from the carry before the first
-        step, forgotten wherever `start [T, B]` is 1."""
+        """Heads `[T, B, ...]` and values `[T, B]` of the sequences `obs [T, B, ...]`.
+
+        `carry` is the one before the first step; it is reset before each step where `start [T, B]` is 1.
+        """
 
         def step(carry: Tree, row: Tree) -> tuple[Tree, Tree]:
             head, values, carry = self.forward(ops, params, row["obs"], carry, row["start"])
@@ -205,43 +215,46 @@ class NetworkSpec:
         return self.head(params, outputs["head"]), outputs["values"]
 
     def head(self, params: Tree, first: Array) -> Head:
-        """The policy's head, from its first part: logits or mean."""
+        """The policy's head from its `first` part: (logits,), or (mean, log_std) with `log_std` from `params`."""
         return (first,) if self.discrete else (first, params["actor.log_std"])
 
     def with_streams(self, streams: int) -> Self:
-        """The same with so many values for each observation, one of each stream of rewards."""
+        """A copy of the network whose critic has `streams` values per observation, one for each reward stream."""
         *hidden, last = self.critic
         return replace(self, critic=(*hidden, replace(last, outputs=streams)))
 
     @property
     def scaled_weights(self) -> tuple[str, ...]:
-        """The weights that bytes meet first, divided by 255 in use: so that the bytes, which are many, need not be."""
+        """Names of the first layers' weights, if observations are bytes.
+
+        `forward` divides them by 255, which is cheaper than dividing the observations.
+        """
         if not self.uint8:
             return ()
         first = (*self.convolutions, *self.trunk)[:1] or (self.actor[0], self.critic[0])
         return tuple(f"{layer.name}.weight" for layer in first if isinstance(layer, Conv | Linear))
 
     def arrange(self, observations: Array) -> Array:
-        """A view `[N, ...]` of observations as the network takes them: images channels last, all else flat."""
+        """A view `[N, ...]` of `observations` in the network's layout: images channels last, everything else flat."""
         if not self.convolutions:
             return observations.reshape(observations.shape[0], -1)
         return np.moveaxis(observations, 1, -1) if channels_first(self.observation_shape) else observations
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one observation as `arrange` returns it."""
+        """Shape of one observation in the layout of `arrange`."""
         return self.arrange(np.empty((1, *self.observation_shape), np.uint8)).shape[1:]
 
 
 def masked(xp: Any, head: Head, legal: Array | None) -> Head:
-    """The policy's head with the logits `ILLEGAL` where `legal [..., A]` is false; None leaves it."""
+    """The policy's head with the logit `ILLEGAL` where `legal [..., A]` is false; if it is None, `head` unchanged."""
     return head if legal is None else (xp.where(legal, head[0], ILLEGAL),)
 
 
 def features(
     ops: Ops, convolutions: tuple[ImageLayer, ...], trunk: tuple[Linear, ...], params: Tree, obs: Array
 ) -> Array:
-    """What layers make of observations `[B, ...]`, `[B, F]`; `params` are those of layers."""
+    """Features `[B, F]` of observations `[B, ...]`: `convolutions`, then `trunk`. `params` are in the layers' dtype."""
     if not convolutions:
         return _chain(ops, trunk, params, ops.flat(obs))
     x = ops.images(obs)
@@ -267,5 +280,5 @@ def _chain(ops: Ops, layers: tuple[Linear, ...], params: Tree, x: Array) -> Arra
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
-    """Whether images of this shape have their channels first."""
+    """Whether images of this shape have their channels first: the first axis is shorter than the last."""
     return shape[0] < shape[-1]

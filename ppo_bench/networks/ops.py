@@ -1,4 +1,4 @@
-"""The operations of a framework: an array namespace, and what has no common name in all of them."""
+"""The interface of a framework's operations: an array namespace, and operations whose names differ among frameworks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.networks.layers import Activation, CellName, Conv, Spread
 
 EPSILON = 1e-5
-"""Added to the variance by which layers are standardised, as PyTorch does."""
+"""The epsilon of layer normalisation, added to the variance: PyTorch's default."""
 
 ScanStep = Callable[[Any, Any], tuple[Any, Any]]
 """`(carry, row) -> (carry, output)`."""
 
 
 class Ops(Protocol):
-    """A framework's operations. Layers compute in a type of their own; what a network returns is of the parameters'."""
+    """The operations of a framework.
+
+    Layers compute in the layers' dtype (`Precision.layers`). Networks return arrays in the parameters' dtype
+    (`Precision.parameters`).
+    """
 
     xp: Any
-    """`torch` or `jax.numpy`."""
+    """The array namespace: `torch` or `jax.numpy`."""
 
     # --- Arrays -------------------------------------------------------------------------------------------------------
 
@@ -27,56 +31,61 @@ class Ops(Protocol):
         """The entries `rows [M]`, integers, of `x` along `axis`."""
 
     def take_windows(self, x: Array, rows: Array, steps: int, stride: int) -> Array:
-        """Windows `[M, steps, ...]` of `x [R, ...]`: its entries `rows [M]`, and those `stride`, `2 * stride`... on."""
+        """Windows `[M, steps, ...]` of `x [R, ...]`: window m has the entries `rows[m] + k * stride`, k < `steps`."""
 
     def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
-        """`step` from the first row of the dictionary `rows`, `[T, ...]` each, to the last: the carry after it, and the
-        dictionaries of outputs, stacked."""
+        """The last carry and the stacked outputs of `step`, applied from the first row to the last.
+
+        `rows` is a dictionary of arrays `[T, ...]`; outputs are dictionaries too.
+        """
 
     def scan_backwards(self, xp: Any, deltas: Array, decays: Array) -> Array:
-        """`ppo_bench.mathematics.ppo.scan_backwards`."""
+        """See `ppo_bench.mathematics.ppo.scan_backwards`."""
 
     # --- Layers -------------------------------------------------------------------------------------------------------
 
     def for_layers(self, params: Tree) -> Tree:
-        """Parameters in the layers' type."""
+        """Parameters cast to the layers' dtype."""
 
     def flat(self, obs: Array) -> Array:
-        """Observations `[B, D]` in the layers' type."""
+        """Observations `[B, D]` cast to the layers' dtype."""
 
     def images(self, obs: Array) -> Array:
-        """Observations `[B, H, W, C]` as image layers take them."""
+        """Observations `[B, H, W, C]` in the framework's layout for image layers."""
 
     def flattened(self, x: Array) -> Array:
-        """Outputs of image layers as `[B, H * W * C]`, in the layers' type."""
+        """Outputs of image layers, flattened to `[B, H * W * C]`, in the layers' dtype."""
 
     def linear(self, x: Array, weight: Array, bias: Array, activation: Activation | None) -> Array:
-        """`x @ weight.T + bias` `[B, out]` of `x [B, in]`, then `activation`."""
+        """`activation(x @ weight.T + bias)`, `[B, out]`, for `x [B, in]`."""
 
     def recur(
         self, cell: CellName, projected: Array, start: Array, state: tuple[Array, ...], weight: Array, bias: Array
     ) -> Array:
-        """Hidden states `[T, B, H]` of `cell` from `state`, `[B, H]` each, which is forgotten before each step where
-        `start [T, B]` is 1; `projected [T, B, G]` comes from the input, `weight [G, H]` and `bias [G]` project the
-        hidden state."""
+        """Hidden states `[T, B, H]` of `cell` over a sequence.
+
+        `projected [T, B, G]` are the projections of the inputs. `state`, `[B, H]` each, is the state before the first
+        step; the state is set to 0 before each step where `start [T, B]` is 1. `weight [G, H]` and `bias [G]` project
+        the hidden state.
+        """
 
     def convolve(self, layer: Conv, x: Array, weight: Array, bias: Array) -> Array:
-        """`layer` and its activation, on images."""
+        """Output of the convolution `layer` and its activation, for images `x` in the layout of `images`."""
 
     def spread(self, layer: Spread, x: Array, weight: Array, bias: Array) -> Array:
-        """`layer` and its activation, `[B, H, W, C]` of `x [B, h, w, c]`, channels last."""
+        """Output `[B, H, W, C]` of the transposed convolution `layer` and its activation, for `x [B, h, w, c]`."""
 
     def max_pool(self, x: Array) -> Array:
-        """`MaxPool`, on images."""
+        """`MaxPool` applied to images `x` in the layout of `images`."""
 
     def standardised(self, x: Array) -> Array:
-        """`x [..., D]` with mean 0 and variance 1 over its last axis (Ba et al. 2016, with `EPSILON`)."""
+        """`x [..., D]` standardised to mean 0 and variance 1 over its last axis (Ba et al. 2016, with `EPSILON`)."""
 
     def activate(self, activation: Activation | None, x: Array) -> Array:
-        """`activation` of what nothing else needs; None leaves it."""
+        """`activation(x)`, which may overwrite `x`; None is the identity."""
 
     def relu(self, x: Array) -> Array:
-        """The rectifier; `x` stays as it is."""
+        """`max(x, 0)`, which does not overwrite `x`."""
 
     def full(self, x: Array) -> Array:
-        """`x` in the parameters' type."""
+        """`x` cast to the parameters' dtype."""

@@ -1,4 +1,4 @@
-"""Networks with a recurrent cell between the features and actor and critic."""
+"""Networks with a recurrent cell between the features and the actor and critic."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ppo_bench.networks.ops import Ops
 
 @dataclass(frozen=True)
 class RecurrentSpec(NetworkSpec):
-    """A `NetworkSpec` whose actor and critic see the hidden state of a cell that the features go into.
+    """A `NetworkSpec` with a recurrent cell: features enter the cell, and actor and critic take its hidden state.
 
-    It learns from whole environments: gradients flow through the sequence of a rollout, from the carry with which that
-    began. There is no burn-in: within an update that carry is as old as the rollout.
+    A minibatch has whole environments. Gradients flow through all steps of a rollout, from the carry with which the
+    rollout began. There is no burn-in: during an update that carry stays the one that the older parameters computed.
     """
 
     memory: Recurrence
@@ -27,12 +27,12 @@ class RecurrentSpec(NetworkSpec):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Every array: those without the cell's, and then these."""
+        """All parameters; the cell's come last."""
         return (*super().parameters, *self.memory.parameters())
 
     @property
     def carry(self) -> tuple[Carry, ...]:
-        """The state of the cell."""
+        """The arrays of the cell's state, `[units]` each."""
         return tuple(Carry(name, (self.memory.units,)) for name in CELLS[self.memory.cell].states)
 
     def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
@@ -48,7 +48,7 @@ class RecurrentSpec(NetworkSpec):
         return self._outputs(ops, params, layers, state[0], after)
 
     def unroll(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array) -> tuple[Head, Array]:
-        """See `NetworkSpec.unroll`: all but the recurrence is done for every step at once."""
+        """See `NetworkSpec.unroll`. Everything but the recurrence is computed for all steps at once."""
         steps, rows = start.shape
         layers = self._for_layers(ops, params)
         features = self._features(ops, layers, obs.reshape((steps * rows, *obs.shape[2:])))
@@ -65,7 +65,7 @@ class RecurrentSpec(NetworkSpec):
         return CELLS[self.memory.cell].states
 
     def _projected(self, ops: Ops, layers: Tree, features: Array) -> tuple[Array, Array, Array]:
-        """What the cell takes from features `[B, F]`, and how it takes its hidden state: weight and bias."""
+        """The projection `[B, G]` of `features [B, F]`, and the weight and bias that project the hidden state."""
         name = self.memory.name
         projected = ops.linear(features, layers[f"{name}.weight_ih"], layers[f"{name}.bias_ih"], None)
         return projected, layers[f"{name}.weight_hh"], layers[f"{name}.bias_hh"]

@@ -1,4 +1,4 @@
-"""The choices of the group `network`: which layers fit an environment's spaces."""
+"""The choices of the group `network`: classes that build a `NetworkSpec` for an environment's spaces."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from ppo_bench.networks.recurrent import RecurrentSpec
 if TYPE_CHECKING:
     import gymnasium
 
-ACTOR_GAIN = 0.01  # orthogonal gains: details, 2
+ACTOR_GAIN = 0.01  # gains of the orthogonal initialisation of output layers (details, 2)
 CRITIC_GAIN = 1.0
 IMPALA_GAIN = 1.0 / math.sqrt(3.0)
-"""Of hidden layers of `impala_cnn`: the variance that PyTorch gives their entries, which CleanRL leaves as it is."""
+"""Gain of the hidden layers of `impala_cnn`: the weights get the variance of PyTorch's default initialisation, which
+CleanRL's script uses."""
 
 
 @dataclass(frozen=True)
 class Mlp:
-    """`network=mlp`; see conf/network/mlp.yaml."""
+    """`network=mlp`, a multilayer perceptron; conf/network/mlp.yaml explains its options."""
 
     hidden_sizes: list[int]
     activation: str
@@ -62,7 +63,10 @@ class Mlp:
 
 @dataclass(frozen=True)
 class NatureCnn:
-    """`network=nature_cnn`: the network of Mnih et al. 2015, shared by actor and critic (details, Atari 8)."""
+    """`network=nature_cnn`: the network of Mnih et al. 2015, shared by actor and critic (details, Atari 8).
+
+    conf/network/nature_cnn.yaml explains its option.
+    """
 
     undivided_channels: int = younger(0)
 
@@ -82,7 +86,7 @@ class NatureCnn:
 
 @dataclass(frozen=True)
 class ImpalaCnn:
-    """`network=impala_cnn`: the deep network of Espeholt et al. 2018 without its LSTM, as Cobbe et al. 2020 use it."""
+    """`network=impala_cnn`: the residual network of Espeholt et al. 2018 without its LSTM, as in Cobbe et al. 2020."""
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
@@ -90,7 +94,7 @@ class ImpalaCnn:
         layers: list[Any] = [
             layer for block in range(3) for layer in _impala_block(block, *channels[block : block + 2])
         ]
-        # A rectifier precedes the linear layer as it does every convolution but the first.
+        # The linear layer has a ReLU before it, as every convolution but the first has.
         layers[-1] = dataclasses.replace(layers[-1], activation="relu")
         return _shared_cnn("impala_cnn", tuple(layers), 32, 256, observation_space, action_space, IMPALA_GAIN)
 
@@ -118,7 +122,7 @@ class MinAtarCnn:
 
 @dataclass(frozen=True)
 class RndCnn:
-    """`network=rnd_cnn`: CleanRL's for random network distillation, as of Burda et al. 2018."""
+    """`network=rnd_cnn`: the network of CleanRL's ppo_rnd_envpool.py, after Burda et al. 2018."""
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
@@ -147,7 +151,10 @@ def _shared_cnn(
     action_space: gymnasium.Space,
     gain: float = HIDDEN_GAIN,
 ) -> NetworkSpec:
-    """Image layers up to `channels` and a linear one of `units`, shared by an actor and a critic of one layer each."""
+    """A network of image layers with `channels` outputs and a linear layer of `units`, shared by actor and critic.
+
+    Actor and critic have one layer each. `network` is the choice's name, for messages; `gain` is the linear layer's.
+    """
     shape = observation_space.shape
     height, width = shape[1:] if channels_first(shape) else shape[:2]
     for layer in convolutions:
@@ -169,7 +176,7 @@ def _shared_cnn(
 
 @dataclass(frozen=True)
 class Auto:
-    """`network=auto`: by the observations; see conf/network/auto.yaml."""
+    """`network=auto`: the network that fits the observations; conf/network/auto.yaml lists the cases."""
 
     hidden_sizes: list[int]
     activation: str
@@ -189,7 +196,7 @@ class Auto:
 
 @dataclass(frozen=True)
 class RecurrentMlp:
-    """`network=lstm` and `network=gru`: a recurrent cell after the hidden layers of an MLP, shared."""
+    """`network=lstm` and `network=gru`: hidden layers of an MLP and a recurrent cell, shared by actor and critic."""
 
     cell: str
     units: int
@@ -218,7 +225,10 @@ class RecurrentCnn:
 
 
 def _recurrent(network: NetworkSpec, cell: str, features: int, units: int) -> RecurrentSpec:
-    """`network` with a cell after its trunk of `features`, before an actor and a critic of one layer each."""
+    """`network` with a recurrent cell of `units` after its trunk, whose output has `features` units.
+
+    Actor and critic have one layer each. Raises `ConfigError` if `cell` is unknown or `units` is below 1.
+    """
     if cell not in CELLS:
         raise ConfigError(f"network.cell={cell}: choose {' or '.join(CELLS)}")
     if units < 1:
@@ -232,7 +242,7 @@ def _recurrent(network: NetworkSpec, cell: str, features: int, units: int) -> Re
 
 
 def _actions(action_space: gymnasium.Space) -> Actions:
-    """The policy that fits a space: one categorical, several side by side, or a diagonal normal one."""
+    """The actions of a gymnasium space: one integer, several integers, or a vector of floats."""
     from gymnasium import spaces
 
     if isinstance(action_space, spaces.Discrete):

@@ -1,4 +1,4 @@
-"""The operations of PyTorch; see ppo_bench/networks/ops.py."""
+"""PyTorch implementation of the layer operations (`Ops`, ppo_bench/networks/ops.py)."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "leaky_relu": functools.partial(F.leaky_relu, inplace=True),
 }
-"""In place: no layer needs its own sums again, and a large one's memory is passed over once less."""
+"""In-place activations. No layer needs its pre-activations again, and in-place work passes over memory once less."""
 
 
 def named_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
-    """Every parameter by name, as a view of the one vector `flat [P]` that holds them all in this order.
+    """Views of the vector `flat [P]`, by parameter name; it holds all `parameters` in their order.
 
-    One vector makes the gradient, its norm and Adam's step single operations, whatever the number of layers.
+    With a single vector, the gradient's norm and Adam's step are single operations, whatever the number of layers.
     """
     parts = flat.split([math.prod(parameter.shape) for parameter in parameters])
     return {p.name: part.view(p.shape) for p, part in zip(parameters, parts, strict=True)}
 
 
 class TorchOps:
-    """`Ops`, with parameters of type `dtype` and layers that compute in the type `layers`."""
+    """`Ops` in PyTorch, with parameters of dtype `dtype` and layers that compute in the dtype `layers`."""
 
     xp: Any = torch
 
@@ -55,7 +55,7 @@ class TorchOps:
         return x.index_select(0, places.view(-1)).view(*places.shape, *x.shape[1:])
 
     def scan(self, step: ScanStep, carry: Any, rows: Any) -> tuple[Any, Any]:
-        """See `Ops.scan`; a plain loop."""
+        """See `Ops.scan`; a Python loop."""
         outputs = []
         for t in range(len(next(iter(rows.values())))):
             carry, output = step(carry, {name: x[t] for name, x in rows.items()})
@@ -78,7 +78,7 @@ class TorchOps:
         return obs.to(self._layers)
 
     def images(self, obs: Tensor) -> Tensor:
-        """See `Ops.images`; channels last under a channels-first name, in which CPU and GPU convolve fastest."""
+        """See `Ops.images`; a `[B, C, H, W]` view of channels-last memory, the fastest layout for convolutions."""
         return obs.to(self._layers).permute(0, 3, 1, 2)
 
     def flattened(self, x: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class TorchOps:
     def recur(
         self, cell: CellName, projected: Tensor, start: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor
     ) -> Tensor:
-        """See `Ops.recur`; one operation."""
+        """See `Ops.recur`; one custom operator (`torch_recurrence.py`)."""
         return recur(cell, projected, start.to(self._layers), torch.stack(state), weight, bias)
 
     def convolve(self, layer: Conv, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

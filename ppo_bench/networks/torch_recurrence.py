@@ -1,6 +1,7 @@
-"""Sequences through a recurrent cell in PyTorch: one operation forward, one backward.
+"""Recurrent cells over sequences in PyTorch: one custom operator for the forward pass, one for the backward pass.
 
-A compiler that met the loop would lay every step out; 128 of them take minutes to compile.
+`torch.compile` would unroll a Python loop over the steps, which takes minutes to compile for the usual sequences. It
+does not look into custom operators.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ _LIBRARY = torch.library.Library("ppo_bench", "FRAGMENT")
 
 
 def recur(name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Hidden states `[T, B, H]` of the cell `name`, one of `CELLS`, from those `projected [T, B, G]` on its input.
+    """Hidden states `[T, B, H]` of the cell `name`, a key of `CELLS`, from its projected inputs `projected [T, B, G]`.
 
-    `state [S, B, H]` is that before the first step, forgotten before each step where `start [T, B]` is 1; `weight
-    [G, H]` and `bias [G]` project the hidden state.
+    `state [S, B, H]` holds the S state arrays before the first step; the state is set to 0 before each step where
+    `start [T, B]` is 1. `weight [G, H]` and `bias [G]` project the hidden state.
     """
     if not torch.is_grad_enabled():
         return torch.ops.ppo_bench.recur(name, projected, start, state, weight, bias)[0][1:, 0]
-    # Views, since a compiler would give the very arguments of `torch.func.grad` no gradient.
+    # Views, because `torch.compile` computes no gradient for the arguments of `torch.func.grad` themselves.
     states, _ = _Recurrence.apply(name, projected, start, state, weight.view_as(weight), bias.view_as(bias))
     hidden: Tensor = states[1:, 0]
     return hidden
@@ -32,7 +33,7 @@ def recur(name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Te
 def _forward(
     name: str, projected: Tensor, start: Tensor, state: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """States `[T + 1, S, B, H]`, the first as it was given, and what each step saves, `[T, K, B, H]`."""
+    """States `[T + 1, S, B, H]`, the first being `state`, and the arrays that each step saves, `[T, 4, B, H]`."""
     cell, kept = CELLS[name], (1 - start)[..., None]
     steps, (parts, rows, units) = len(projected), state.shape
     states, saved = state.new_empty(steps + 1, parts, rows, units), state.new_empty(steps, 4, rows, units)
@@ -50,7 +51,8 @@ def _forward(
 def _backward(
     name: str, gradient: Tensor, states: Tensor, saved: Tensor, start: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `projected`, of what is projected from the hidden state, `[T, B, G]` both, and of the state."""
+    """Gradients of the inputs' projections `[T, B, G]`, the hidden states' projections `[T, B, G]` and the first state
+    `[S, B, H]`, from the `gradient [T + 1, S, B, H]` of the states."""
     cell, kept = CELLS[name], (1 - start)[..., None]
     projected, recurrent = [], []
     with torch.no_grad():
@@ -64,7 +66,7 @@ def _backward(
             hidden, *others = found.state
             of_state = torch.stack([torch.addmm(hidden, found.recurrent, weight), *others])
             after = torch.addcmul(gradient[t], of_state, kept[t]).unbind()
-        # What the state before the first step has of its own, `gradient[0]`, is in `after`.
+        # `after` includes `gradient[0]`, the direct gradient of the first state.
         return torch.stack(projected[::-1]), torch.stack(recurrent[::-1]), torch.stack(after)
 
 

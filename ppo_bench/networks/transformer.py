@@ -1,8 +1,9 @@
-"""Transformer-XL policies: a transformer over the layer inputs of an episode's latest steps (Dai et al. 2019).
+"""Transformer-XL policies: each layer attends to its own inputs at the latest steps of the episode (Dai et al. 2019).
 
-Layers, their order and their defaults are CleanRL's ppo_trxl.py (Pleines et al. 2023, "Memory Gym"): projections that
-heads share, layers normalised before they are used, scores divided by the root of all dimensions. What is remembered
-keeps no gradient. At an episode's first step there is nothing to attend to, and the mean of nothing is 0.
+Layers, their order and their defaults are those of CleanRL's ppo_trxl.py (Pleines et al. 2023, "Memory Gym"): attention
+heads share their projections, inputs are normalised before each layer, and scores are divided by the square root of all
+dimensions. Remembered inputs carry no gradient. At the first step of an episode there is no row to attend to, and the
+attention's mean is 0.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ Positions = Literal["none", "absolute", "learned"]
 
 ACTOR_GAIN = 0.1
 GAIN = 1.0 / math.sqrt(3.0)
-"""The gain of a transformer's layers: the variance that PyTorch gives their entries, which CleanRL leaves as it is."""
+"""Gain of the transformer's layers: the weights get the variance of PyTorch's default initialisation, which CleanRL's
+script uses."""
 GATE_BIAS = 2.0
-"""How far a gate is shut at first (Parisotto et al. 2020, section 3.2)."""
+"""Initial bias of a gate: a larger one passes less of the new values (Parisotto et al. 2020, section 3.2)."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """One layer of a transformer: attention, and a linear layer behind it, each added to what it is given."""
+    """One layer of the transformer: attention, then a linear layer, each with a residual connection or a gate."""
 
     name: str
     dim: int
@@ -49,7 +51,7 @@ class Block:
     gated: bool
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Every array, in the order in which they are used."""
+        """All parameters, in the order of use."""
         head, square = self.dim // self.heads, (self.dim, self.dim)
         arrays = [
             *self._norm("norm_query"),
@@ -72,7 +74,7 @@ class Block:
         return weight, Parameter(f"{self.name}.{part}.bias", (self.dim,), None)
 
     def forward(self, ops: Ops, params: Tree, x: Array, rows: Array, seen: Array) -> Array:
-        """Outputs `[B, D]` from inputs `x [B, D]` and the `rows [B, L, D]`, standardised, that are `seen [B, L]`."""
+        """Outputs `[B, D]` from inputs `x [B, D]` and the standardised `rows [B, L, D]` that `seen [B, L]` marks."""
         x = self._added(ops, params, "gate_attention", x, self._attended(ops, params, x, rows, seen))
         inputs = self._normed(ops, params, "norm_linear", x)
         y = ops.linear(inputs, params[f"{self.name}.linear.weight"], params[f"{self.name}.linear.bias"], "relu")
@@ -94,7 +96,7 @@ class Block:
         return ops.standardised(x) * params[f"{self.name}.{part}.weight"] + params[f"{self.name}.{part}.bias"]
 
     def _added(self, ops: Ops, params: Tree, gate: str, old: Array, new: Array) -> Array:
-        """Their sum, or where layers are gated what a gated recurrent unit makes of them (Parisotto et al. 2020)."""
+        """The residual sum `old + new`; in a gated layer, the output of a GRU-type gate (Parisotto et al. 2020)."""
         if not self.gated:
             return old + new
         prefix = f"{self.name}.{gate}"
@@ -109,23 +111,24 @@ class Block:
 
 @dataclass(frozen=True)
 class TransformerSpec(NetworkSpec):
-    """A `NetworkSpec` whose actor and critic see what a transformer makes of the features."""
+    """A `NetworkSpec` with a transformer between the features and the actor and critic."""
 
     blocks: tuple[Block, ...]
     behind: Linear
-    """The layer after the transformer."""
+    """The linear layer after the transformer; actor and critic take its output."""
     memory: int
-    """How many steps are remembered."""
+    """Number of remembered steps, L."""
     positions: Positions
     max_episode_steps: int
-    """Places of an episode that have a position of their own."""
+    """Number of distinct positions in an episode."""
     decoder: Decoder | None = None
-    """It makes images of what actor and critic see; None where their loss has no weight."""
+    """Decoder from the output of `behind` to images; None if `reconstruction_coef` is 0."""
     reconstruction_coef: float = 0.0
+    """Weight of the reconstruction loss."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Every array: those without the transformer's, and then these."""
+        """All parameters; the transformer's come last."""
         arrays = [*super().parameters, *(p for block in self.blocks for p in block.parameters())]
         if self.positions == "learned":
             shape = (self.max_episode_steps, self.behind.inputs)
@@ -134,9 +137,10 @@ class TransformerSpec(NetworkSpec):
 
     @property
     def carry(self) -> tuple[Carry, ...]:
-        """Steps of the episode so far, and the inputs of each layer at the latest ones.
+        """The number of steps of the episode so far, and the inputs of each layer at the latest `memory` steps.
 
-        They are kept with their positions and standardised, as they are used, unless positions are learnt.
+        Inputs are stored standardised and with their positions, except where positions are learnt: then both happen in
+        every forward pass.
         """
         return Carry("steps", ()), Carry("inputs", (self.memory, len(self.blocks), self.behind.inputs), window=True)
 
@@ -148,7 +152,7 @@ class TransformerSpec(NetworkSpec):
 
     @property
     def own_losses(self) -> Mapping[str, float]:
-        """See `NetworkSpec.own_losses`: of the images that were seen, as they are made again."""
+        """See `NetworkSpec.own_losses`: the weight of the reconstruction loss, if there is a decoder."""
         return {"reconstruction_loss": self.reconstruction_coef} if self.decoder else {}
 
     def losses(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> tuple[Head, Array, Tree]:
@@ -164,10 +168,10 @@ class TransformerSpec(NetworkSpec):
     def _hidden(
         self, ops: Ops, layers: Tree, obs: Array, carry: Tree, start: Array | None
     ) -> tuple[Array, dict[str, Array]]:
-        """The hidden layer `[B, D]` that actor and critic see, and the carry after it."""
+        """The output `[B, D]` of the transformer, which actor and critic take, and the next carry."""
         assert start is not None
         steps = carry["steps"] * (1 - start)
-        # How many steps ago each row was, [1, L]: the last one is the step before.
+        # Age of each row in steps, [1, L]; the last row is the previous step, of age 1.
         ago = ops.xp.cumsum(ops.xp.ones_like(carry["inputs"][:1, :, 0, 0]), -1)
         ago = self.memory + 1 - ago
         seen = ago <= steps[:, None]
@@ -180,15 +184,18 @@ class TransformerSpec(NetworkSpec):
         return x, {"steps": steps + 1, "inputs": ops.full(ops.xp.stack(kept, 1))}
 
     def _kept(self, ops: Ops, x: Array, steps: Array) -> Array:
-        """The row `[B, D]` that is remembered of a layer's input `x [B, D]`."""
+        """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
         if self.positions == "learned":
             return x
-        if self.positions == "absolute":  # from the last place to the first, as CleanRL counts
+        if self.positions == "absolute":  # positions count down from the last one, as in CleanRL
             x = x + attention.sinusoids(ops.xp, self.max_episode_steps - 1 - steps, x)
         return ops.standardised(x)
 
     def _rows(self, ops: Ops, layers: Tree, kept: Array, places: Array) -> Array:
-        """Standardised rows `[B, L, layers, D]` from those that were kept, of steps `places [B, L]` of the episode."""
+        """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `kept`.
+
+        `places [B, L]` are the rows' steps in the episode.
+        """
         rows = ops.for_layers({"kept": kept})["kept"]
         if self.positions != "learned":
             return rows
@@ -199,7 +206,7 @@ class TransformerSpec(NetworkSpec):
 
 @dataclass(frozen=True)
 class Trxl:
-    """`network=trxl`; see conf/network/trxl.yaml."""
+    """`network=trxl`; conf/network/trxl.yaml explains its options."""
 
     layers: int
     heads: int
@@ -216,7 +223,7 @@ class Trxl:
         return {"reconstruction_loss": self.reconstruction_coef} if self.reconstruction_coef else {}
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> TransformerSpec:
-        """The network for these spaces. Images go through the convolutions of Mnih et al. 2015."""
+        """The network for these spaces. Images pass through the convolutions of Mnih et al. 2015 first."""
         for name in ("layers", "heads", "dim", "memory", "max_episode_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"network.{name}={getattr(self, name)}: must be at least 1")
