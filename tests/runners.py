@@ -13,7 +13,7 @@ from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.ppo import Head
+from ppo_bench.mathematics.distributions import Head
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.base import Problem, Runner

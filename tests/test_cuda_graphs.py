@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runners import torch as torch_learner
+from ppo_bench.runners import torch_learning
 from ppo_bench.runners.cuda_graphs import WARM_UP_CALLS, Replayed
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
@@ -146,7 +146,7 @@ def test_what_a_recording_does_to_inputs_and_outputs_changes_nothing_that_is_lea
         )
         learner = runner._learner
         if rehearsed:
-            learner._learn = Rehearsed(learner._learn, torch_learner._learnt)
+            learner._learn = Rehearsed(learner._learn, torch_learning.learnt_by)
             for name in ("_noise", "_policy", "_targets"):
                 setattr(learner, name, Rehearsed(getattr(learner, name)))
         state = runner.init(1)

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics import distributions
 from tests.namespaces import Namespace
 
 LN2 = math.log(2.0)
@@ -20,15 +20,15 @@ LN2PI = math.log(2.0 * math.pi)
 def test_categorical_by_hand(ns: Namespace, shift: float) -> None:
     # probabilities 1/2, 1/4, 1/4: entropy 1/2 ln 2 + 2 * 1/4 ln 4
     head = (np.array([[-LN2, -2 * LN2, -2 * LN2]] * 3) + shift,)
-    log_probs = ns.run(ppo.categorical_log_prob, head, np.array([0, 1, 2]))
+    log_probs = ns.run(distributions.categorical_log_prob, head, np.array([0, 1, 2]))
     assert_allclose(log_probs, [-LN2, -2 * LN2, -2 * LN2], rtol=1e-13)
-    assert_allclose(ns.run(ppo.categorical_entropy, head), [1.5 * LN2] * 3, rtol=1e-13)
+    assert_allclose(ns.run(distributions.categorical_entropy, head), [1.5 * LN2] * 3, rtol=1e-13)
 
 
 def test_categorical_stays_finite_at_extreme_logits(ns: Namespace) -> None:
     head = (np.array([[1000.0, 0.0], [1000.0, 0.0], [-1000.0, 1000.0]]),)
-    assert_array_equal(ns.run(ppo.categorical_log_prob, head, np.array([0, 1, 0])), [0, -1000, -2000])
-    assert_array_equal(ns.run(ppo.categorical_entropy, head), [0, 0, 0])
+    assert_array_equal(ns.run(distributions.categorical_log_prob, head, np.array([0, 1, 0])), [0, -1000, -2000])
+    assert_array_equal(ns.run(distributions.categorical_entropy, head), [0, 0, 0])
 
 
 def test_categorical_matches_scipy(ns: Namespace) -> None:
@@ -36,20 +36,22 @@ def test_categorical_matches_scipy(ns: Namespace) -> None:
     logits, actions = rng.normal(size=(20, 5)), rng.integers(0, 5, 20)
     one_draw = [scipy.stats.multinomial(1, p) for p in np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)]
     expected = [draw.logpmf(np.eye(5)[action]) for draw, action in zip(one_draw, actions, strict=True)]
-    assert_allclose(ns.run(ppo.categorical_log_prob, (logits,), actions), expected, rtol=1e-12)
-    assert_allclose(ns.run(ppo.categorical_entropy, (logits,)), [draw.entropy() for draw in one_draw], rtol=1e-12)
+    assert_allclose(ns.run(distributions.categorical_log_prob, (logits,), actions), expected, rtol=1e-12)
+    assert_allclose(
+        ns.run(distributions.categorical_entropy, (logits,)), [draw.entropy() for draw in one_draw], rtol=1e-12
+    )
 
 
 def test_categorical_sample_is_the_argmax_of_logits_and_noise(ns: Namespace) -> None:
     logits, noise = np.array([[0.0, 1.0, 0.5]] * 2), np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.6]])
-    assert_array_equal(ns.run(ppo.categorical_sample, (logits,), noise), [1, 2])
-    assert_array_equal(ns.run(ppo.categorical_mode, (logits,)), [1, 1])
+    assert_array_equal(ns.run(distributions.categorical_sample, (logits,), noise), [1, 2])
+    assert_array_equal(ns.run(distributions.categorical_mode, (logits,)), [1, 1])
 
 
 def test_choices_side_by_side_by_hand(ns: Namespace) -> None:
     # probabilities (1/2, 1/4, 1/4) and (1/5, 4/5)
     head = (np.log([[0.5, 0.25, 0.25, 0.2, 0.8]] * 3),)
-    policy = ppo.multi_categorical((3, 2))
+    policy = distributions.multi_categorical((3, 2))
     actions = np.array([[0, 0], [1, 1], [2, 0]])
     assert_allclose(ns.run(policy.log_prob, head, actions), np.log([0.1, 0.2, 0.05]), rtol=1e-13)
     entropy = 1.5 * LN2 - 0.2 * math.log(0.2) - 0.8 * math.log(0.8)
@@ -60,16 +62,16 @@ def test_choices_side_by_side_by_hand(ns: Namespace) -> None:
 def test_choices_side_by_side_take_the_noise_of_their_own_lanes(ns: Namespace) -> None:
     logits = np.array([[0.0, 1.0, 0.5, 0.0, 0.1]] * 2)
     noise = np.array([[0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.6, 9.0, 0.0]])
-    policy = ppo.multi_categorical((3, 2))
+    policy = distributions.multi_categorical((3, 2))
     assert_array_equal(ns.run(policy.sample, (logits,), noise), [[1, 1], [2, 0]])
 
 
 def test_normal_by_hand(ns: Namespace) -> None:
     # standard deviations 1 and 2, both actions one of them off: 2 * (-1/2 - 1/2 ln 2 pi) - ln 2
     head = (np.array([[0.0, 1.0]]), np.array([0.0, LN2]))
-    assert_allclose(ns.run(ppo.normal_log_prob, head, np.array([[1.0, 3.0]])), [-1 - LN2PI - LN2], rtol=1e-14)
+    assert_allclose(ns.run(distributions.normal_log_prob, head, np.array([[1.0, 3.0]])), [-1 - LN2PI - LN2], rtol=1e-14)
     # 2 * 1/2 ln(2 pi e) + ln 2
-    assert_allclose(ns.run(ppo.normal_entropy, head), [1 + LN2PI + LN2], rtol=1e-14)
+    assert_allclose(ns.run(distributions.normal_entropy, head), [1 + LN2PI + LN2], rtol=1e-14)
 
 
 def test_normal_matches_scipy(ns: Namespace) -> None:
@@ -77,11 +79,13 @@ def test_normal_matches_scipy(ns: Namespace) -> None:
     mean, log_std, actions = rng.normal(size=(20, 4)), rng.normal(size=4), rng.normal(size=(20, 4))
     joint = [scipy.stats.multivariate_normal(m, np.diag(np.exp(2 * log_std))) for m in mean]
     expected = [density.logpdf(action) for density, action in zip(joint, actions, strict=True)]
-    assert_allclose(ns.run(ppo.normal_log_prob, (mean, log_std), actions), expected, rtol=1e-12)
-    assert_allclose(ns.run(ppo.normal_entropy, (mean, log_std)), [density.entropy() for density in joint], rtol=1e-12)
+    assert_allclose(ns.run(distributions.normal_log_prob, (mean, log_std), actions), expected, rtol=1e-12)
+    assert_allclose(
+        ns.run(distributions.normal_entropy, (mean, log_std)), [density.entropy() for density in joint], rtol=1e-12
+    )
 
 
 def test_normal_sample_scales_and_shifts_the_noise(ns: Namespace) -> None:
     head = (np.array([[1.0, -1.0]]), np.array([0.0, LN2]))
-    assert_allclose(ns.run(ppo.normal_sample, head, np.array([[0.5, 3.0]])), [[1.5, 5.0]], rtol=1e-15)
-    assert_array_equal(ns.run(ppo.normal_mode, head), [[1.0, -1.0]])
+    assert_allclose(ns.run(distributions.normal_sample, head, np.array([[0.5, 3.0]])), [[1.5, 5.0]], rtol=1e-15)
+    assert_array_equal(ns.run(distributions.normal_mode, head), [[1.0, -1.0]])

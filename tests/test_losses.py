@@ -13,7 +13,7 @@ import scipy.stats
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics import distributions, ppo
 from tests.namespaces import NAMESPACES, Namespace
 
 LN2 = math.log(2.0)
@@ -105,7 +105,7 @@ COMBINATIONS = {
 }
 combinations = pytest.mark.parametrize("switches", COMBINATIONS.values(), ids=COMBINATIONS)
 families = pytest.mark.parametrize("family", ["categorical", "normal"])
-DISTRIBUTIONS = {"categorical": ppo.CATEGORICAL, "normal": ppo.NORMAL}
+DISTRIBUTIONS = {"categorical": distributions.CATEGORICAL, "normal": distributions.NORMAL}
 
 Inputs = tuple[tuple[Any, ...], Any, ppo.Transitions]  # head and values (the network's outputs), actions, the rest
 

@@ -15,7 +15,7 @@ from ppo_bench.envs.base import Seen, Start, Step
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.envs.jax.host import HostView
-from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics import distributions
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, of_kinds
 from ppo_bench.networks.network import masked
 from ppo_bench.networks.torch import TorchOps
@@ -232,10 +232,10 @@ def test_illegal_actions_are_never_taken_and_passes_are_not_learnt_from(framewor
 def test_of_illegal_choices_neither_probability_nor_entropy_nor_gradient_is_left() -> None:
     logits = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64, requires_grad=True)
     head = masked(torch, (logits,), torch.tensor([[True, False, True]]))
-    entropy = ppo.categorical_entropy(torch, head)
+    entropy = distributions.categorical_entropy(torch, head)
     share = 1.0 / (1.0 + np.exp(2.0))  # of the first of two logits that are 2 apart
     assert_allclose(entropy.item(), -share * np.log(share) - (1 - share) * np.log(1 - share), rtol=1e-14)
-    log_prob = ppo.categorical_log_prob(torch, head, torch.tensor([0]))
+    log_prob = distributions.categorical_log_prob(torch, head, torch.tensor([0]))
     assert_allclose(log_prob.item(), np.log(share), rtol=1e-14)
     (gradient,) = torch.autograd.grad((entropy + log_prob).sum(), logits)
     assert gradient[0, 1] == 0.0

@@ -135,7 +135,7 @@ def test_their_transitions_teach_nothing() -> None:
         "actions": torch.zeros(steps + 1, num_rows, dtype=torch.int64),
         "legal": torch.ones(steps + 1, num_rows, network.num_actions, dtype=torch.bool),
         **{flag: (drawn(steps, num_rows) > 0.5).float() for flag in computation.flags},
-        **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration")},
+        **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration", "first_row")},
     }
     theirs = sides(num_rows, 2).theirs
     altered = {name: x.clone() for name, x in rollout.items()}
@@ -144,7 +144,7 @@ def test_their_transitions_teach_nothing() -> None:
     one, other = (computation.targets({}, {}, each).batch for each in (rollout, altered))
     for name, array in one.items():
         assert torch.equal(array, other[name])
-        assert len(array) == steps * num_rows // 2 == computation.num_samples
+        assert len(array) == steps * num_rows // 2 == computation.samples.size
 
 
 @pytest.mark.parametrize("network", ["wide_mlp", "gru"])

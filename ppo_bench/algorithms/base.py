@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ppo_bench.common.values import younger
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.ppo import Head, annealed
+from ppo_bench.mathematics.distributions import Head
+from ppo_bench.mathematics.ppo import annealed
 from ppo_bench.mathematics.weights import Parameter
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Hyperparameters:
     final_ent_coef: float | None = younger(None)
     anneal_timesteps: int | None = younger(None)
     weight_decay: float = younger(0.0)
+    shards: int = younger(1)
+    norm_adv_by_shard: bool = younger(False)
 
     @property
     def batch_size(self) -> int:
@@ -163,22 +166,49 @@ class Algorithm(Protocol):
         - `rewards`, `terminated`, `truncated`, `[T, N]`,
         - `valid [T, N]`, the critic's mask: 0 where the step only reset its environment,
         - `acts [T, N]`, the policy's mask: 0 also where the environment ignored the action,
-        - `seed` and `iteration`, `[1]` int32, the keys of noise.
+        - `seed` and `iteration`, `[1]` int32, the keys of noise, and `first_row`, the number of the first of the N
+          rows among those of all devices.
 
-        Flags and masks are floats of 0 and 1.
+        Flags and masks are floats of 0 and 1. What is summed over transitions goes through `ops.total`, since other
+        devices may hold the rest of them.
         """
 
     def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
         """The statistics, updated by one warm-up rollout; `rollout` as in `targets`."""
+
+    @property
+    def whole_names(self) -> tuple[str, ...]:
+        """Names of the statistics that `whole` returns."""
+
+    @property
+    def whole_from(self) -> tuple[str, ...]:
+        """Names of the arrays that `whole` reads.
+
+        They are arrays of `Targets.batch`, and `places` int32: the place of each transition in its shard's part of the
+        minibatch, counted from 1.
+        """
+
+    def whole(self, ops: Ops, hp: Hyperparameters, batch: Tree) -> Tree:
+        """Statistics that `loss` needs of whole minibatches, scalars, or `[K]` for K minibatches.
+
+        `batch` holds the arrays `whole_from`, this device's part of each minibatch, `[B]` or `[K, B]`.
+        """
 
     def loss(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, head: Head, values: Array, batch: Tree
     ) -> tuple[Array, Tree]:
         """The scalar to minimise on a minibatch of B transitions, and scalars by the names of `loss_metrics`.
 
-        `head` and `values` are the current network's outputs. `batch` holds the arrays of `Targets.batch`, `obs` and
-        `actions`, `[B, ...]` each.
+        `head` and `values` are the current network's outputs. `batch` holds the arrays of `Targets.batch`, `obs`
+        and `actions`, `[B, ...]` each, those of `whole_from`, and the statistics of `whole` as `whole.<name>`. Every
+        result is a sum over the B transitions divided by one of these, so that devices that share a minibatch add up.
         """
+
+
+def shares_minibatches(algorithm: Algorithm) -> bool:
+    """Whether devices may share a minibatch: the class that states the loss also states `whole`."""
+    stated = next(kind for kind in type(algorithm).__mro__ if "loss" in vars(kind))
+    return "whole" in vars(stated)
 
 
 def loss_metrics_of(algorithm: Algorithm, network: object) -> tuple[Metric, ...]:

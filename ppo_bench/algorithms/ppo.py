@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.weights import Parameter
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Ppo:
     batch_metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("explained_variance", "losses/explained_variance", always_finite=False),  # undefined for equal returns
     )
+    whole_names: ClassVar[tuple[str, ...]] = ppo.Whole._fields
+    whole_from: ClassVar[tuple[str, ...]] = ("valid", "acts", "advantages")
     name: str
 
     @property
@@ -90,7 +93,13 @@ class Ppo:
         if hp.final_ent_coef is not None:
             passed = (xp.zeros_like(advantages) + rollout["iteration"] - 1) / hp.anneal_iterations(0)
             batch["ent_coef"] = ppo.annealed(hp.ent_coef, hp.final_ent_coef, xp.clip(passed, 0.0, 1.0))
-        return Targets(batch, statistics, {"explained_variance": ppo.explained_variance(xp, values, returns, valid)})
+        explained_variance = ppo.explained_variance(xp, values, returns, valid, ops.total)
+        return Targets(batch, statistics, {"explained_variance": explained_variance})
+
+    def whole(self, ops: Ops, hp: Hyperparameters, batch: Tree) -> Tree:
+        """See `Algorithm.whole`: numbers of transitions, and the moments of their advantages."""
+        valid, acts, advantages = (batch[name] for name in Ppo.whole_from)
+        return ppo.whole_minibatch(ops.xp, valid, acts, advantages, ops.total)._asdict()
 
     def loss(
         self,
@@ -98,7 +107,7 @@ class Ppo:
         network: NetworkSpec,
         hp: Hyperparameters,
         arrays: Tree,
-        head: ppo.Head,
+        head: Head,
         values: Array,
         batch: Tree,
     ) -> tuple[Array, Tree]:
@@ -111,8 +120,9 @@ class Ppo:
             ppo.Transitions(*(batch[name] for name in ppo.Transitions._fields)),
             clip_coef=hp.clip_coef,
             clip_vloss=hp.clip_vloss,
-            norm_adv=hp.norm_adv,
+            norm_adv=hp.norm_adv and not hp.norm_adv_by_shard,
             ent_coef=batch["ent_coef"][0] if "ent_coef" in batch else hp.ent_coef,
             vf_coef=hp.vf_coef,
+            whole=ppo.Whole(*(batch[f"whole.{name}"] for name in ppo.Whole._fields)),
         )
         return losses.total, {metric.name: getattr(losses, metric.name) for metric in Ppo.loss_metrics}

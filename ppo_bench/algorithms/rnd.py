@@ -16,6 +16,7 @@ from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.normalize import INITIAL_COUNT, RunningStats, update_about_mean, update_stats
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.curiosity import PREDICTOR, TARGET, Curiosity, curiosity
@@ -55,6 +56,8 @@ class Rnd(Ppo):
         Metric("intrinsic_return", "charts/intrinsic_return"),
         Metric("seen_fraction", "charts/seen_fraction", always_finite=False),  # undefined for images
     )
+    whole_names: ClassVar[tuple[str, ...]] = (*Ppo.whole_names, "taught")
+    whole_from: ClassVar[tuple[str, ...]] = (*Ppo.whole_from, "led_on", "words", "places")
     int_coef: float
     ext_coef: float
     int_gamma: float
@@ -124,7 +127,7 @@ class Rnd(Ppo):
         novelty = self._novelty(ops, network, arrays, of_inputs, inputs, valid)
 
         returns, along = discounted(ops, statistics["intrinsic_returns"], novelty.errors, valid, self.int_gamma)
-        of_returns = update_stats(xp, _stats("returns", statistics), along.reshape(-1), valid.reshape(-1))
+        of_returns = update_stats(xp, _stats("returns", statistics), along.reshape(-1), valid.reshape(-1), ops.across)
         rewards = novelty.errors / xp.sqrt(of_returns.var)
         advantages, intrinsic_returns = endless_gae(ops, rewards, intrinsic, valid, self.int_gamma, hp.gae_lambda)
 
@@ -137,11 +140,12 @@ class Rnd(Ppo):
             "led_on": valid,
             "words": _words(xp, rollout, valid),
         }
-        seen = {"seen": _ever_seen(xp, statistics["seen"], inputs, valid)} if "seen" in statistics else {}
+        seen = {"seen": _ever_seen(ops, statistics["seen"], inputs, valid)} if "seen" in statistics else {}
+        count = ops.total(xp.sum(valid))
         metrics = {
             **own.metrics,
-            "intrinsic_reward": ppo.masked_mean(xp, rewards, valid),
-            "intrinsic_return": ppo.masked_mean(xp, along, valid),
+            "intrinsic_reward": ops.total(ppo.masked_mean(xp, rewards, valid, count)),
+            "intrinsic_return": ops.total(ppo.masked_mean(xp, along, valid, count)),
             "seen_fraction": xp.mean(seen["seen"]) if seen else xp.full_like(along[0, 0], float("nan")),
         }
         after = {"intrinsic_returns": returns, **seen}
@@ -154,7 +158,7 @@ class Rnd(Ppo):
     def _seen(self, ops: Ops, statistics: Tree, inputs: Array, valid: Array) -> RunningStats:
         """The moments of inputs, updated by `inputs [T, N, ...]` where `valid [T, N]` is 1."""
         rows = inputs.reshape((-1, *inputs.shape[2:]))
-        return update_about_mean(ops.xp, _stats("inputs", statistics), rows, valid.reshape(-1))
+        return update_about_mean(ops.xp, _stats("inputs", statistics), rows, valid.reshape(-1), ops.across)
 
     def _novelty(
         self, ops: Ops, network: NetworkSpec, arrays: Tree, stats: RunningStats, inputs: Array, valid: Array
@@ -175,13 +179,23 @@ class Rnd(Ppo):
 
     # --- On a minibatch -----------------------------------------------------------------------------------------------
 
+    def whole(self, ops: Ops, hp: Hyperparameters, batch: Tree) -> Tree:
+        """See `Algorithm.whole`: PPO's, and the number of transitions from which the predictor learns."""
+        taught = ops.total(ops.xp.sum(self._taught(ops.xp, batch), -1))
+        return {**super().whole(ops, hp, batch), "taught": taught}
+
+    def _taught(self, xp: Any, batch: Tree) -> Array:
+        """Floats, 1 for the transitions of a minibatch from which the predictor learns."""
+        led_on = batch["led_on"]
+        return led_on * (_draws(xp, batch["words"], batch["places"], led_on) < self.update_proportion)
+
     def loss(
         self,
         ops: Ops,
         network: NetworkSpec,
         hp: Hyperparameters,
         arrays: Tree,
-        head: ppo.Head,
+        head: Head,
         values: Array,
         batch: Tree,
     ) -> tuple[Array, Tree]:
@@ -189,11 +203,10 @@ class Rnd(Ppo):
         xp = ops.xp
         total, measured = super().loss(ops, network, hp, arrays, head, values[..., 0], batch)
         error = xp.square(values[..., 1] - batch["intrinsic_returns"])
-        intrinsic_value_loss = 0.5 * ppo.masked_mean(xp, error, batch["valid"])
+        intrinsic_value_loss = 0.5 * ppo.masked_mean(xp, error, batch["valid"], batch["whole.valid"])
         predicted = self.curiosity(network).features(ops, PREDICTOR, ops.for_layers(arrays), batch["inputs"])
         distances = xp.mean(xp.square(predicted - batch["features"]), -1)
-        taught = batch["led_on"] * (_draws(xp, batch["words"], distances) < self.update_proportion)
-        forward_loss = xp.sum(distances * taught) / xp.clip(xp.sum(taught), 1.0, None)
+        forward_loss = ppo.masked_mean(xp, distances, self._taught(xp, batch), batch["whole.taught"])
         total = total + hp.vf_coef * intrinsic_value_loss + forward_loss
         return total, {**measured, "intrinsic_value_loss": intrinsic_value_loss, "forward_loss": forward_loss}
 
@@ -233,25 +246,24 @@ def endless_gae(
     return advantages, advantages + current
 
 
-def _ever_seen(xp: Any, seen: Array, inputs: Array, valid: Array) -> Array:
+def _ever_seen(ops: Ops, seen: Array, inputs: Array, valid: Array) -> Array:
     """Flags `[D]`, floats: 1 for each component of the inputs that was ever nonzero, else 0."""
-    present = xp.where(inputs != 0, valid[..., None], 0.0 * valid[..., None])
-    return xp.clip(seen + xp.sum(present, (0, 1)), 0.0, 1.0)
+    present = ops.xp.where(inputs != 0, valid[..., None], 0.0 * valid[..., None])
+    return ops.xp.clip(seen + ops.total(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
 
 
 def _words(xp: Any, rollout: Tree, valid: Array) -> Array:
     """A random word for each transition, `[T, N]` int32."""
     counts = xp.ones_like(valid, dtype=xp.int32)
-    steps, envs = xp.cumsum(counts[:, 0], 0, dtype=xp.int32) - 1, xp.cumsum(counts[0], 0, dtype=xp.int32) - 1
-    seed, iteration = rollout["seed"], rollout["iteration"]
-    words, _ = noise.action_words(xp, seed, iteration, steps, envs, 0 * envs[:1], noise.Stream.TRANSITIONS)
+    steps, rows = xp.cumsum(counts[:, 0], 0, dtype=xp.int32) - 1, xp.cumsum(counts[0], 0, dtype=xp.int32) - 1
+    seed, iteration, rows = rollout["seed"], rollout["iteration"], rollout["first_row"] + rows
+    words, _ = noise.action_words(xp, seed, iteration, steps, rows, 0 * rows[:1], noise.Stream.TRANSITIONS)
     return words[..., 0]
 
 
-def _draws(xp: Any, words: Array, like: Array) -> Array:
-    """Uniform random numbers `[B]` of dtype `like.dtype`, from the transitions' `words [B]` and their positions in the
-    minibatch. The positions differ from epoch to epoch, and so do the numbers of a transition."""
-    places = xp.cumsum(xp.ones_like(words), 0, dtype=xp.int32)
+def _draws(xp: Any, words: Array, places: Array, like: Array) -> Array:
+    """Uniform random numbers `[..., B]` of dtype `like.dtype`, from the transitions' `words` and their `places` in the
+    minibatch. The places differ from epoch to epoch, and so do the numbers of a transition."""
     drawn, _ = noise.threefry2x32((words, xp.zeros_like(words)), (places, xp.zeros_like(words)))
     return noise.uniform(xp, drawn, like.dtype)
 

@@ -19,6 +19,7 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem
 from ppo_bench.runners.opponents import Opponents
+from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.machine import has_nvidia_gpu
 from ppo_bench.tuning.switches import Tuning
 
@@ -59,6 +60,7 @@ class Config:
                 f"num_seeds={self.root.num_seeds} is for framework=jax_xla backend=jax, where one program can train "
                 f"several seeds; elsewhere use a sweep: -m seed={seeds}"
             )
+        self._require_devices()
         self.framework.require()
         self.backend.require()
         self.algorithm.require()
@@ -83,6 +85,19 @@ class Config:
                 "choose a divisor"
             )
         self._require_source()
+
+    def _require_devices(self) -> None:
+        """Raise `ConfigError` if this machine has fewer cores than devices, where these are of its CPU."""
+        devices, cores = self.root.devices, cores_here()
+        if devices > cores and (self.root.device == "cpu" or not has_nvidia_gpu()):
+            raise ConfigError(
+                f"devices={devices}: each takes a core of a CPU, and there are {cores}; use at most {cores}"
+            )
+
+    @property
+    def processes(self) -> int:
+        """How many processes share a training."""
+        return self.root.devices if self.framework.process_per_device else 1
 
     def _require_source(self) -> None:
         """Raise `ConfigError` if the run cannot go on from the iteration of the checkpoint that it is to start from."""
@@ -158,6 +173,7 @@ class Config:
             self.tuning,
             self.opponents,
             root.env.players,
+            root.devices,
         )
 
     def of_each_seed(self) -> list[Config]:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-NOT_TRAINED = ("seed", "num_seeds", "name", "outputs", "rerun", "tracker", "trackers", "video", "evaluation", "rating")
+NOT_TRAINED = (
+    *("seed", "num_seeds", "name", "outputs", "rerun", "devices"),
+    *("tracker", "trackers", "video", "evaluation", "rating"),
+)
 """Root keys that do not make another experiment."""
 PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
 """The algorithm of older runs, which name none."""

@@ -58,6 +58,8 @@ def check_values(config: Config) -> None:
             natural,
         ),
         ("env.players", root.env.players, root.env.players >= 1, natural),
+        ("devices", root.devices, root.devices >= 1, natural),
+        ("ppo.shards", ppo.shards, ppo.shards >= 1, natural),
         ("ppo.num_envs", ppo.num_envs, ppo.num_envs >= 1, natural),
         ("ppo.num_steps", ppo.num_steps, ppo.num_steps >= 1, natural),
         ("ppo.update_epochs", ppo.update_epochs, ppo.update_epochs >= 1, natural),
@@ -105,6 +107,7 @@ def check_values(config: Config) -> None:
             f"ppo.num_minibatches={ppo.num_minibatches} does not divide the batch of ppo.num_envs x ppo.num_steps = "
             f"{ppo.batch_size}: choose a divisor"
         )
+    _check_devices(config)
     if config.opponents.pool_size and root.env.players == 1:
         raise ConfigError(
             f"opponents.pool_size={config.opponents.pool_size}: {root.env.name} is for one player, and only games have "
@@ -129,6 +132,31 @@ def check_values(config: Config) -> None:
         )
     if config.num_iterations >= 2**31:
         raise ConfigError(f"total_timesteps={root.total_timesteps}: fewer than {2**31} iterations are possible")
+
+
+def _check_devices(config: Config) -> None:
+    """Raise `ConfigError` unless shards and devices divide the environments into equal parts."""
+    root, shards, envs = config.root, config.ppo.shards, config.ppo.num_envs
+    if shards % root.devices:
+        raise ConfigError(
+            f"devices={root.devices} does not divide ppo.shards={shards}, the groups of environments that minibatches "
+            f"are drawn from: add ppo.shards={root.devices}, which is another experiment"
+        )
+    if envs % shards:
+        raise ConfigError(f"ppo.shards={shards} does not divide ppo.num_envs={envs}: choose a divisor")
+    if envs // shards % root.env.players:
+        raise ConfigError(
+            f"ppo.shards={shards}: {root.env.name} has games of {root.env.players} players, and each shard of "
+            f"{envs // shards} rows must have whole ones"
+        )
+    if root.devices == 1:
+        return
+    if ":" in root.device:
+        raise ConfigError(f"device={root.device} names one, and devices={root.devices}: use device=cuda or device=auto")
+    if root.num_seeds > 1:
+        raise ConfigError(
+            f"devices={root.devices}: num_seeds={root.num_seeds} divides the devices among seeds; use num_seeds=1"
+        )
 
 
 def _positive(value: float) -> bool:

@@ -69,6 +69,7 @@ class RootSchema:
     total_timesteps: int
     precision: str
     device: str
+    devices: int
     rerun: bool
     outputs: str
     checkpoint: CheckpointSchema

@@ -132,8 +132,9 @@ def permutations(
 
     `indices [B]` counts from 0 to B - 1. `argsort` is `stable_argsort` or an equivalent of it.
     """
-    key0, key1 = stream_key(xp, seed, Stream.PERMUTATIONS, iteration, epochs)
-    words, _ = threefry2x32((key0[:, None], key1[:, None]), (indices[None, :], xp.zeros_like(indices)[None, :]))
+    key = stream_key(xp, seed, Stream.PERMUTATIONS, iteration, epochs)
+    key0, key1 = (part.reshape((-1,) + (1,) * indices.ndim) for part in key)
+    words, _ = threefry2x32((key0, key1), (indices[None], xp.zeros_like(indices)[None]))
     return argsort(xp, words)
 
 

@@ -9,7 +9,7 @@ PPO", continuous details 5 to 8; Chan et al. 1979 for the parallel update.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +63,29 @@ def moments(xp: Any, batch: Array, mask: Array | None = None) -> Moments:
     return Moments(mean, xp.sum(xp.square(batch - mean) * weight, 0), count)
 
 
+Across = Callable[[Moments], Moments]
+"""From the moments of one device's entries to those of all devices' entries."""
+
+
+def here(seen: Moments) -> Moments:
+    """`seen` itself: the moments of all entries where there is one device."""
+    return seen
+
+
+def pooled(xp: Any, seen: Moments, gather: Callable[[Array], Array]) -> Moments:
+    """Moments of the entries of D devices, from those of one of them (Chan et al. 1979).
+
+    `gather` returns the arrays `[D, ...]` of all devices; it is called once.
+    """
+    mean, zeros = seen.mean, 0.0 * seen.mean
+    counts, means, m2s = xp.swapaxes(gather(xp.stack([zeros + seen.count, mean, seen.m2])), 0, 1)
+    count = xp.sum(counts, 0)
+    mean = xp.sum(counts * means, 0) / xp.clip(count, 1.0, None)
+    m2 = xp.sum(m2s + counts * xp.square(means - mean), 0)
+    shape = getattr(seen.count, "shape", ())
+    return Moments(mean, m2, count if shape == mean.shape else count.reshape(-1)[0])
+
+
 def merge(stats: RunningStats, seen: Moments) -> RunningStats:
     """`stats` updated by the entries whose moments are `seen` (Chan et al. 1979); arrays or plain numbers."""
     count = stats.count + seen.count
@@ -72,18 +95,20 @@ def merge(stats: RunningStats, seen: Moments) -> RunningStats:
     return RunningStats(stats.mean + delta * share, m2 / count, count)
 
 
-def update_stats(xp: Any, stats: RunningStats, batch: Array, mask: Array | None = None) -> RunningStats:
+def update_stats(
+    xp: Any, stats: RunningStats, batch: Array, mask: Array | None = None, across: Across = here
+) -> RunningStats:
     """`stats` updated by the rows of `batch [N, ...]`; rows where `mask [N]` is 0 are left out."""
-    return merge(stats, moments(xp, batch, mask))
+    return merge(stats, across(moments(xp, batch, mask)))
 
 
-def update_about_mean(xp: Any, stats: RunningStats, batch: Array, mask: Array) -> RunningStats:
+def update_about_mean(xp: Any, stats: RunningStats, batch: Array, mask: Array, across: Across = here) -> RunningStats:
     """`update_stats` in float32 for entries that rarely change, such as pixels.
 
     It subtracts the current mean from the batch first. Otherwise the rounding error of a large sum would exceed such
     small deviations.
     """
-    about = update_stats(xp, stats._replace(mean=0.0 * stats.mean), batch - stats.mean, mask)
+    about = update_stats(xp, stats._replace(mean=0.0 * stats.mean), batch - stats.mean, mask, across)
     return about._replace(mean=stats.mean + about.mean)
 
 
@@ -102,18 +127,27 @@ def normalize_rewards(xp: Any, stats: RunningStats, rewards: Array, clip: float)
     return xp.clip(rewards / xp.sqrt(stats.var + EPSILON), -clip, clip)
 
 
-def observe(xp: Any, stats: RunningStats, observations: Array, clip: float) -> tuple[RunningStats, Array]:
+def observe(
+    xp: Any, stats: RunningStats, observations: Array, clip: float, across: Across = here
+) -> tuple[RunningStats, Array]:
     """`stats` updated by `observations [N, ...]`, and the observations normalised by the updated statistics."""
-    stats = update_stats(xp, stats, observations)
+    stats = update_stats(xp, stats, observations, across=across)
     return stats, normalize_observations(xp, stats, observations, clip)
 
 
 def reward(
-    xp: Any, stats: RunningStats, returns: Array, rewards: Array, mask: Array, gamma: float, clip: float
+    xp: Any,
+    stats: RunningStats,
+    returns: Array,
+    rewards: Array,
+    mask: Array,
+    gamma: float,
+    clip: float,
+    across: Across = here,
 ) -> tuple[RunningStats, Array, Array]:
     """`stats` and discounted `returns [N]` updated by `rewards [N]`, and the rewards normalised by the new `stats`."""
     returns = discounted_returns(xp, returns, rewards, mask, gamma)
-    stats = update_stats(xp, stats, returns, mask)
+    stats = update_stats(xp, stats, returns, mask, across)
     return stats, returns, normalize_rewards(xp, stats, rewards, clip)
 
 

@@ -12,12 +12,16 @@ denominator is the sum of the mask.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 Array = Any  # an array of whichever namespace `xp` is
-Head = tuple[Array, ...]  # parameters of the policy's distribution: (logits,) or (mean, log_std)
+Total = Callable[[Array], Array]  # the sum of an array over the devices that share a training
+
+
+def alone(x: Array) -> Array:
+    """`x` itself: its sum over devices where there is one device."""
+    return x
 
 
 # --- Advantages -------------------------------------------------------------------------------------------------------
@@ -75,119 +79,51 @@ def gae(
 # --- Masked statistics ------------------------------------------------------------------------------------------------
 
 
-def masked_mean(xp: Any, x: Array, mask: Array) -> Array:
-    """Mean of the entries of `x` where `mask` is 1; 0 if the mask is 0 everywhere."""
-    return xp.sum(x * mask) / xp.clip(xp.sum(mask), 1.0, None)
+def masked_mean(xp: Any, x: Array, mask: Array, count: Array | None = None) -> Array:
+    """Mean of the entries of `x` where `mask` is 1; 0 if the mask is 0 everywhere.
 
-
-def masked_variance(xp: Any, x: Array, mask: Array) -> Array:
-    """Population variance (ddof 0) of the entries of `x` where `mask` is 1."""
-    return masked_mean(xp, xp.square(x - masked_mean(xp, x, mask)), mask)
-
-
-def normalize_advantages(xp: Any, advantages: Array, mask: Array) -> Array:
-    """Advantages of a minibatch, shifted and scaled to mean 0 and standard deviation 1 (details, 7)."""
-    centred = advantages - masked_mean(xp, advantages, mask)
-    return centred / (xp.sqrt(masked_mean(xp, xp.square(centred), mask)) + 1e-8)
-
-
-def explained_variance(xp: Any, values: Array, returns: Array, mask: Array) -> Array:
-    """`1 - Var[returns - values] / Var[returns]`: 1 for a perfect critic, 0 for a constant; not finite if Var is 0."""
-    return 1.0 - masked_variance(xp, returns - values, mask) / masked_variance(xp, returns, mask)
-
-
-# --- Policies ---------------------------------------------------------------------------------------------------------
-
-
-def _log_softmax(xp: Any, logits: Array) -> Array:
-    shifted = logits - xp.amax(logits, -1, keepdims=True)
-    return shifted - xp.log(xp.sum(xp.exp(shifted), -1, keepdims=True))
-
-
-def categorical_sample(xp: Any, head: Head, noise: Array) -> Array:
-    """Actions `[...]` from logits `[..., A]` and Gumbel noise `[..., A]` (the Gumbel-max trick)."""
-    return xp.argmax(head[0] + noise, -1)
-
-
-def categorical_mode(xp: Any, head: Head) -> Array:
-    """The most probable actions `[...]`."""
-    return xp.argmax(head[0], -1)
-
-
-def categorical_log_prob(xp: Any, head: Head, actions: Array) -> Array:
-    """Log-probabilities `[...]` of integer actions `[...]`."""
-    log_probs = _log_softmax(xp, head[0])
-    choices = xp.cumsum(xp.ones_like(log_probs), -1) - 1.0
-    return xp.sum(xp.where(actions[..., None] == choices, log_probs, 0.0), -1)
-
-
-def categorical_entropy(xp: Any, head: Head) -> Array:
-    """Entropy in nats, `[...]`."""
-    log_probs = _log_softmax(xp, head[0])
-    return -xp.sum(xp.exp(log_probs) * log_probs, -1)
-
-
-def normal_sample(xp: Any, head: Head, noise: Array) -> Array:
-    """Actions `[..., A]` from (mean `[..., A]`, log_std `[A]`) and standard normal noise `[..., A]`."""
-    mean, log_std = head
-    return mean + xp.exp(log_std) * noise
-
-
-def normal_mode(xp: Any, head: Head) -> Array:
-    """The most probable actions `[..., A]`: the mean."""
-    return head[0]
-
-
-def normal_log_prob(xp: Any, head: Head, actions: Array) -> Array:
-    """Log-densities `[...]` of actions `[..., A]`, summed over their independent dimensions."""
-    mean, log_std = head
-    standardised = (actions - mean) * xp.exp(-log_std)
-    return xp.sum(-0.5 * xp.square(standardised) - log_std - 0.5 * math.log(2.0 * math.pi), -1)
-
-
-def normal_entropy(xp: Any, head: Head) -> Array:
-    """Differential entropy in nats, `[...]`, summed over dimensions."""
-    mean, log_std = head
-    return xp.sum(xp.zeros_like(mean) + log_std + 0.5 * math.log(2.0 * math.pi * math.e), -1)
-
-
-class Distribution(NamedTuple):
-    """A family of policies: `sample(xp, head, noise)`, `mode(xp, head)`, `log_prob(xp, head, actions)`, `entropy`."""
-
-    sample: Callable[[Any, Head, Array], Array]
-    mode: Callable[[Any, Head], Array]
-    log_prob: Callable[[Any, Head, Array], Array]
-    entropy: Callable[[Any, Head], Array]
-
-
-def multi_categorical(choices: tuple[int, ...]) -> Distribution:
-    """A product of K independent categorical policies; component `i` has the next `choices[i]` logits.
-
-    Actions are `[..., K]`; log-probabilities and entropies are summed over the components.
+    With `count`, the number of ones in the whole minibatch, these entries' part of that minibatch's mean.
     """
-    bounds = [(sum(choices[:i]), sum(choices[: i + 1])) for i in range(len(choices))]
-
-    def parts(head: Head) -> list[Head]:
-        return [(head[0][..., start:stop],) for start, stop in bounds]
-
-    def sample(xp: Any, head: Head, noise: Array) -> Array:
-        pairs = zip(parts(head), parts((noise,)), strict=True)
-        return xp.stack([categorical_sample(xp, part, variates) for part, (variates,) in pairs], -1)
-
-    def mode(xp: Any, head: Head) -> Array:
-        return xp.stack([categorical_mode(xp, part) for part in parts(head)], -1)
-
-    def log_prob(xp: Any, head: Head, actions: Array) -> Array:
-        return sum(categorical_log_prob(xp, part, actions[..., i]) for i, part in enumerate(parts(head)))
-
-    def entropy(xp: Any, head: Head) -> Array:
-        return sum(categorical_entropy(xp, part) for part in parts(head))
-
-    return Distribution(sample, mode, log_prob, entropy)
+    return xp.sum(x * mask) / xp.clip(xp.sum(mask) if count is None else count, 1.0, None)
 
 
-CATEGORICAL = Distribution(categorical_sample, categorical_mode, categorical_log_prob, categorical_entropy)
-NORMAL = Distribution(normal_sample, normal_mode, normal_log_prob, normal_entropy)
+def masked_variance(xp: Any, x: Array, mask: Array, total: Total = alone) -> Array:
+    """Population variance (ddof 0) of the entries of `x` where `mask` is 1, on all devices."""
+    count = xp.clip(total(xp.sum(mask)), 1.0, None)
+    mean = total(xp.sum(x * mask)) / count
+    return total(xp.sum(xp.square(x - mean) * mask)) / count
+
+
+def explained_variance(xp: Any, values: Array, returns: Array, mask: Array, total: Total = alone) -> Array:
+    """`1 - Var[returns - values] / Var[returns]`: 1 for a perfect critic, 0 for a constant; not finite if Var is 0."""
+    return 1.0 - masked_variance(xp, returns - values, mask, total) / masked_variance(xp, returns, mask, total)
+
+
+class Whole(NamedTuple):
+    """Statistics of whole minibatches, of which a device may hold a part: scalars, or `[K]` for K minibatches."""
+
+    valid: Array
+    """Number of transitions from which the critic learns."""
+    acts: Array
+    """Number of transitions from which the policy learns."""
+    advantage_mean: Array
+    """Mean over the latter."""
+    advantage_std: Array
+    """Standard deviation (ddof 0) over the latter."""
+
+
+def whole_minibatch(xp: Any, valid: Array, acts: Array, advantages: Array, total: Total = alone) -> Whole:
+    """Statistics of minibatches from this device's part `[..., B]` of each, by two sums over devices."""
+    counts_and_sum = total(xp.stack([xp.sum(x, -1) for x in (valid, acts, advantages * acts)]))
+    count = xp.clip(counts_and_sum[1], 1.0, None)
+    mean = counts_and_sum[2] / count
+    squares = total(xp.sum(xp.square(advantages - mean[..., None]) * acts, -1))
+    return Whole(counts_and_sum[0], counts_and_sum[1], mean, xp.sqrt(squares / count))
+
+
+def normalize_advantages(advantages: Array, mean: Array, std: Array) -> Array:
+    """Advantages of a minibatch, shifted and scaled to mean 0 and standard deviation 1 (details, 7)."""
+    return (advantages - mean) / (std + 1e-8)
 
 
 # --- Losses -----------------------------------------------------------------------------------------------------------
@@ -216,37 +152,46 @@ class Losses(NamedTuple):
     clip_fraction: Array
 
 
-def policy_loss(xp: Any, ratio: Array, advantages: Array, mask: Array, clip_coef: float) -> Array:
+def policy_loss(
+    xp: Any, ratio: Array, advantages: Array, mask: Array, clip_coef: float, count: Array | None = None
+) -> Array:
     """The clipped surrogate objective, to be minimised (PPO, eq. 7)."""
     clipped = xp.clip(ratio, 1.0 - clip_coef, 1.0 + clip_coef)
-    return masked_mean(xp, xp.maximum(-advantages * ratio, -advantages * clipped), mask)
+    return masked_mean(xp, xp.maximum(-advantages * ratio, -advantages * clipped), mask, count)
 
 
 def value_loss(
-    xp: Any, values: Array, old_values: Array, returns: Array, mask: Array, clip_coef: float, clip_vloss: bool
+    xp: Any,
+    values: Array,
+    old_values: Array,
+    returns: Array,
+    mask: Array,
+    clip_coef: float,
+    clip_vloss: bool,
+    count: Array | None = None,
 ) -> Array:
     """Half the critic's mean squared error; `clip_vloss` clips its values around `old_values` (details, 9)."""
     error = xp.square(values - returns)
     if clip_vloss:
         clipped = old_values + xp.clip(values - old_values, -clip_coef, clip_coef)
         error = xp.maximum(error, xp.square(clipped - returns))
-    return 0.5 * masked_mean(xp, error, mask)
+    return 0.5 * masked_mean(xp, error, mask, count)
 
 
-def kl_k1(xp: Any, log_ratio: Array, mask: Array) -> Array:
+def kl_k1(xp: Any, log_ratio: Array, mask: Array, count: Array | None = None) -> Array:
     """An unbiased, noisy estimate of KL(old || new) (Schulman 2020, "Approximating KL Divergence", k1)."""
-    return masked_mean(xp, -log_ratio, mask)
+    return masked_mean(xp, -log_ratio, mask, count)
 
 
-def kl_k3(xp: Any, log_ratio: Array, mask: Array) -> Array:
+def kl_k3(xp: Any, log_ratio: Array, mask: Array, count: Array | None = None) -> Array:
     """An unbiased, less noisy estimate of KL(old || new) that is never negative (Schulman 2020, k3)."""
-    return masked_mean(xp, xp.exp(log_ratio) - 1.0 - log_ratio, mask)
+    return masked_mean(xp, xp.exp(log_ratio) - 1.0 - log_ratio, mask, count)
 
 
-def clip_fraction(xp: Any, ratio: Array, mask: Array, clip_coef: float) -> Array:
+def clip_fraction(xp: Any, ratio: Array, mask: Array, clip_coef: float, count: Array | None = None) -> Array:
     """Fraction of transitions whose ratio lies outside the clipping interval (details, 12)."""
     outside = xp.abs(ratio - 1.0) > clip_coef
-    return masked_mean(xp, xp.where(outside, xp.ones_like(ratio), xp.zeros_like(ratio)), mask)
+    return masked_mean(xp, xp.where(outside, xp.ones_like(ratio), xp.zeros_like(ratio)), mask, count)
 
 
 def losses(
@@ -261,23 +206,28 @@ def losses(
     norm_adv: bool,
     ent_coef: Array,
     vf_coef: float,
+    whole: Whole | None = None,
 ) -> Losses:
-    """PPO's loss on one minibatch (PPO, eq. 9), from the current network's `log_probs`, `entropies`, `values` `[B]`."""
-    acts = batch.acts
+    """PPO's loss on one minibatch (PPO, eq. 9), from the current network's `log_probs`, `entropies`, `values` `[B]`.
+
+    With `whole`, the B transitions are one device's part of the minibatch, and each scalar is their part of the loss.
+    """
+    acts, whole = batch.acts, whole or whole_minibatch(xp, batch.valid, batch.acts, batch.advantages)
     log_ratio = (log_probs - batch.log_probs) * acts  # the mask keeps meaningless ratios from overflowing
     ratio = xp.exp(log_ratio)
-    advantages = normalize_advantages(xp, batch.advantages, acts) if norm_adv else batch.advantages
-    policy = policy_loss(xp, ratio, advantages, acts, clip_coef)
-    value = value_loss(xp, values, batch.values, batch.returns, batch.valid, clip_coef, clip_vloss)
-    entropy = masked_mean(xp, entropies, acts)
+    moments = whole.advantage_mean, whole.advantage_std
+    advantages = normalize_advantages(batch.advantages, *moments) if norm_adv else batch.advantages
+    policy = policy_loss(xp, ratio, advantages, acts, clip_coef, whole.acts)
+    value = value_loss(xp, values, batch.values, batch.returns, batch.valid, clip_coef, clip_vloss, whole.valid)
+    entropy = masked_mean(xp, entropies, acts, whole.acts)
     return Losses(
         total=policy - ent_coef * entropy + vf_coef * value,
         policy_loss=policy,
         value_loss=value,
         entropy=entropy,
-        old_approx_kl=kl_k1(xp, log_ratio, acts),
-        approx_kl=kl_k3(xp, log_ratio, acts),
-        clip_fraction=clip_fraction(xp, ratio, acts, clip_coef),
+        old_approx_kl=kl_k1(xp, log_ratio, acts, whole.acts),
+        approx_kl=kl_k3(xp, log_ratio, acts, whole.acts),
+        clip_fraction=clip_fraction(xp, ratio, acts, clip_coef, whole.acts),
     )
 
 

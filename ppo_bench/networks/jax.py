@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.mathematics.normalize import Moments, pooled
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.layers import Activation, CellName, Conv, Spread
 from ppo_bench.networks.ops import EPSILON, ScanStep
@@ -29,8 +31,21 @@ class JaxOps:
 
     xp: Any = jnp
 
-    def __init__(self, dtype: jnp.dtype, layers: jnp.dtype, tuning: Tuning = ON) -> None:
+    def __init__(self, dtype: jnp.dtype, layers: jnp.dtype, tuning: Tuning = ON, axis: str | None = None) -> None:
+        """`axis` names the mesh axis of the devices that share the training; None for one device."""
         self._dtype, self._layers, self._by_products = dtype, layers, tuning.convolve_by_products
+        self._axis = axis
+
+    def total(self, x: jax.Array) -> jax.Array:
+        """See `Ops.total`."""
+        summed: jax.Array = jax.lax.psum(x, self._axis) if self._axis else x
+        return summed
+
+    def across(self, seen: Moments) -> Moments:
+        """See `Ops.across`."""
+        if self._axis is None:
+            return seen
+        return pooled(jnp, seen, functools.partial(jax.lax.all_gather, axis_name=self._axis))
 
     def take(self, x: jax.Array, rows: jax.Array, axis: int) -> jax.Array:
         """See `Ops.take`."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ppo_bench.mathematics import ppo
+from ppo_bench.mathematics import distributions
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.ppo import Head
+from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.layers import Conv, ImageLayer, Linear, MaxPool
 from ppo_bench.networks.ops import Ops
@@ -100,11 +100,15 @@ class NetworkSpec:
         return self.actions.lanes
 
     @property
-    def distribution(self) -> ppo.Distribution:
+    def distribution(self) -> distributions.Distribution:
         """The policy's distribution, whose parameters are the actor's outputs."""
         if not self.discrete:
-            return ppo.NORMAL
-        return ppo.CATEGORICAL if self.actions.shape == () else ppo.multi_categorical(self.actions.choices)
+            return distributions.NORMAL
+        return (
+            distributions.CATEGORICAL
+            if self.actions.shape == ()
+            else distributions.multi_categorical(self.actions.choices)
+        )
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

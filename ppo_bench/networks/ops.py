@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.normalize import Moments
 from ppo_bench.networks.layers import Activation, CellName, Conv, Spread
 
 EPSILON = 1e-5
@@ -41,6 +42,14 @@ class Ops(Protocol):
 
     def scan_backwards(self, xp: Any, deltas: Array, decays: Array) -> Array:
         """See `ppo_bench.mathematics.ppo.scan_backwards`."""
+
+    # --- Devices ------------------------------------------------------------------------------------------------------
+
+    def total(self, x: Array) -> Array:
+        """The sum of `x` over the devices that share a training; `x` itself where there is one."""
+
+    def across(self, seen: Moments) -> Moments:
+        """Moments of the entries of all those devices, from the moments of one device's entries."""
 
     # --- Layers -------------------------------------------------------------------------------------------------------
 

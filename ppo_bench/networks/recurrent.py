@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.ppo import Head
+from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.layers import Recurrence

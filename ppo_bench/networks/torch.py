@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.mathematics.normalize import Moments, pooled
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.layers import Activation, CellName, Conv, Spread
 from ppo_bench.networks.ops import EPSILON, ScanStep
@@ -37,13 +38,32 @@ def named_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
     return {p.name: part.view(p.shape) for p, part in zip(parameters, parts, strict=True)}
 
 
+class Peers(Protocol):
+    """The processes that share a training, each with a device of its own."""
+
+    def total(self, x: Tensor) -> Tensor:
+        """The sum of `x` over the processes, the same bits in each."""
+
+    def gather(self, x: Tensor) -> Tensor:
+        """`x` of every process, stacked in their order."""
+
+
 class TorchOps:
     """`Ops` in PyTorch, with parameters of dtype `dtype` and layers that compute in the dtype `layers`."""
 
     xp: Any = torch
 
-    def __init__(self, dtype: torch.dtype, layers: torch.dtype) -> None:
-        self._dtype, self._layers = dtype, layers
+    def __init__(self, dtype: torch.dtype, layers: torch.dtype, peers: Peers | None = None) -> None:
+        """`peers` are the processes that share the training; None for a process alone."""
+        self._dtype, self._layers, self._peers = dtype, layers, peers
+
+    def total(self, x: Tensor) -> Tensor:
+        """See `Ops.total`."""
+        return self._peers.total(x) if self._peers else x
+
+    def across(self, seen: Moments) -> Moments:
+        """See `Ops.across`."""
+        return pooled(torch, seen, self._peers.gather) if self._peers else seen
 
     def take(self, x: Tensor, rows: Tensor, axis: int) -> Tensor:
         """See `Ops.take`."""

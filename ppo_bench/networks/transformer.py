@@ -19,7 +19,7 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics import attention
 from ppo_bench.mathematics.arrays import Array, Tree
-from ppo_bench.mathematics.ppo import Head
+from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.recurrent import sigmoid
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.decoder import Decoder, cross_entropy, decoder_of

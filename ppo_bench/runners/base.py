@@ -9,11 +9,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from ppo_bench.algorithms.base import Algorithm, Hyperparameters
+from ppo_bench.algorithms.base import Algorithm, Hyperparameters, shares_minibatches
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.mathematics.arrays import Arrays, Tree
-from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
+from ppo_bench.mathematics.normalize import ActionBounds, Moments, action_bounds
+from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.runners.opponents import NONE, Opponents, Sides, sides
@@ -23,6 +24,22 @@ State = TypeVar("State")
 Policy = Callable[[np.ndarray, np.ndarray, Tree], Outputs]
 """A network that does not learn: `(obs, start, carry) -> (head, values, carry)`, as `NetworkSpec.forward`, all of them
 on the host. `start` is bool."""
+
+
+class Peers(Protocol):
+    """The processes that share a training, each with a part of its environments."""
+
+    def total(self, x: Any) -> Any:
+        """The sum of a framework's array over the processes, the same bits in each."""
+
+    def gather(self, x: Any) -> Any:
+        """A framework's array of every process, stacked in their order."""
+
+    def across(self, seen: Moments) -> Moments:
+        """Moments of the entries of all processes, arrays of NumPy, from those of this one's."""
+
+    def tick(self) -> None:
+        """Count a step of work, for those who watch that every process goes on."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,12 @@ class Problem:
     opponents: Opponents = NONE
     players: int = 1
     """How many rows are one game."""
+    devices: int = 1
+    """How many devices share the environments, in equal parts."""
+    part: Part = WHOLE
+    """The environments that are here: all of them, or those of one process of several."""
+    peers: Peers | None = None
+    """The other processes, which have the rest."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if its parts do not go together."""
@@ -52,18 +75,42 @@ class Problem:
         self.algorithm.learnt(self.network)  # raises if it cannot learn from such observations
         if self.ppo.norm_obs and self.network.uint8:
             raise ConfigError("ppo.norm_obs=true is for observations of floats; the network scales those of bytes")
-        rows, minibatches = self.learning_rows, self.ppo.num_minibatches
+        self._require_equal_minibatches()
+        if self.devices > 1 and not shares_minibatches(self.algorithm):
+            raise ConfigError(
+                f"devices={self.devices}: algorithm={self.algorithm.name} states a loss without `whole`, which "
+                "several devices that share a minibatch need (docs/own.md); use devices=1"
+            )
+
+    def _require_equal_minibatches(self) -> None:
+        """Raise `ConfigError` unless every shard gives as much to each minibatch."""
+        shards, minibatches = self.ppo.shards, self.ppo.num_minibatches
+        rows = self.learning_rows * self.part.count // shards
+        of_shard = "" if shards == 1 else f" of each of ppo.shards={shards}"
+        if self.sides is not None and shards > 1 and self.ppo.num_envs // shards % self.players**2:
+            raise ConfigError(
+                f"ppo.num_envs={self.ppo.num_envs}: with opponents=past each of ppo.shards={shards} needs a "
+                f"multiple of {self.players**2} rows, so that each player plays the past equally often"
+            )
         if self.network.sequences and rows % minibatches:
             shown = f"ppo.num_envs={rows}" if self.sides is None else f"the {rows} rows that do not play the past"
+            if shards > 1:
+                shown = f"the {rows} rows{of_shard}"
             raise ConfigError(
                 f"ppo.num_minibatches={minibatches} does not divide {shown}, and this network learns from whole "
                 "environments: choose a divisor"
             )
         if rows * self.ppo.num_steps % minibatches:
+            what = f"rows{of_shard}" if shards > 1 else "rows that do not play the past"
             raise ConfigError(
-                f"ppo.num_minibatches={minibatches} does not divide the {rows} rows that do not play the past x "
+                f"ppo.num_minibatches={minibatches} does not divide the {rows} {what} x "
                 f"ppo.num_steps={self.ppo.num_steps}: choose a divisor"
             )
+
+    @property
+    def num_envs(self) -> int:
+        """How many environments are here."""
+        return self.part.size(self.ppo.num_envs)
 
     @cached_property
     def action_bounds(self) -> ActionBounds | None:
@@ -73,12 +120,12 @@ class Problem:
     @cached_property
     def sides(self) -> Sides | None:
         """Which rows learn, and which play the past; None where all learn."""
-        return sides(self.ppo.num_envs, self.players) if self.opponents.pool_size and self.players > 1 else None
+        return sides(self.num_envs, self.players) if self.opponents.pool_size and self.players > 1 else None
 
     @property
     def learning_rows(self) -> int:
-        """How many rows learn."""
-        return self.ppo.num_envs if self.sides is None else len(self.sides.own)
+        """How many of the rows that are here learn."""
+        return self.num_envs if self.sides is None else len(self.sides.own)
 
     def of_those_who_learn(self, episodes: list[Episode]) -> list[Episode]:
         """The episodes of the rows that learn."""
@@ -150,6 +197,8 @@ class Framework(Protocol):
 
     takes_graph_envs: ClassVar[bool]
     """Whether its runner can take a `GraphEnv` into its program."""
+    process_per_device: ClassVar[bool]
+    """Whether several devices take as many processes (ppo_bench/runs/group.py), or one."""
     name: str
 
     @property
@@ -164,7 +213,7 @@ class Framework(Protocol):
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""
 
-    def begin(self, num_seeds: int = 1, tuning: Tuning = ON) -> None:
+    def begin(self, num_seeds: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
         """Say what has to be said before its package, or an environment that uses it, begins; first of all."""
 
     def runner(self, problem: Problem) -> Runner[Any]:

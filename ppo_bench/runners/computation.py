@@ -6,11 +6,15 @@ Every framework executes these and no others: one by one, compiled, recorded, or
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters, Targets, loss_metrics_of
-from ppo_bench.mathematics import noise
-from ppo_bench.mathematics.arrays import Array, Tree, under
+from ppo_bench.mathematics import noise, ppo
+from ppo_bench.mathematics.arrays import Array, Tree, named, under
+from ppo_bench.mathematics.parts import Part
 from ppo_bench.networks.network import Acted, NetworkSpec, masked
 from ppo_bench.networks.ops import Ops
 from ppo_bench.runners.base import Problem
@@ -31,7 +35,9 @@ class Computation(NamedTuple):
     env_axes: Mapping[str, int]
     """The axis of the environments in each array of the memory."""
     rows: int
-    """How many rows learn."""
+    """How many rows of one device learn."""
+    devices: int
+    """How many devices share the training; every function is what one of them computes."""
     sides: Sides | None
     """Who plays which rows, arrays of the framework; None where all rows learn."""
 
@@ -46,9 +52,9 @@ class Computation(NamedTuple):
         return (*FLAGS, "start") if self.network.carry else FLAGS
 
     @property
-    def num_samples(self) -> int:
-        """How many samples minibatches are drawn from: transitions, or whole environments."""
-        return self.rows * (1 if self.network.sequences else self.ppo.num_steps)
+    def shards(self) -> int:
+        """How many of the shards are this device's."""
+        return self.ppo.shards // self.devices
 
     # --- Noise --------------------------------------------------------------------------------------------------------
 
@@ -135,6 +141,63 @@ class Computation(NamedTuple):
         """Names of the algorithm's statistics."""
         return tuple(statistic.name for statistic in self.algorithm.statistics(self.network))
 
+    # --- Minibatches --------------------------------------------------------------------------------------------------
+
+    @property
+    def samples(self) -> np.ndarray:
+        """Numbers `[S, B]` int32 of the samples of this device's S shards: transitions, or whole environments.
+
+        They count the samples of all devices, time first, as if this device were the first of them.
+        """
+        steps = np.arange(1 if self.network.sequences else self.ppo.num_steps, dtype=np.int32)
+        numbers = steps[:, None] * (self.rows * self.devices) + np.arange(self.rows, dtype=np.int32)
+        return numbers.reshape(len(steps), self.shards, -1).swapaxes(0, 1).reshape(self.shards, -1)
+
+    def minibatches(
+        self,
+        seed: Array,
+        iteration: Array,
+        epochs: Array,
+        samples: Array,
+        argsort: Callable[[Any, Array], Array] = noise.stable_argsort,
+    ) -> Array:
+        """This device's samples of each minibatch, `[E, K, M]`: every shard gives as many, in an order of its own.
+
+        `samples` are `Computation.samples` from the number of this device's first row on; `seed [1]`, `iteration [1]`
+        and `epochs [E]` are int32.
+        """
+        places = noise.permutations(self.ops.xp, seed, iteration, epochs, samples, argsort=argsort)
+        epochs_, minibatches = places.shape[0], self.ppo.num_minibatches
+        if self.shards == 1:
+            return places.reshape(epochs_, minibatches, -1)
+        of_shard = self.rows // self.shards  # from places in a shard to places on the device
+        shard = self.ops.xp.cumsum(self.ops.xp.ones_like(places[:1, :, :1]), 1) - 1
+        rows = places // of_shard * self.rows + shard * of_shard + places % of_shard
+        of_minibatches = rows.reshape(epochs_, self.shards, minibatches, -1).swapaxes(1, 2)
+        return of_minibatches.reshape(epochs_, minibatches, -1)
+
+    def whole(self, batch: Tree, rows: Array) -> Array:
+        """Statistics `[K, W]` of K minibatches, of which `rows [K, M]` are this device's samples."""
+        read = {}
+        for name in self.algorithm.whole_from:
+            if name == "places":
+                continue
+            taken = self.ops.take(batch[name], rows.reshape(-1), 1 if self.network.sequences else 0)
+            by_steps = taken.reshape(-1, *rows.shape).swapaxes(0, 1)
+            read[name] = by_steps.reshape(rows.shape[0], -1)
+        found = self.algorithm.whole(self.ops, self.ppo, self._placed(read, read["valid"][0], rows.shape[1]))
+        return self.ops.xp.stack([found[name] for name in self.algorithm.whole_names], -1)
+
+    def _placed(self, minibatch: Tree, like: Array, num_samples: int) -> Tree:
+        """`minibatch` with the `places` of its transitions, `[B]` as `like`, if the algorithm reads them."""
+        if "places" not in self.algorithm.whole_from:
+            return minibatch
+        xp = self.ops.xp
+        zeros = xp.zeros_like(like, dtype=xp.int32).reshape(-1, self.shards, num_samples // self.shards)
+        counted = xp.cumsum(xp.ones_like(zeros[:, 0]).reshape(-1), 0, dtype=xp.int32)
+        places = (counted.reshape(zeros.shape[0], 1, -1) + zeros).reshape(-1)
+        return {**minibatch, "places": places}
+
     def minibatch(self, batch: Tree, rows: Array) -> Tree:
         """The samples `rows [M]` of a batch."""
         if self.network.sequences:
@@ -145,9 +208,14 @@ class Computation(NamedTuple):
             taken[name] = self.ops.take_windows(batch[name], rows, steps, self.rows)
         return taken
 
-    def loss(self, arrays: Tree, minibatch: Tree) -> tuple[Array, Array]:
-        """The minimised scalar, and what is measured `[M]` in the order of `loss_names`."""
+    def loss(self, arrays: Tree, minibatch: Tree, whole: Array | None = None) -> tuple[Array, Array]:
+        """The minimised scalar, and what is measured `[M]` in the order of `loss_names`.
+
+        Where devices share the minibatch, both are this one's part of a sum, and `whole [W]` is the minibatch's row of
+        `Computation.whole`.
+        """
         network, ops = self.network, self.ops
+        num_samples = minibatch["valid"].shape[-1]
         obs, carry, start = minibatch["obs"], under("carry", minibatch), minibatch.get("start")
         own: Tree = {}
         if network.sequences:
@@ -160,14 +228,38 @@ class Computation(NamedTuple):
         else:
             head, values, own = network.losses(ops, arrays, obs, carry, start)
         head = masked(ops.xp, head, minibatch.get("legal"))
-        total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, head, values, minibatch)
+        if self.ppo.norm_adv and self.ppo.norm_adv_by_shard:
+            minibatch = {**minibatch, "advantages": self._normalized_by_shard(minibatch, num_samples)}
+        minibatch = self._placed(minibatch, minibatch["valid"], num_samples)
+        if whole is None:
+            statistics = self.algorithm.whole(ops, self.ppo, minibatch)
+        else:
+            statistics = {name: whole[k] for k, name in enumerate(self.algorithm.whole_names)}
+        total, measured = self.algorithm.loss(
+            ops, network, self.ppo, arrays, head, values, {**minibatch, **named("whole", statistics)}
+        )
+        own = {name: x / self.devices if self.devices > 1 else x for name, x in own.items()}  # means over samples
         total = total + sum(weight * own[name] for name, weight in network.own_losses.items())
         measured = {**measured, **own}
         return total, ops.xp.stack([measured[name] for name in self.loss_names])
 
+    def _normalized_by_shard(self, minibatch: Tree, num_samples: int) -> Array:
+        """Advantages `[B]` of a minibatch, normalised within each shard's part of it."""
+        of_shard = num_samples // self.shards
+
+        def by_shard(x: Array) -> Array:
+            return x.reshape(-1, self.shards, of_shard).swapaxes(0, 1).reshape(self.shards, -1)
+
+        valid, acts, advantages = (by_shard(minibatch[name]) for name in ("valid", "acts", "advantages"))
+        whole = ppo.whole_minibatch(self.ops.xp, valid, acts, advantages)
+        moments = whole.advantage_mean[:, None], whole.advantage_std[:, None]
+        normalized = ppo.normalize_advantages(advantages, *moments)
+        return normalized.reshape(self.shards, -1, of_shard).swapaxes(0, 1).reshape(-1)
+
 
 def computation_of(problem: Problem, ops: Ops, placed: Callable[[Array], Array] = lambda rows: rows) -> Computation:
-    """The functions of `problem`, executed with `ops`; `placed` are integers `[N]` where those take them from."""
-    env_axes = {array.name: array.env_axis for array in memory_arrays(problem) if array.env_axis is not None}
-    sides = None if problem.sides is None else Sides(*map(placed, problem.sides))
-    return Computation(problem.network, problem.algorithm, problem.ppo, ops, env_axes, problem.learning_rows, sides)
+    """The functions of one device of `problem`, executed with `ops`; `placed` moves integers `[N]` to that device."""
+    one = replace(problem, part=Part(0, problem.devices))
+    env_axes = {array.name: array.env_axis for array in memory_arrays(one) if array.env_axis is not None}
+    sides = None if one.sides is None else Sides(*map(placed, one.sides))
+    return Computation(one.network, one.algorithm, one.ppo, ops, env_axes, one.learning_rows, problem.devices, sides)

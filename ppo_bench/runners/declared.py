@@ -64,7 +64,7 @@ def policy_arrays(network: NetworkSpec, precision: Precision) -> tuple[Declared,
 
 def carry_arrays(problem: Problem) -> tuple[Declared, ...]:
     """Memory of the network, of each environment, `[N, ...]`."""
-    rows, dtype = problem.ppo.num_envs, PRECISIONS[problem.precision].parameters
+    rows, dtype = problem.num_envs, PRECISIONS[problem.precision].parameters
     return tuple(
         Declared(f"envs.carry.{carry.name}", (rows, *carry.shape), dtype, Kind.ENVIRONMENT, env_axis=0)
         for carry in problem.network.carry
@@ -78,7 +78,7 @@ def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
     that learn from sequences, `[N, ...]`, that before the first. Of a window over K steps there are `[K + T, N, ...]`
     rows: those before the first step, and one of each.
     """
-    network, rows = problem.network, (problem.ppo.num_steps + 1, problem.ppo.num_envs)
+    network, rows = problem.network, (problem.ppo.num_steps + 1, problem.num_envs)
     dtype = PRECISIONS[problem.precision].parameters
 
     def stored(name: str, shape: tuple[int, ...], kind: str = dtype) -> Declared:
@@ -86,7 +86,7 @@ def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
 
     def carried(carry: Carry) -> Declared:
         if carry.window:
-            rows_of_window = (carry.shape[0] + problem.ppo.num_steps, problem.ppo.num_envs, *carry.shape[1:])
+            rows_of_window = (carry.shape[0] + problem.ppo.num_steps, problem.num_envs, *carry.shape[1:])
             return Declared(f"carry.{carry.name}", rows_of_window, dtype, Kind.MEMORY, env_axis=1)
         if network.sequences:
             return Declared(f"carry.{carry.name}", (rows[1], *carry.shape), dtype, Kind.MEMORY, env_axis=0)
@@ -120,7 +120,7 @@ def env_arrays(problem: Problem) -> tuple[Declared, ...]:
     in `ppo_bench.envs.base.Seen`; `returns` and `lengths` of the episode in progress; `discounted_returns` for the
     normalisation of rewards.
     """
-    rows, raw = problem.ppo.num_envs, problem.env.observation_space.dtype
+    rows, raw = problem.num_envs, problem.env.observation_space.dtype
     fields: dict[str, tuple[tuple[int, ...], str, float]] = {
         "obs": (problem.network.input_shape, "float64" if problem.ppo.norm_obs else str(raw), 0.0),
         "done": ((), "bool", False),

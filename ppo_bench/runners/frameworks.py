@@ -19,6 +19,7 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners.base import Policy, Problem
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
+from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
 from ppo_bench.tuning.switches import ON, Tuning
 
@@ -37,6 +38,7 @@ class Torch:
     """`framework=torch_eager`; see conf/framework/torch_eager.yaml for what the options mean."""
 
     takes_graph_envs: ClassVar[bool] = False
+    process_per_device: ClassVar[bool] = True
     iterations_per_call: ClassVar[int] = 1
     name: str
     num_threads: int | None
@@ -50,7 +52,7 @@ class Torch:
         if self.num_threads is not None and self.num_threads < 1:
             raise ConfigError(f"framework.num_threads={self.num_threads}: must be at least 1, or null")
 
-    def begin(self, num_seeds: int = 1, tuning: Tuning = ON) -> None:
+    def begin(self, num_seeds: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
         """See `Framework.begin`."""
         if tuning.sleep_idle_threads:
             let_idle_threads_sleep()
@@ -126,6 +128,7 @@ class Jax:
     """`framework=jax_xla`; see conf/framework/jax_xla.yaml for what the options mean."""
 
     takes_graph_envs: ClassVar[bool] = True
+    process_per_device: ClassVar[bool] = False
     name: str
     iterations_per_call: int
     compile_cache: str | None
@@ -140,13 +143,15 @@ class Jax:
         if self.iterations_per_call < 1:
             raise ConfigError(f"framework.iterations_per_call={self.iterations_per_call}: must be at least 1")
 
-    def begin(self, num_seeds: int = 1, tuning: Tuning = ON) -> None:
+    def begin(self, num_seeds: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
         """See `Framework.begin`."""
         share_gpu_memory()
         if self.deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
         if num_seeds > 1:
-            _make_cores_devices()
+            _make_cores_devices(cores_here())
+        elif devices > 1:
+            _make_cores_devices(devices)
 
     def runner(self, problem: Problem) -> HostRunner | ProgramRunner:
         """The runner for `problem`: one program for whole iterations if its environments can be part of that."""
@@ -205,11 +210,11 @@ def _can_be_written(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
-def _make_cores_devices() -> None:
-    """Have JAX see a device for every core that this process may use, unless the user has said how many."""
+def _make_cores_devices(count: int) -> None:
+    """Have JAX see `count` devices of the CPU, unless the user has said how many."""
     import jax
 
     said = jax.config.jax_num_cpu_devices != -1  # type: ignore[attr-defined]  # or JAX_NUM_CPU_DEVICES
     if not said and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         with contextlib.suppress(RuntimeError):  # JAX has begun: a program is divided among the devices that it has
-            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+            jax.config.update("jax_num_cpu_devices", count)

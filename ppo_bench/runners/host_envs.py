@@ -11,6 +11,7 @@ from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.envs.base import GraphEnv, Seen
 from ppo_bench.mathematics import noise, normalize
 from ppo_bench.mathematics.arrays import Arrays, filled
+from ppo_bench.mathematics.normalize import Across, Moments, here
 from ppo_bench.runners.base import Episode, Problem
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
 from ppo_bench.runners.episodes import Totals, fold_episodes
@@ -54,9 +55,11 @@ class HostEnvs:
         if isinstance(problem.env, GraphEnv):
             raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
         self._env, self._network, self._ppo = problem.env, problem.network, problem.ppo
+        self._part, self._num_envs, self._peers = problem.part, problem.num_envs, problem.peers
+        self._across: Across = problem.peers.across if problem.peers else here
         self._stands = env_arrays(problem)
         self._statistics = normalization_arrays(problem.env.observation_space.shape)
-        self._all_act = np.ones(problem.ppo.num_envs, bool)
+        self._all_act = np.ones(problem.num_envs, bool)
         space = problem.env.observation_space
         self._first_choices = np.cumsum([0, *problem.network.actions.choices[:-1]])
         self._floats = space.dtype is not None and space.dtype.kind == "f"
@@ -70,7 +73,9 @@ class HostEnvs:
 
     def start(self, arrays: Arrays, seed: int, iteration: int) -> Arrays:
         """Fresh environments, seeded by (seed, iteration), with the statistics that are among `arrays`."""
-        seen = self._env.reset(noise.env_seeds(seed, iteration, self._ppo.num_envs))
+        first = self._part.first(self._ppo.num_envs)
+        seeds = noise.env_seeds(seed, iteration, self._ppo.num_envs)[first : first + self._num_envs]
+        seen = self._env.reset(seeds)
         state = self.own(arrays | filled(self._stands))
         state |= {f"envs.{name}": array for name, array in seen._asdict().items() if array is not None}
         self._require_choice(seen.legal)
@@ -102,7 +107,7 @@ class HostEnvs:
 
     def begin(self, state: Arrays) -> Arrays:
         """Blank arrays `[T, N]` for the steps of a rollout, and what its first step begins with."""
-        shape = (self._ppo.num_steps, self._ppo.num_envs)
+        shape = (self._ppo.num_steps, self._num_envs)
         rollout: Arrays = {name: np.empty(shape, np.float32) for name in ("rewards", "raw_rewards")}
         rollout |= {name: np.empty(shape, bool) for name in ("terminated", "truncated", "episode_over")}
         # Flags of the observations before each step and after the last.
@@ -116,6 +121,8 @@ class HostEnvs:
         if self._action_bounds:
             actions = self._action_bounds.within(PlainNumpy, actions)
         step = self._env.step(actions)
+        if self._peers:
+            self._peers.tick()
         self._note(rollout, t, getattr(self._env, "told", {}))
         rollout["rewards"][t], rollout["raw_rewards"][t] = step.reward, step.raw_reward
         rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated
@@ -163,7 +170,7 @@ class HostEnvs:
         """New observations as the network takes them, which the statistics have seen."""
         if self._ppo.norm_obs:
             stats, raw = normalize.stats_in(state, "obs"), raw.astype(np.float64, copy=False)
-            stats, raw = normalize.observe(PlainNumpy, stats, raw, self._ppo.obs_clip)
+            stats, raw = normalize.observe(PlainNumpy, stats, raw, self._ppo.obs_clip, self._across)
             state |= normalize.named_stats(stats, "obs")
         return self._network.arrange(raw)
 
@@ -171,9 +178,15 @@ class HostEnvs:
         """Rewards `[T, N]` float32, each over the deviation of the discounted returns up to its step."""
         stats, returns = normalize.stats_in(state, "return"), state["envs.discounted_returns"]
         mask, normalized, hp = valid.astype(np.float64), np.empty_like(rewards), self._ppo
+        seen = []
         for t, row in enumerate(rewards):
-            stats, returns, normalized[t] = normalize.reward(
-                PlainNumpy, stats, returns, row, mask[t], hp.gamma, hp.reward_clip
-            )
+            returns = normalize.discounted_returns(PlainNumpy, returns, row, mask[t], hp.gamma)
+            seen.append(normalize.moments(PlainNumpy, returns, mask[t]))
+        if self._peers:  # in one exchange for all steps
+            columns = self._across(Moments(*(np.array(column) for column in zip(*seen, strict=True))))
+            seen = [Moments(*of_step) for of_step in zip(*columns, strict=True)]
+        for t, row in enumerate(rewards):
+            stats = normalize.merge(stats, seen[t])
+            normalized[t] = normalize.normalize_rewards(PlainNumpy, stats, row, hp.reward_clip)
         state |= normalize.named_stats(stats, "return") | {"envs.discounted_returns": returns}
         return normalized

@@ -16,6 +16,7 @@ from ppo_bench.mathematics.arrays import Arrays, Tree, named, under
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import carry_arrays
 from ppo_bench.runners.jax_learning import Learning, TrainState
+from ppo_bench.runners.jax_mesh import SAME, along
 
 
 @dataclass
@@ -40,12 +41,22 @@ class JaxLearner:
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self._learning = problem, Learning(problem)
-        self.execution: Mapping[str, object] = self._learning.execution
-        self._noise = jax.jit(self._learning.action_noise)
-        self._act = jax.jit(self._learning.act, donate_argnums=2)
-        self._opponent = jax.jit(self._learning.opponent)
-        self._learn = jax.jit(self._targets_and_update, donate_argnums=0)
-        self._warmed = jax.jit(self._learning.warmed)
+        learning, devices = self._learning, self._learning.devices
+        self.execution: Mapping[str, object] = learning.execution
+        learnt, memory, rows, steps = learning.specs, learning.memory_specs, along(0), along(1)
+        program = devices.program
+        self._noise = program(learning.action_noise, (SAME, SAME), steps)
+        self._act = program(
+            learning.act, (SAME, SAME, memory, rows, steps, SAME, rows), (memory, rows, rows), donated=2
+        )
+        self._opponent = program(learning.opponent, (SAME, SAME, SAME), SAME)
+        self._learn = program(
+            self._targets_and_update, (learnt, memory, steps, SAME, SAME, SAME), (learnt, SAME), donated=0
+        )
+        self._warmed = program(learning.warmed, (learnt, memory, steps), learnt)
+        self._remember = program(learning.remember, (memory, rows), memory)
+        self._carried = program(learning.carried, (memory, rows), rows)
+        self._allocate = program(learning.allocate, (), memory)
         self._flags = self._learning.computation.flags
         self._actions_type = np.int64 if problem.network.discrete else None
 
@@ -64,7 +75,7 @@ class JaxLearner:
         if (
             self._problem.network.sequences or self._problem.network.windows
         ):  # copies: the policy's steps are given the carry, too
-            state.memory = self._learning.remember(state.memory, jax.tree.map(jnp.copy, state.carry))
+            state.memory = self._remember(state.memory, jax.tree.map(jnp.copy, state.carry))
         return state
 
     def act(self, state: JaxLearnerState, t: int, seen: Seen) -> tuple[JaxLearnerState, np.ndarray]:
@@ -73,7 +84,7 @@ class JaxLearner:
         state.memory, carry, actions = self._act(
             state.arrays, state.opponent, state.memory, state.carry, state.noise, np.int32(t), seen
         )
-        state.carry = carry if t < self._problem.ppo.num_steps else self._learning.carried(state.memory, state.carry)
+        state.carry = carry if t < self._problem.ppo.num_steps else self._carried(state.memory, state.carry)
         return state, np.array(actions, self._actions_type)  # its own, as PyTorch's: some environments write to it
 
     def warmed(self, state: JaxLearnerState, flags: Arrays) -> JaxLearnerState:
@@ -115,7 +126,9 @@ class JaxLearner:
     def load(self, arrays: Arrays) -> JaxLearnerState:
         """See `Learner.load`."""
         carry = {name: jnp.asarray(array, self._learning.dtype) for name, array in under("envs.carry", arrays).items()}
-        carry, memory = jax.device_put((carry, self._learning.allocate()), self._learning.device)
+        carry = self._learning.devices.put(carry, along(0))
+        with self.acting():
+            memory = self._learning.devices.put(self._allocate(), self._learning.memory_specs)
         learnt = self._learning.load(arrays)
         return JaxLearnerState(learnt, memory, carry, learnt.arrays, {})
 

@@ -19,6 +19,17 @@ def set_precision(precision: Precision) -> str:
     return matmul_precision
 
 
+def pick_devices(device: str, precision: Precision, count: int) -> list[jax.Device]:
+    """`count` devices of the kind that `device` names. Raises `ConfigError` if there are fewer."""
+    first = pick_device(device, precision)
+    if count == 1:
+        return [first]
+    there = jax.devices(first.platform)
+    if len(there) < count:
+        raise ConfigError(f"devices={count}: JAX sees {', '.join(map(str, there))}; use at most {len(there)}")
+    return there[:count]
+
+
 def pick_device(device: str, precision: Precision) -> jax.Device:
     """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it does not do."""
     try:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 
 from ppo_bench.envs.base import Seen
-from ppo_bench.mathematics import noise, ppo
+from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Arrays, Declared, Kind, Tree, named, of_kinds, under
+from ppo_bench.mathematics.parts import Part
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.network import Carry
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of
 from ppo_bench.runners.declared import learner_arrays, memory_arrays
-from ppo_bench.runners.jax_device import pick_device, set_precision
+from ppo_bench.runners.jax_device import pick_devices, set_precision
+from ppo_bench.runners.jax_mesh import SAME, Devices, specs_of
 
 INTEGERS = {"int64": "int32"}
 """JAX's integers, under the names of those that checkpoints hold."""
@@ -42,16 +46,20 @@ class TrainState(NamedTuple):
 
 
 class Learning:
-    """A problem's functions on one device. Nothing here changes."""
+    """A problem's functions, each as one of its devices computes it. Nothing here changes."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.network, self.ppo = problem, problem.network, problem.ppo
         precision = PRECISIONS[problem.precision]
         matmul_precision = set_precision(precision)
         self.dtype = jnp.dtype(precision.parameters)
-        self.device = pick_device(problem.device, precision)
-        ops = JaxOps(self.dtype, jnp.dtype(precision.layers), problem.tuning)
+        self.devices = Devices(pick_devices(problem.device, precision, problem.devices))
+        self.device = self.devices.first
+        ops = JaxOps(self.dtype, jnp.dtype(precision.layers), problem.tuning, self.devices.axis)
         self.computation: Computation = computation_of(problem, ops, jnp.asarray)
+        self.memory_specs = specs_of(memory_arrays(problem))
+        statistics = under("statistics", specs_of(learner_arrays(problem)))
+        self.specs = TrainState(SAME, SAME, SAME, statistics, SAME)  # type: ignore[arg-type]
         self._optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
         self.execution = {
             "device": str(self.device),
@@ -68,13 +76,15 @@ class Learning:
         trees = (under(kind, on_device) for kind in ("params", "frozen", "statistics", "opponents"))
         params, frozen, statistics, pool = trees
         # Every array tied to the device, as those that a program returns: else it would be compiled twice.
-        return jax.device_put(TrainState(params, adam, frozen, statistics, pool), self.device)
+        learnt: TrainState = self.devices.put(TrainState(params, adam, frozen, statistics, pool), self.specs)
+        return learnt
 
     def restart(self, learnt: TrainState) -> TrainState:
         """See `Learner.restart`."""
         anew = of_kinds(learner_arrays(self.problem), Kind.ENVIRONMENT)
         fresh = under("statistics", {array.name: self._array(array, array.filled()) for array in anew})
-        return learnt._replace(statistics={**learnt.statistics, **jax.device_put(fresh, self.device)})
+        specs = {name: self.specs.statistics[name] for name in fresh}
+        return learnt._replace(statistics={**learnt.statistics, **self.devices.put(fresh, specs)})
 
     def _array(self, declared: Declared, array: np.ndarray) -> jax.Array:
         return jnp.asarray(array, jnp.dtype(INTEGERS.get(declared.dtype, declared.dtype)))
@@ -94,18 +104,21 @@ class Learning:
         return {array.name: np.array(tree[array.name], array.dtype) for array in learner_arrays(self.problem)}
 
     def allocate(self) -> dict[str, jax.Array]:
-        """The memory of a rollout, of zeros."""
+        """One device's memory of a rollout, of zeros."""
+        one = replace(self.problem, part=Part(0, self.devices.count))
         return {
             array.name: jnp.zeros(array.shape, jnp.dtype(INTEGERS.get(array.dtype, array.dtype)))
-            for array in memory_arrays(self.problem)
+            for array in memory_arrays(one)
         }
 
     # --- Acting -------------------------------------------------------------------------------------------------------
 
     def action_noise(self, seed: jax.Array, iteration: jax.Array) -> jax.Array:
         """See `Computation.action_noise`; scalars in."""
-        sizes = (self.ppo.num_steps + 1, self.ppo.num_envs, self.network.num_actions)
+        num_envs = self.ppo.num_envs // self.devices.count
+        sizes = (self.ppo.num_steps + 1, num_envs, self.network.num_actions)
         steps, envs, lanes = (jnp.arange(n, dtype=jnp.int32) for n in sizes)
+        envs = envs + self.devices.index() * num_envs
         noise_of_iteration: jax.Array = self.computation.action_noise(
             seed[None], iteration[None], steps, envs, lanes, self.dtype
         )
@@ -188,7 +201,8 @@ class Learning:
         self, learnt: TrainState, memory: Tree, flags: Tree, seed: jax.Array, iteration: jax.Array
     ) -> tuple[TrainState, Tree, Tree]:
         """See `Learner.targets`."""
-        rollout = {**memory, **self._floats(flags), "seed": seed[None], "iteration": iteration[None]}
+        keys = {"seed": seed[None], "iteration": iteration[None], "first_row": jnp.full(1, self._first_row, jnp.int32)}
+        rollout = {**memory, **self._floats(flags), **keys}
         batch, statistics, metrics = self.computation.targets(learnt.arrays, learnt.statistics, rollout)
         return learnt._replace(statistics=statistics), batch, metrics
 
@@ -196,6 +210,11 @@ class Learning:
         """See `Learner.warmed`."""
         rollout = {**memory, **self._floats(flags)}
         return learnt._replace(statistics=self.computation.warmed(learnt.statistics, rollout))
+
+    @property
+    def _first_row(self) -> Any:
+        """Number of the first of this device's rows that learn, among those of all devices."""
+        return self.devices.index() * self.computation.rows
 
     def _floats(self, flags: Tree) -> Tree:
         return {name: flags[name].astype(self.dtype) for name in self.computation.flags}
@@ -205,38 +224,43 @@ class Learning:
     ) -> tuple[TrainState, Tree]:
         """Every epoch and minibatch; the means of what the minibatches measured."""
         hp, names = self.ppo, (*self.computation.loss_names, "gradient_norm")
-        epochs, samples = (jnp.arange(n, dtype=jnp.int32) for n in (hp.update_epochs, self.computation.num_samples))
-        permutations = noise.permutations(jnp, seed[None], iteration[None], epochs, samples, argsort=stable_argsort)
+        epochs = jnp.arange(hp.update_epochs, dtype=jnp.int32)
+        samples = jnp.asarray(self.computation.samples) + self._first_row
+        minibatches = self.computation.minibatches(seed[None], iteration[None], epochs, samples, stable_argsort)
 
-        def gradient_step(learnt: TrainState, rows: jax.Array) -> tuple[TrainState, jax.Array]:
-            return self._gradient_step(learnt, self.computation.minibatch(batch, rows), learning_rate)
+        def gradient_step(learnt: TrainState, inputs: tuple[jax.Array, Any]) -> tuple[TrainState, jax.Array]:
+            rows, whole = inputs
+            return self._gradient_step(learnt, self.computation.minibatch(batch, rows), whole, learning_rate)
 
         def epoch(carry: tuple[TrainState, jax.Array], rows: jax.Array) -> tuple[tuple[TrainState, jax.Array], Any]:
             learnt, stopped = carry
             nothing = jnp.zeros((hp.num_minibatches, len(names)), self.dtype)
+            whole = self.computation.whole(batch, rows) if self.devices.count > 1 else None
             passed, measured = jax.lax.cond(
-                stopped, lambda: (learnt, nothing), lambda: jax.lax.scan(gradient_step, learnt, rows)
+                stopped, lambda: (learnt, nothing), lambda: jax.lax.scan(gradient_step, learnt, (rows, whole))
             )
             ran = ~stopped
             if hp.target_kl is not None:
                 stopped = stopped | (measured[-1, names.index("approx_kl")] > hp.target_kl)
             return (passed, stopped), (measured, ran)
 
-        rows = permutations.reshape(hp.update_epochs, hp.num_minibatches, -1)
-        (learnt, _), (measured, ran) = jax.lax.scan(epoch, (learnt, jnp.asarray(False)), rows)
+        (learnt, _), (measured, ran) = jax.lax.scan(epoch, (learnt, jnp.asarray(False)), minibatches)
         means = jnp.sum(measured, (0, 1)) / (jnp.sum(ran) * hp.num_minibatches)
         return self._joined(learnt, iteration), dict(zip(names, means, strict=True))
 
     def _gradient_step(
-        self, learnt: TrainState, minibatch: Tree, learning_rate: jax.Array
+        self, learnt: TrainState, minibatch: Tree, whole: jax.Array | None, learning_rate: jax.Array
     ) -> tuple[TrainState, jax.Array]:
         """One step of Adam; what the loss measures and, last, the gradient's norm before clipping."""
 
         def total(params: Tree) -> tuple[jax.Array, jax.Array]:
-            loss: tuple[jax.Array, jax.Array] = self.computation.loss({**params, **learnt.frozen}, minibatch)
+            loss: tuple[jax.Array, jax.Array] = self.computation.loss({**params, **learnt.frozen}, minibatch, whole)
             return loss
 
         gradients, measured = jax.grad(total, has_aux=True)(learnt.params)
+        if self.devices.count > 1:  # in one reduction
+            flat, unravel = ravel_pytree((gradients, measured))
+            gradients, measured = unravel(self.computation.ops.total(flat))
         norm = ppo.global_norm(jnp, jax.tree.leaves(gradients))
         scale = ppo.clip_scale(jnp, norm, self.ppo.max_grad_norm)
         clipped = jax.tree.map(lambda gradient: gradient * scale, gradients)

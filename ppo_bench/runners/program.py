@@ -12,8 +12,10 @@ import jax.numpy as jnp
 from ppo_bench.envs.base import EnvStep, Seen, Step
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Tree
+from ppo_bench.mathematics.normalize import Across, here
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.jax_learning import Learning, TrainState
+from ppo_bench.runners.jax_mesh import SAME, along
 
 
 class Envs(NamedTuple):
@@ -40,10 +42,22 @@ Iterate = Callable[..., tuple[TrainState, Envs, Played, dict[str, jax.Array]]]
 """`(learnt, envs, seed, iteration, learning_rate)`, scalars counted from 1; the compiled `iterate` of environments."""
 
 
-def compiled(learning: Learning, env_step: EnvStep) -> Iterate:
-    """The iteration of environments that step by `env_step`; what it changes is donated."""
-    program: Iterate = jax.jit(functools.partial(iterate, learning, env_step), donate_argnums=(0, 1))
+def compiled(learning: Learning, env_step: EnvStep, envs: Envs) -> Iterate:
+    """The iteration of environments that step by `env_step`, such as `envs`; what it changes is donated."""
+    changed = learning.specs, specs_of_envs(envs)
+    program: Iterate = learning.devices.program(
+        functools.partial(iterate, learning, env_step),
+        (*changed, SAME, SAME, SAME),
+        (*changed, along(1), SAME),
+        donated=(0, 1),
+    )
     return program
+
+
+def specs_of_envs(envs: Envs) -> Any:
+    """How environments lie on the devices: in equal parts, and statistics whole."""
+    arrays = {name: SAME if name.startswith("normalize.") else along(0) for name in envs.arrays}
+    return Envs(along(0), arrays, along(0))  # type: ignore[arg-type]
 
 
 def iterate(
@@ -75,7 +89,7 @@ def _collect(
         envs, memory = carried
         memory, carry, actions = learning.act(*sides, memory, envs.carry, noise, t, _seen(learning, envs))
         state, given = env_step(envs.state, bounds.within(jnp, actions) if bounds else actions)
-        stood, flags = _take_in(learning.problem, envs.arrays, given)
+        stood, flags = _take_in(learning, envs.arrays, given)
         return (Envs(state, stood, carry), memory), (flags, given.raw_reward, given.episode_over)
 
     memory = learning.remember(learning.allocate(), envs.carry)
@@ -108,8 +122,9 @@ def _seen(learning: Learning, envs: Envs) -> Seen:
     return Seen(envs.arrays["envs.obs"], legal=envs.arrays.get("envs.legal"), start=start)
 
 
-def _take_in(problem: Problem, before: Tree, given: Step) -> tuple[Tree, Tree]:
+def _take_in(learning: Learning, before: Tree, given: Step) -> tuple[Tree, Tree]:
     """Arrays of the environments after a step that returned `given`, and that step's flags `[N]`."""
+    problem, across = learning.problem, learning.computation.ops.across
     hp, done = problem.ppo, before["envs.done"]
     valid, after = ~done, {**before, "envs.start": done}
     rewards = given.reward
@@ -123,23 +138,24 @@ def _take_in(problem: Problem, before: Tree, given: Step) -> tuple[Tree, Tree]:
                 valid.astype(jnp.float64),
                 hp.gamma,
                 hp.reward_clip,
+                across,
             )
             after |= normalize.named_stats(stats, "return") | {"envs.discounted_returns": returns}
         after["envs.done"] = given.terminated | given.truncated
         after["envs.acts"] = jnp.ones_like(done) if given.acts is None else given.acts
         if given.legal is not None:
             after["envs.legal"] = given.legal
-        after |= observed(problem, after, given.obs)
+        after |= observed(problem, after, given.obs, across)
         rewards = rewards.astype(jnp.float32)
     flags = {"rewards": rewards, "terminated": given.terminated, "truncated": given.truncated, "valid": valid}
     return after, flags | {"acts": before["envs.acts"] & valid, "start": before["envs.start"]}
 
 
-def observed(problem: Problem, stands: Tree, raw: Any) -> dict[str, jax.Array]:
+def observed(problem: Problem, stands: Tree, raw: Any, across: Across = here) -> dict[str, jax.Array]:
     """New observations as the network takes them, and the statistics that have seen them."""
     seen: dict[str, jax.Array] = {}
     if problem.ppo.norm_obs:
         stats = normalize.stats_in(stands, "obs")
-        stats, raw = normalize.observe(jnp, stats, raw.astype(jnp.float64), problem.ppo.obs_clip)
+        stats, raw = normalize.observe(jnp, stats, raw.astype(jnp.float64), problem.ppo.obs_clip, across)
         seen |= normalize.named_stats(stats, "obs")
     return seen | {"envs.obs": problem.network.arrange(raw)}

@@ -20,7 +20,8 @@ from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros, with_pool
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
 from ppo_bench.runners.jax_learning import Learning, TrainState
-from ppo_bench.runners.program import Envs, Iterate, Played, compiled, observed, warmed
+from ppo_bench.runners.jax_mesh import SAME
+from ppo_bench.runners.program import Envs, Iterate, Played, compiled, observed, specs_of_envs, warmed
 
 MOST_AHEAD = 8
 """Iterations that the device has at a time. JAX makes who gives it more than 32 programs wait for the first."""
@@ -116,7 +117,9 @@ class ProgramRunner:
         zeros = of_zeros(self.problem)
         state = self.restore(begun | zeros)
         with jax.default_device(self.learning.device):
-            program = jax.jit(functools.partial(warmed, self.learning, state.env_step))
+            specs = self.learning.specs, specs_of_envs(state.envs)
+            function = functools.partial(warmed, self.learning, state.env_step)
+            program = self.learning.devices.program(function, (*specs, SAME, SAME), specs)
             iterations = np.arange(-warm_up, 0, dtype=np.int32)
             state.learnt, state.envs = program(state.learnt, state.envs, np.int32(seed), iterations)
         return self.restore(self.export(state) | {name: begun[name] for name in zeros})
@@ -174,11 +177,13 @@ class ProgramRunner:
             arrays |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
             arrays |= observed(self.problem, arrays, start.seen.obs)
             # Tied to the device, as what the program returns.
-            envs = jax.device_put(Envs(start.state, arrays, jax.tree.map(jnp.array, carry)), self.learning.device)
-        return ProgramState(seed, iteration, learnt, envs, no_totals(num_envs), self._iterate(start.step), start.step)
+            envs = Envs(start.state, arrays, jax.tree.map(jnp.array, carry))
+            envs = self.learning.devices.put(envs, specs_of_envs(envs))
+        iterate = self._iterate(start.step, envs)
+        return ProgramState(seed, iteration, learnt, envs, no_totals(num_envs), iterate, start.step)
 
-    def _iterate(self, env_step: EnvStep) -> Iterate:
-        """The compiled iteration of environments that step by `env_step`; compiled anew only if that is another."""
+    def _iterate(self, env_step: EnvStep, envs: Envs) -> Iterate:
+        """The compiled iteration of `envs`, which step by `env_step`; compiled anew only if that is another."""
         if env_step not in self._compiled:
-            self._compiled[env_step] = compiled(self.learning, env_step)
+            self._compiled[env_step] = compiled(self.learning, env_step, envs)
         return self._compiled[env_step]

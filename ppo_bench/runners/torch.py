@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,49 +13,27 @@ from torch import Tensor
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Seen
-from ppo_bench.mathematics import noise
-from ppo_bench.mathematics.arrays import Arrays, Kind, Tree, filled, named, of_kinds, under
+from ppo_bench.mathematics.arrays import Arrays, Kind, filled, named, of_kinds, under
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import Acted
 from ppo_bench.networks.torch import Params, TorchOps, named_views
+from ppo_bench.runners import torch_learning
 from ppo_bench.runners.base import Problem
-from ppo_bench.runners.computation import Computation, computation_of
+from ppo_bench.runners.computation import computation_of
 from ppo_bench.runners.cuda_graphs import Recordable, Replayed
 from ppo_bench.runners.declared import carry_arrays, learner_arrays
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_carry import allocate, begin_rollout, remember, remembered
 from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
-from ppo_bench.runners.torch_learning import clipped_gradient
-from ppo_bench.runners.torch_opponents import Pool, pool_of
+from ppo_bench.runners.torch_opponents import pool_of
+from ppo_bench.runners.torch_state import TorchTrainState
+from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.freed_memory import keep_freed_memory
 
 NOBODY: Params = {}
 """Parameters of the opponent where there is none; the same object, as recorded graphs want it."""
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What is done to a function before it is used: nothing, or `torch.compile`."""
-
-
-@dataclass
-class TorchTrainState:
-    """Everything that changes from one iteration to the next; recorded CUDA graphs know its tensors by address."""
-
-    learnt: Tensor
-    """`[P]`, every parameter."""
-    arrays: Params
-    """Parameters, as views of `learnt`, and frozen arrays by name."""
-    frozen: Params
-    adam: Adam
-    statistics: Params
-    """Statistics of the algorithm."""
-    carry: Params
-    """Memory of the network, `[N, ...]`."""
-    memory: Params
-    """See `memory_arrays`."""
-    rows: list[Params]
-    """The memory of each step, `[N, ...]` views of it."""
-    pool: Pool | None
-    noise: tuple[Tensor, ...] = ()
-    """Noise of each step of this iteration, `[N, A]`."""
 
 
 class TorchLearner:
@@ -73,13 +50,13 @@ class TorchLearner:
         self._problem, self._ppo, self._network = problem, problem.ppo, problem.network
         precision = PRECISIONS[problem.precision]
         self._dtype, layers = getattr(torch, precision.parameters), getattr(torch, precision.layers)
-        self._device = pick_device(problem.device, precision)
+        self._device = pick_device(problem.device, precision, problem.part)
         on_gpu = self._device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(self._device.index or 0)  # where streams and graphs are made
         if cuda_graphs and not on_gpu:
             raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self._device}: use auto or false")
-        set_threads(problem.network, num_threads)
+        set_threads(problem.network, num_threads, cores_here() if problem.peers else None)
         self._replays = replay = on_gpu if cuda_graphs is None else cuda_graphs
         self.execution: Mapping[str, object] = {
             "device": str(self._device),
@@ -88,27 +65,30 @@ class TorchLearner:
             "cuda_graphs": replay,
             "keeps_freed_memory": not on_gpu and problem.tuning.keep_freed_memory and keep_freed_memory(),
         } | ({"gpu": torch.cuda.get_device_name(self._device)} if on_gpu else {})
-        self._computation = computation_of(problem, TorchOps(self._dtype, layers), self._placed)
+        self._peers = problem.peers
+        self._computation = computation_of(problem, TorchOps(self._dtype, layers, self._peers), self._placed)
         self._memory = allocate(problem, self._device)
         compiled: Compiler = compiler or (lambda function: function)
         # On a CPU, calling a compiled policy costs more than it saves: 43 against 25 microseconds for CartPole's.
-        act: Callable[..., Acted] = functools.partial(_act, self._computation, problem.env.masks_actions)
+        act: Callable[..., Acted] = functools.partial(torch_learning.act, self._computation, problem.env.masks_actions)
         act = compiled(act) if on_gpu else act
-        targets = functools.partial(_targets, self._computation)
-        gradient = functools.partial(clipped_gradient, self._computation, problem.parameters)
-        learn = functools.partial(_learn, compiled(gradient))
+        targets = functools.partial(torch_learning.targets, self._computation)
+        gradient = functools.partial(torch_learning.clipped_gradient, self._computation, problem.parameters)
+        learn = functools.partial(torch_learning.learn, compiled(gradient))
         self._noise: Recordable = Replayed(self._action_noise) if replay else self._action_noise
         self._policy: Recordable = Replayed(act) if replay else act
         self._targets: Recordable = Replayed(targets) if replay else targets
-        self._learn: Recordable = Replayed(learn, changed=_learnt) if replay else learn
-        self._steps, self._env_ids, self._lanes, self._epochs, self._samples = (
-            torch.arange(n, dtype=torch.int32, device=self._device)
-            for n in (
-                self._ppo.num_steps + 1,
-                self._ppo.num_envs,
-                self._network.num_actions,
-                self._ppo.update_epochs,
-                self._computation.num_samples,
+        self._learn: Recordable = Replayed(learn, changed=torch_learning.learnt_by) if replay else learn
+        first_row = problem.part.index * problem.learning_rows
+        self._steps, self._env_ids, self._lanes, self._epochs, self._samples, self._first_row = (
+            torch.from_numpy(np.asarray(numbers, np.int32)).to(self._device)
+            for numbers in (
+                np.arange(self._ppo.num_steps + 1),
+                problem.part.first(self._ppo.num_envs) + np.arange(problem.num_envs),
+                np.arange(self._network.num_actions),
+                np.arange(self._ppo.update_epochs),
+                first_row + self._computation.samples,
+                [first_row],
             )
         )
 
@@ -177,7 +157,8 @@ class TorchLearner:
     ) -> tuple[TorchTrainState, Any, dict[str, float]]:
         """See `Learner.targets`."""
         statistics = (state.statistics[name] for name in self._computation.statistics)
-        inputs = *self._on_device(flags), self._scalar(seed), self._scalar(iteration), *statistics
+        keys = self._scalar(seed), self._scalar(iteration), self._first_row
+        inputs = *self._on_device(flags), *keys, *statistics
         targets = self._targets((state.arrays, state.memory), *inputs)
         state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
         return state, targets.batch, {name: float(value) for name, value in targets.metrics.items()}
@@ -189,12 +170,14 @@ class TorchLearner:
         """See `Learner.update`."""
         hp, names = self._ppo, self._computation.loss_names
         state.adam.learning_rate.fill_(learning_rate)
-        permutations = noise.permutations(
-            torch, self._scalar(seed), self._scalar(iteration), self._epochs, self._samples
-        )
+        keys = self._scalar(seed), self._scalar(iteration)
         measured: list[Tensor] = []
-        for permutation in permutations.view(hp.update_epochs, hp.num_minibatches, -1):
-            measured += [self._learn((state, batch), rows).clone() for rows in permutation]
+        for rows in self._computation.minibatches(*keys, self._epochs, self._samples):
+            whole = [self._computation.whole(batch, rows)] if self._peers else []
+            for inputs in zip(rows, *whole, strict=True):
+                measured.append(self._learn((state, batch), *inputs).clone())
+                if self._peers:
+                    self._peers.tick()
             if hp.target_kl is not None and measured[-1][names.index("approx_kl")] > hp.target_kl:
                 break
         if state.pool:
@@ -256,43 +239,3 @@ class TorchLearner:
             tree |= named(kind, arrays)
         declared = (*learner_arrays(self._problem), *carry_arrays(self._problem))
         return {array.name: np.array(tree[array.name].cpu().numpy(), array.dtype) for array in declared}
-
-
-# --- Functions that are run as they are, compiled, or recorded --------------------------------------------------------
-
-
-def _act(
-    computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
-) -> Acted:
-    """`NetworkSpec.act`, or that of two sides; `fixed` are the arrays and the opponent's, `others` what is legal, where
-    environments say that (`masks`), and the start and the carry of a network that has one."""
-    arrays, opponent = fixed
-    legal, others = (others[0], others[1:]) if masks else (None, others)
-    start, *remembered = others or (None,)
-    carry = dict(zip([array.name for array in computation.network.carry], remembered, strict=True))
-    if computation.sides:
-        return computation.act_by_sides(arrays, opponent, obs, noise_of_step, carry, start, legal)
-    return computation.network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)
-
-
-@torch.no_grad()
-def _targets(computation: Computation, fixed: Any, *inputs: Tensor) -> Any:
-    """`Computation.targets`; `fixed` are arrays and memory, `inputs` the flags, seed, iteration and statistics."""
-    arrays, memory = fixed
-    names = (*computation.flags, "seed", "iteration")
-    flags = dict(zip(names, inputs, strict=False))
-    statistics = dict(zip(computation.statistics, inputs[len(names) :], strict=True))
-    return computation.targets(arrays, statistics, memory | flags)
-
-
-def _learn(gradient: Callable[..., tuple[Tensor, Tensor]], fixed: Any, rows: Tensor) -> Tensor:
-    """One step of Adam on the samples `rows`; what `clipped_gradient` measured."""
-    state, batch = fixed
-    clipped, measured = gradient(state.learnt, state.frozen, batch, rows)
-    state.adam.step(state.learnt, clipped)
-    return measured
-
-
-def _learnt(state: TorchTrainState, batch: Tree) -> list[Tensor]:
-    """Tensors that `_learn` writes to."""
-    return [state.learnt.detach(), state.adam.mean, state.adam.variance, state.adam.count]

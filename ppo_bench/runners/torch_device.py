@@ -7,6 +7,7 @@ import math
 import torch
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.mathematics.precision import NO_TF32, Precision
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.tuning.machine import has_nvidia_gpu
@@ -15,8 +16,11 @@ WIDE = 2**17
 """Weights of a linear layer whose products threads share with gain: 512 x 512, not 256 x 256 (docs/performance.md)."""
 
 
-def pick_device(device: str, precision: Precision) -> torch.device:
-    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it does not do."""
+def pick_device(device: str, precision: Precision, part: Part = WHOLE) -> torch.device:
+    """The device that `device` (auto, cpu, cuda, cuda:<i>) names; of several processes each has a GPU of its own.
+
+    Raises `ConfigError` if it does not do.
+    """
     if device == "auto":
         if has_nvidia_gpu() and not torch.cuda.is_available():
             raise ConfigError(
@@ -24,6 +28,12 @@ def pick_device(device: str, precision: Precision) -> torch.device:
                 "or use device=cpu"
             )
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and part.count > 1:
+        if part.count > torch.cuda.device_count():
+            raise ConfigError(
+                f"devices={part.count}: PyTorch sees {torch.cuda.device_count()} GPUs; use at most as many"
+            )
+        device = f"cuda:{part.index}"
     picked = torch.device(device)
     if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device={device}: PyTorch sees {torch.cuda.device_count()} CUDA devices; use device=cpu")
@@ -32,11 +42,13 @@ def pick_device(device: str, precision: Precision) -> torch.device:
     return picked
 
 
-def set_threads(network: NetworkSpec, num_threads: int | None) -> None:
-    """Threads of the whole process; None takes one for networks of narrow linear layers, all for others."""
+def set_threads(network: NetworkSpec, num_threads: int | None, most: int | None = None) -> None:
+    """Threads of the whole process; None takes one for networks of narrow linear layers, else all, or `most`."""
     wide = any(math.prod(parameter.shape) >= WIDE for parameter in network.parameters)
     if num_threads or not (network.convolutions or wide):
         torch.set_num_threads(num_threads or 1)
+    elif most:
+        torch.set_num_threads(most)
 
 
 def compute_deterministically() -> None:

@@ -1,8 +1,9 @@
-"""The gradient of a minibatch in PyTorch: taken operation by operation, or compiled into one graph."""
+"""The functions of a training in PyTorch that are run operation by operation, compiled, or recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,8 +11,10 @@ from torch import Tensor
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.weights import Parameter
+from ppo_bench.networks.network import Acted
 from ppo_bench.networks.torch import Params, named_views
 from ppo_bench.runners.computation import Computation
+from ppo_bench.runners.torch_state import TorchTrainState
 
 
 def clipped_gradient(
@@ -21,14 +24,23 @@ def clipped_gradient(
     frozen: Params,
     batch: Tree,
     rows: Tensor,
+    whole: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The gradient `[P]` on the samples `rows`; what the loss measures and, last, the norm before clipping."""
+    """The gradient `[P]` on the samples `rows`; what the loss measures and, last, the norm before clipping.
+
+    Where devices share the minibatch, of which `whole [W]` has the statistics, their gradients and measurements are
+    added in one reduction.
+    """
     minibatch = computation.minibatch(batch, rows)
 
     def total(learnt: Tensor) -> tuple[Tensor, Tensor]:
-        return computation.loss(named_views(learnt, parameters) | frozen, minibatch)
+        return computation.loss(named_views(learnt, parameters) | frozen, minibatch, whole)
 
     gradient, reported = _gradient(total, learnt)
+    if whole is not None:
+        gradient, reported = computation.ops.total(torch.cat([gradient, reported])).split(
+            [learnt.numel(), reported.numel()]
+        )
     norm = ppo.global_norm(torch, [gradient])
     return gradient * ppo.clip_scale(torch, norm, computation.ppo.max_grad_norm), torch.cat([reported, norm[None]])
 
@@ -42,3 +54,41 @@ def _gradient(total: Callable[[Tensor], tuple[Tensor, Tensor]], params: Tensor) 
     with torch.enable_grad():
         loss, reported = total(params)
     return torch.autograd.grad(loss, params)[0], reported.detach()
+
+
+def act(
+    computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
+) -> Acted:
+    """`NetworkSpec.act`, or that of two sides; `fixed` are the arrays and the opponent's, `others` what is legal, where
+    environments say that (`masks`), and the start and the carry of a network that has one."""
+    arrays, opponent = fixed
+    legal, others = (others[0], others[1:]) if masks else (None, others)
+    start, *remembered = others or (None,)
+    carry = dict(zip([array.name for array in computation.network.carry], remembered, strict=True))
+    if computation.sides:
+        return computation.act_by_sides(arrays, opponent, obs, noise_of_step, carry, start, legal)
+    return computation.network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)
+
+
+@torch.no_grad()
+def targets(computation: Computation, fixed: Any, *inputs: Tensor) -> Any:
+    """`Computation.targets`; `fixed` are arrays and memory, `inputs` the flags, keys of noise and
+    statistics."""
+    arrays, memory = fixed
+    names = (*computation.flags, "seed", "iteration", "first_row")
+    flags = dict(zip(names, inputs, strict=False))
+    statistics = dict(zip(computation.statistics, inputs[len(names) :], strict=True))
+    return computation.targets(arrays, statistics, memory | flags)
+
+
+def learn(gradient: Callable[..., tuple[Tensor, Tensor]], fixed: Any, *inputs: Tensor) -> Tensor:
+    """One step of Adam; `inputs` are those of `clipped_gradient`, and what it measured is returned."""
+    state, batch = fixed
+    clipped, measured = gradient(state.learnt, state.frozen, batch, *inputs)
+    state.adam.step(state.learnt, clipped)
+    return measured
+
+
+def learnt_by(state: TorchTrainState, batch: Tree) -> list[Tensor]:
+    """Tensors that `_learn` writes to."""
+    return [state.learnt.detach(), state.adam.mean, state.adam.variance, state.adam.count]

@@ -22,6 +22,7 @@ from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.runs.advice import advice
+from ppo_bench.runs.group import GroupRunner
 from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Pauses
 from ppo_bench.runs.record import LoopState, Record, report_finished
@@ -37,8 +38,11 @@ def build_runner(config: Config) -> Runner[Any]:
 
 def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
     """The runner, and what there is to be said to those who begin with it."""
-    config.framework.begin(config.root.num_seeds, config.tuning)
+    config.framework.begin(config.root.num_seeds, config.tuning, config.root.devices)
     require_memory(config)
+    if config.processes > 1:
+        group = GroupRunner(config)
+        return group, list(advice(config, group.problem.env))
     env = make_env(config.backend, config.task)
     try:
         return runner(config.problem(env)), list(advice(config, env))

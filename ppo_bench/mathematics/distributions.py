@@ -1,0 +1,105 @@
+"""The policy's distributions, over any of NumPy, PyTorch and JAX: categorical, several categorical, and normal.
+
+`xp` is `numpy`, `torch` or `jax.numpy`, as in `ppo_bench/mathematics/ppo.py`; A is the number of
+the actor's outputs: choices, or dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Array = Any  # an array of whichever namespace `xp` is
+Head = tuple[Array, ...]  # parameters of the policy's distribution: (logits,) or (mean, log_std)
+
+
+def _log_softmax(xp: Any, logits: Array) -> Array:
+    shifted = logits - xp.amax(logits, -1, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), -1, keepdims=True))
+
+
+def categorical_sample(xp: Any, head: Head, noise: Array) -> Array:
+    """Actions `[...]` from logits `[..., A]` and Gumbel noise `[..., A]` (the Gumbel-max trick)."""
+    return xp.argmax(head[0] + noise, -1)
+
+
+def categorical_mode(xp: Any, head: Head) -> Array:
+    """The most probable actions `[...]`."""
+    return xp.argmax(head[0], -1)
+
+
+def categorical_log_prob(xp: Any, head: Head, actions: Array) -> Array:
+    """Log-probabilities `[...]` of integer actions `[...]`."""
+    log_probs = _log_softmax(xp, head[0])
+    choices = xp.cumsum(xp.ones_like(log_probs), -1) - 1.0
+    return xp.sum(xp.where(actions[..., None] == choices, log_probs, 0.0), -1)
+
+
+def categorical_entropy(xp: Any, head: Head) -> Array:
+    """Entropy in nats, `[...]`."""
+    log_probs = _log_softmax(xp, head[0])
+    return -xp.sum(xp.exp(log_probs) * log_probs, -1)
+
+
+def normal_sample(xp: Any, head: Head, noise: Array) -> Array:
+    """Actions `[..., A]` from (mean `[..., A]`, log_std `[A]`) and standard normal noise `[..., A]`."""
+    mean, log_std = head
+    return mean + xp.exp(log_std) * noise
+
+
+def normal_mode(xp: Any, head: Head) -> Array:
+    """The most probable actions `[..., A]`: the mean."""
+    return head[0]
+
+
+def normal_log_prob(xp: Any, head: Head, actions: Array) -> Array:
+    """Log-densities `[...]` of actions `[..., A]`, summed over their independent dimensions."""
+    mean, log_std = head
+    standardised = (actions - mean) * xp.exp(-log_std)
+    return xp.sum(-0.5 * xp.square(standardised) - log_std - 0.5 * math.log(2.0 * math.pi), -1)
+
+
+def normal_entropy(xp: Any, head: Head) -> Array:
+    """Differential entropy in nats, `[...]`, summed over dimensions."""
+    mean, log_std = head
+    return xp.sum(xp.zeros_like(mean) + log_std + 0.5 * math.log(2.0 * math.pi * math.e), -1)
+
+
+class Distribution(NamedTuple):
+    """A family of policies: `sample(xp, head, noise)`, `mode(xp, head)`, `log_prob(xp, head, actions)`, `entropy`."""
+
+    sample: Callable[[Any, Head, Array], Array]
+    mode: Callable[[Any, Head], Array]
+    log_prob: Callable[[Any, Head, Array], Array]
+    entropy: Callable[[Any, Head], Array]
+
+
+def multi_categorical(choices: tuple[int, ...]) -> Distribution:
+    """A product of K independent categorical policies; component `i` has the next `choices[i]` logits.
+
+    Actions are `[..., K]`; log-probabilities and entropies are summed over the components.
+    """
+    bounds = [(sum(choices[:i]), sum(choices[: i + 1])) for i in range(len(choices))]
+
+    def parts(head: Head) -> list[Head]:
+        return [(head[0][..., start:stop],) for start, stop in bounds]
+
+    def sample(xp: Any, head: Head, noise: Array) -> Array:
+        pairs = zip(parts(head), parts((noise,)), strict=True)
+        return xp.stack([categorical_sample(xp, part, variates) for part, (variates,) in pairs], -1)
+
+    def mode(xp: Any, head: Head) -> Array:
+        return xp.stack([categorical_mode(xp, part) for part in parts(head)], -1)
+
+    def log_prob(xp: Any, head: Head, actions: Array) -> Array:
+        return sum(categorical_log_prob(xp, part, actions[..., i]) for i, part in enumerate(parts(head)))
+
+    def entropy(xp: Any, head: Head) -> Array:
+        return sum(categorical_entropy(xp, part) for part in parts(head))
+
+    return Distribution(sample, mode, log_prob, entropy)
+
+
+CATEGORICAL = Distribution(categorical_sample, categorical_mode, categorical_log_prob, categorical_entropy)
+NORMAL = Distribution(normal_sample, normal_mode, normal_log_prob, normal_entropy)

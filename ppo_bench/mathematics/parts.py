@@ -1,0 +1,54 @@
+"""Equal parts of the environments, and arrays cut and joined along them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppo_bench.mathematics.arrays import Arrays, Declared
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of `count` equal, consecutive parts of the environments: those that one process steps and learns from."""
+
+    index: int = 0
+    count: int = 1
+
+    def size(self, total: int) -> int:
+        """Number of rows of this part, of `total` rows; `count` divides `total`."""
+        return total // self.count
+
+    def first(self, total: int) -> int:
+        """Index of the first of them."""
+        return self.index * self.size(total)
+
+    def of(self, array: np.ndarray, axis: int) -> np.ndarray:
+        """A view of this part of `array` along `axis`."""
+        total = array.shape[axis]
+        return np.moveaxis(np.moveaxis(array, axis, 0)[self.first(total) :][: self.size(total)], 0, axis)
+
+
+WHOLE = Part()
+"""All environments."""
+
+
+def cut(declared: Iterable[Declared], arrays: Arrays, part: Part) -> Arrays:
+    """`arrays`, with this part alone of those that are declared to lie along the environments."""
+    axes = _axes(declared)
+    return {name: part.of(array, axes[name]) if name in axes else array for name, array in arrays.items()}
+
+
+def joined(declared: Iterable[Declared], parts: Sequence[Arrays]) -> Arrays:
+    """The arrays of all environments, from those of their `parts` in order; the first's where all have the same."""
+    axes = _axes(declared)
+    return {
+        name: np.concatenate([part[name] for part in parts], axes[name]) if name in axes else array
+        for name, array in parts[0].items()
+    }
+
+
+def _axes(declared: Iterable[Declared]) -> dict[str, int]:
+    return {array.name: array.env_axis for array in declared if array.env_axis is not None}

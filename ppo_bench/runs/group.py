@@ -1,0 +1,165 @@
+"""A training that several processes share, each with a device and a part of the environments: PyTorch's.
+
+Rank 0 has the run's folder and drives the outer loop. For that it looks like one runner: what rank 0 does to it, each
+process does to its own runner (`Member`), and arrays are cut and joined along the environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from signal import SIGINT, SIGTERM, raise_signal
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.common import ranks
+from ppo_bench.common.ranks import HANGS_SECONDS, STARTS_SECONDS, Ranks, Ticks
+from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.observed import make_env
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.parts import Part, cut, joined
+from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
+from ppo_bench.runners.declared import declared_arrays
+from ppo_bench.tuning.cores import keep_to_cores, part_of_cores
+
+Wrap = Callable[[VectorEnv, Part], VectorEnv]
+"""What is put around the environments of each process."""
+COMPILING_ITERATIONS = 3
+
+
+def as_made(env: VectorEnv, part: Part) -> VectorEnv:
+    """The environments themselves."""
+    return env
+
+
+class Member:
+    """One process's part of a training."""
+
+    def __init__(self, rank: int, config: Config, address: tuple[str, int], wrap: Wrap, ticks: Ticks) -> None:
+        self._stack, self.part = ExitStack(), Part(rank, config.root.devices)
+        with ExitStack() as building:
+            building.callback(self._stack.close)
+            self._stack.enter_context(keep_to_cores(part_of_cores(rank, self.part.count)))
+            config.framework.begin(tuning=config.tuning)
+            from ppo_bench.runners.torch_peers import TorchPeers
+
+            peers = TorchPeers(self.part, address, ticks.tick)
+            self._stack.callback(peers.close)
+            task = replace(config.task, num_envs=self.part.size(config.ppo.num_envs))
+            made = make_env(config.backend, task)
+            self._stack.callback(made.close)
+            self.env = wrap(made, self.part)  # type: ignore[arg-type]  # no process of several has a `GraphEnv`
+            self.problem: Problem = replace(config.problem(self.env), part=self.part, peers=peers)
+            self.runner: Runner[Any] = config.framework.runner(self.problem)
+            building.pop_all()
+        self._declared = declared_arrays(self.problem)
+        self._state: Any = None
+
+    def init(self, seed: int) -> None:
+        """See `Runner.init`."""
+        self._state = self.runner.init(seed)
+
+    def step(self) -> tuple[Metrics, list[Episode]]:
+        """See `Runner.step`; episodes by the numbers that environments and steps have among all."""
+        self._state, metrics, episodes = self.runner.step(self._state)
+        first, count = self.part.first(self.problem.ppo.num_envs), self.part.count
+        return metrics, [e._replace(env=first + e.env, step=e.step * count) for e in episodes]
+
+    def export(self) -> Arrays:
+        """See `Runner.export`; of this process's environments."""
+        return self.runner.export(self._state)
+
+    def restore(self, arrays: Arrays, carried: bool) -> None:
+        """See `Runner.restore`; `arrays` are of all environments."""
+        self._state = self.runner.restore(cut(self._declared, arrays, self.part), carried)
+
+    def in_progress(self) -> np.ndarray:
+        """See `Runner.in_progress`; of this process's environments."""
+        return self.runner.in_progress(self._state)
+
+    def restart(self, iteration: int) -> None:
+        """See `Runner.restart`."""
+        self._state = self.runner.restart(self._state, iteration)
+
+    def on_env(self, method: str, *arguments: Any) -> Any:
+        """What a method of the environments, as `wrap` made them, returns."""
+        return getattr(self.env, method)(*arguments)
+
+    def close(self) -> None:
+        """Close the environments, and leave the other processes."""
+        self._stack.close()
+
+
+class GroupRunner:
+    """A `Runner` of all the processes, in rank 0. A state is nothing but a turn: each process keeps its own."""
+
+    def __init__(self, config: Config, wrap: Wrap = as_made) -> None:
+        """Start the other processes, one for each device. Raises `ConfigError` if one of them cannot begin."""
+        from ppo_bench.runners.torch_peers import open_store
+
+        ticks, count = Ticks(), config.root.devices
+        self._store = open_store(count)
+        address = self._store.host, self._store.port
+        self._ranks = Ranks(ranks.start(count, Member, config, address, wrap), ticks)
+        self._member, self._steps = None, 0
+        try:
+            self._member = Member(0, config, address, wrap, ticks)
+            self._ranks.answers()
+        except Exception as error:
+            why = self._ranks.why(error)
+            self.close()
+            raise why from error
+        self.problem = self._member.problem
+        self.execution: Mapping[str, object] = {**self._member.runner.execution, "devices": count}
+
+    def call(self, method: str, *arguments: Any) -> list[Any]:
+        """What a method of every member returns, in their order. Raises the failure of any."""
+        compiled = method == "step" and self._steps >= COMPILING_ITERATIONS
+        self._ranks.ask(method, *arguments, within_seconds=HANGS_SECONDS if compiled else STARTS_SECONDS)
+        try:
+            own = getattr(self._member, method)(*arguments)
+        except Exception as error:
+            raise self._ranks.why(error) from error
+        answers = self._ranks.answers()
+        for number in {number for _, signals in answers for number in signals}:
+            raise_signal(SIGTERM if number == SIGINT else number)  # a second SIGINT would stop at once
+        return [own, *(value for value, _ in answers)]
+
+    def init(self, seed: int) -> None:
+        """See `Runner.init`."""
+        self.call("init", seed)
+
+    def step(self, state: None) -> tuple[None, Metrics, list[Episode]]:
+        """See `Runner.step`."""
+        stepped = self.call("step")
+        self._steps += 1
+        metrics = dict(stepped[0][0])
+        metrics["masked_fraction"] = float(np.mean([each["masked_fraction"] for each, _ in stepped]))
+        episodes = [episode for _, own in stepped for episode in own]
+        return None, metrics, sorted(episodes, key=lambda episode: (episode.step, episode.env))
+
+    def export(self, state: None) -> Arrays:
+        """See `Runner.export`."""
+        assert self._member is not None
+        return joined(declared_arrays(self.problem), self.call("export"))
+
+    def restore(self, arrays: Arrays, carried: bool = False) -> None:
+        """See `Runner.restore`."""
+        self.call("restore", arrays, carried)
+
+    def in_progress(self, state: None) -> np.ndarray:
+        """See `Runner.in_progress`."""
+        return np.concatenate(self.call("in_progress"))
+
+    def restart(self, state: None, iteration: int) -> None:
+        """See `Runner.restart`."""
+        self.call("restart", iteration)
+
+    def close(self) -> None:
+        """See `Runner.close`."""
+        self._ranks.stop()
+        if self._member:
+            self._member.close()

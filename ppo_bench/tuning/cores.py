@@ -1,0 +1,31 @@
+"""A part of this machine's cores for one of several processes, by affinity: the threads of PyTorch, XLA and EnvPool
+keep to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def cores_here() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def keep_to_cores(cores: list[int]) -> Iterator[None]:
+    """Keep this process, and those that it starts meanwhile, to `cores`."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def part_of_cores(index: int, count: int) -> list[int]:
+    """The cores of one of `count` processes that divide those of this one; all of them where there are fewer."""
+    cores = sorted(os.sched_getaffinity(0))
+    size = len(cores) // count
+    return cores[index * size : (index + 1) * size] if size else cores
