@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
 
         print(f"ppo_bench {version('ppo-bench')}")
         return 0
+    from ppo_bench.common.rank_processes import launched
     from ppo_bench.configuration.load import load_config
 
     if options.cfg or options.info:
@@ -67,6 +68,13 @@ def main(arguments: list[str]) -> int:
             f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
         )
     config.require()
+    if told := launched():
+        from ppo_bench.runs.group import require_launched, serve_rank
+
+        require_launched(config)
+        if told.rank:
+            serve_rank(config, told.rank)
+            return 0
     with _signals_as_ctrl_c():
         from ppo_bench.runs.train import train
 

@@ -7,6 +7,7 @@ rank 0 ends the others and has the reason in a line. A rank whose connection to 
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing.connection
 import os
 import queue
@@ -14,8 +15,7 @@ import signal
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -74,6 +74,7 @@ class Ranks:
         self._asked_at, self._limit_seconds = now, STARTS_SECONDS
         self._thread = threading.Thread(target=self._watch, daemon=True, name="ranks")
         self._thread.start()
+        atexit.register(self.stop)  # else the end of this process would wait for theirs
 
     # --- Asking -------------------------------------------------------------------------------------------------------
 
@@ -113,6 +114,7 @@ class Ranks:
 
     def stop(self) -> None:
         """End the other ranks: of themselves, now that nobody asks them, or else by force."""
+        atexit.unregister(self.stop)
         self._ended.set()
         for other in self._others:
             with suppress(OSError):
@@ -220,69 +222,3 @@ class Ranks:
         for other in self._others:
             if other.process:
                 other.process.kill()
-
-
-# --- The other ranks --------------------------------------------------------------------------------------------------
-
-
-def serve(connection: Connection, make: Callable[[Ticks], Any]) -> None:
-    """Be another rank: make its member, and call the methods that rank 0 asks for until rank 0 is gone.
-
-    Signals to stop are passed on with the next answer, as `(value, signals)`.
-    """
-    lock, ticks = threading.Lock(), Ticks()
-    received: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, lambda number, _: received.append(number))
-
-    def send(kind: str, content: Any) -> None:
-        with lock:
-            connection.send((kind, content))
-
-    threading.Thread(target=_beat, args=(send, ticks), daemon=True, name="beat").start()
-    member: Any = None
-    try:
-        member = make(ticks)
-        send("answer", (None, ()))
-        while (asked := connection.recv()) is not None:
-            name, arguments = asked
-            value = getattr(member, name)(*arguments)
-            signals, received[:] = tuple(received), ()
-            send("answer", (value, signals))
-    except (EOFError, BrokenPipeError, ConnectionResetError):  # rank 0 is gone
-        pass
-    except (ConfigError, Failed) as error:
-        with suppress(OSError):
-            send("failed", error)
-    except Exception:
-        with suppress(OSError):
-            send("broken", traceback.format_exc())
-    finally:
-        if member is not None:
-            member.close()
-
-
-def _beat(send: Callable[[str, Any], None], ticks: Ticks) -> None:
-    """Say every second that this process is alive; end it once rank 0 is gone, whatever its main thread waits for."""
-    with suppress(OSError):
-        while True:
-            send("beat", ticks.count)
-            time.sleep(BEAT_SECONDS)
-    os._exit(1)
-
-
-def start(count: int, make: Callable[..., Any], *arguments: Any) -> list[Other]:
-    """Start ranks 1 to `count - 1` on this machine; the member of each is `make(rank, *arguments, ticks)`."""
-    spawn = multiprocessing.get_context("spawn")
-    others = []
-    for rank in range(1, count):
-        ours, theirs = spawn.Pipe()
-        process = spawn.Process(target=_serve, args=(theirs, rank, make, arguments), daemon=True)
-        process.start()
-        theirs.close()
-        others.append(Other(rank, ours, process))
-    return others
-
-
-def _serve(connection: Connection, rank: int, make: Callable[..., Any], arguments: Iterable[Any]) -> None:
-    serve(connection, lambda ticks: make(rank, *arguments, ticks))

@@ -145,6 +145,7 @@ class Config:
             tuple(env.observe),
             env.players,
             tuple(env.info),
+            1 if self.framework.process_per_device else self.root.devices,
         )
 
     @cached_property

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import gymnasium
 
 
+DEVICES = "devices"
+"""The mesh axis by which a JAX program knows the devices that share it."""
 MAX_STEPS_PER_GAME = 27_000
 """The time limit of an Atari game: 108,000 frames."""
 
@@ -193,6 +195,8 @@ class Task:
     """How many play a game of turns, each in a row of its own; see ppo_bench/envs/turns.py."""
     info: tuple[str, ...] = ()
     """Numbers of `info` that are kept with episodes, where the environment gives them; see `VectorEnv`."""
+    devices: int = 1
+    """How many devices of one JAX program step the environments, each an equal part of them."""
 
     def alone(self) -> Task:
         """The same with a single environment, or the rows of a single game."""
@@ -200,7 +204,7 @@ class Task:
 
     def at_least(self, num_envs: int) -> Task:
         """The same with so many environments, or more where those would not be whole games."""
-        return replace(self, num_envs=-(-num_envs // self.players) * self.players)
+        return replace(self, num_envs=-(-num_envs // self.players) * self.players, devices=1)
 
     def plain(self, backend: str, kwargs_too: bool = False) -> None:
         """Raise `ConfigError` if something is asked for that `backend` does not take: wrappers, Baselines' resets.

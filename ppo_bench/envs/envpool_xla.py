@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
-from ppo_bench.envs.base import GraphEnv, Start, Step, Task, require_no_info
+from ppo_bench.envs.base import DEVICES, EnvStep, GraphEnv, Seen, Start, Step, Task, require_no_info
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, Shown, as_step
 
 
@@ -26,13 +26,16 @@ class EnvPoolXlaBackend:
         require("jax", "jax", "backend=envpool_xla")
         EnvPoolBackend(self.name, self.num_threads).require()
 
-    def make(self, task: Task) -> EnvPoolGraphEnv:
-        """The environments of `task`."""
+    def make(self, task: Task) -> EnvPoolGraphEnv | DividedPools:
+        """The environments of `task`; a pool for each of its devices."""
         if task.players > 1:
             raise ConfigError(f"{task.id}: EnvPool's XLA interface has no games of turns; use backend=envpool")
         require_no_info(task, "envpool_xla")
         share_gpu_memory()
-        return EnvPoolGraphEnv(task, self.num_threads)
+        if task.devices == 1:
+            return EnvPoolGraphEnv(task, self.num_threads)
+        one = replace(task, num_envs=task.num_envs // task.devices, devices=1)
+        return DividedPools([EnvPoolGraphEnv(one, self.num_threads) for _ in range(task.devices)])
 
 
 class EnvPoolGraphEnv(GraphEnv):
@@ -95,3 +98,59 @@ class _PoolStep:
             handle, seen = self.of_pool(handle, actions.astype(self.action_dtype))
             step = as_step(self._shown, resets, *seen)
             return (handle, step.terminated | step.truncated), step
+
+
+class DividedPools(GraphEnv):
+    """A `GraphEnv` over one EnvPool pool for each device of the program, with equal parts of the environments."""
+
+    programs_last: ClassVar[bool] = False
+
+    def __init__(self, pools: Sequence[EnvPoolGraphEnv]) -> None:
+        self._pools = pools
+        self.num_envs = sum(pool.num_envs for pool in pools)
+        self.observation_space = pools[0].observation_space
+        self.action_space = pools[0].action_space
+        self.masks_actions = pools[0].masks_actions
+        self.time_limit = pools[0].time_limit
+
+    def reset(self, seeds: Sequence[int]) -> Start:
+        """See `EnvPoolGraphEnv.reset`. Of the state, `[D, ...]` handles and `[N]` flags, each device has its part."""
+        import jax
+        import jax.numpy as jnp
+
+        size = self.num_envs // len(self._pools)
+        starts = [pool.reset(seeds[k * size : (k + 1) * size]) for k, pool in enumerate(self._pools)]
+        with jax.enable_x64(True):
+            handles, resets = zip(*(start.state for start in starts), strict=True)
+            columns = zip(*(start.seen for start in starts), strict=True)
+            seen = Seen(*(None if column[0] is None else jnp.concatenate(column) for column in columns))
+            step = _StepByDevice(tuple(start.step for start in starts))
+            return Start(step, (jnp.stack(handles), jnp.concatenate(resets)), seen)
+
+    def close(self) -> None:
+        """See `EnvPoolGraphEnv.close`."""
+        for pool in self._pools:
+            pool.close()
+
+
+@dataclass(frozen=True)
+class _StepByDevice:
+    """The step of whichever pool is that of the device which runs the program."""
+
+    steps: tuple[EnvStep, ...]
+
+    def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
+        import jax
+
+        def of_pool(step: EnvStep) -> Any:
+            def stepped(state: Any, actions: Any) -> Any:
+                (handle,), resets = state
+                (handle, resets), given = step((handle, resets), actions)
+                return (handle[None], resets), given
+
+            return stepped
+
+        with jax.enable_x64(True):
+            device = jax.lax.axis_index(DEVICES)
+            after: tuple[Any, Step] = jax.lax.switch(device, [of_pool(step) for step in self.steps], state, actions)
+            return after

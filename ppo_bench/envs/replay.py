@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.envs.base import Seen, Step, VectorEnv
+from ppo_bench.mathematics.parts import WHOLE, Part
 
 
 class Recording(NamedTuple):
@@ -16,6 +17,13 @@ class Recording(NamedTuple):
 
     steps: Step
     actions: np.ndarray
+
+    @staticmethod
+    def joined(parts: Sequence[Recording]) -> Recording:
+        """The recording of all environments, from those of their parts in order."""
+        columns: Any = zip(*(part.steps for part in parts), strict=True)
+        fields: Any = (None if column[0] is None else np.concatenate(column, 1) for column in columns)
+        return Recording(Step(*fields), np.concatenate([part.actions for part in parts], 1))
 
 
 class RecordingEnv:
@@ -55,7 +63,9 @@ class RecordingEnv:
 class ReplayEnv:
     """A `VectorEnv` that gives back the steps of a recording, whatever the actions, and keeps those."""
 
-    def __init__(self, like: VectorEnv) -> None:
+    def __init__(self, like: VectorEnv, part: Part = WHOLE) -> None:
+        """Environments `like` these, which are this part of those that were recorded."""
+        self._part = part
         self.num_envs = like.num_envs
         self.observation_space: Any = like.observation_space
         self.action_space: Any = like.action_space
@@ -64,8 +74,9 @@ class ReplayEnv:
         self._actions: list[np.ndarray] = []
 
     def load(self, steps: Step) -> None:
-        """Replay `steps`, `[T, N, ...]` each, from now on."""
-        self._steps = [steps.map(itemgetter(t)) for t in range(len(steps.reward))]
+        """Replay `steps` of all environments, `[T, N, ...]` each, from now on."""
+        own = steps.map(lambda array: self._part.of(array, 1))
+        self._steps = [own.map(itemgetter(t)) for t in range(len(own.reward))]
         self._actions = []
 
     def reset(self, seeds: Sequence[int]) -> Seen:

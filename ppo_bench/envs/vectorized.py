@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import multiprocessing.connection
+import os
 import signal
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,7 +30,7 @@ class Vectorized:
         self._lost_worker = False
         self._has_workers = vectorization == "async"
         kind = AsyncVectorEnv if self._has_workers else SyncVectorEnv
-        one = functools.partial(_built, build)
+        one = functools.partial(_built, build, os.getpid())
         try:
             self._envs: Any = kind([one] * num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
         except EOFError as error:
@@ -88,8 +89,9 @@ class Vectorized:
         self._envs.closed = True
 
 
-def _built(build: Callable[[], Any]) -> Any:
-    if multiprocessing.parent_process():
+def _built(build: Callable[[], Any], maker: int) -> Any:
+    """An environment; `maker` is the id of the process that steps it or has a worker do so."""
+    if os.getpid() != maker:
         # A worker of AsyncVectorEnv leaves Ctrl-C to the process that waits for its answers.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # it has inherited that process's answers

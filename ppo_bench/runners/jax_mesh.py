@@ -10,9 +10,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
+from ppo_bench.envs.base import DEVICES as AXIS
 from ppo_bench.mathematics.arrays import Declared
 
-AXIS = "devices"
 SAME = Spec()
 """An array that every device has as a whole."""
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import TCPStore
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.normalize import Moments, pooled
 from ppo_bench.mathematics.parts import Part
 
@@ -21,12 +24,11 @@ TIMEOUT = timedelta(minutes=30)
 class TorchPeers:
     """The other processes of a training, see `ppo_bench.runners.base.Peers`."""
 
-    def __init__(self, part: Part, address: tuple[str, int], tick: Callable[[], None]) -> None:
-        """Meet the others at the TCP store that rank 0 has at `address`."""
+    def __init__(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> None:
+        """Meet the others."""
         self.part, self.tick = part, tick
-        host, port = address
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        store = TCPStore(host, port, part.count, is_master=False, timeout=TIMEOUT)
+        store = PrefixStore(f"group/{meeting.attempt}", _client(meeting, part.count))
         dist.init_process_group(backend, store=store, rank=part.index, world_size=part.count, timeout=TIMEOUT)
 
     def total(self, x: Tensor) -> Tensor:
@@ -61,6 +63,38 @@ class TorchPeers:
         dist.destroy_process_group()
 
 
-def open_store(count: int, port: int = 0) -> TCPStore:
-    """The store at which `count` processes of this machine meet; rank 0 keeps it. Port 0 takes a free one."""
-    return TCPStore("127.0.0.1", port, count, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
+class Meeting(NamedTuple):
+    """Where the processes meet: a TCP store of PyTorch's."""
+
+    host: str
+    port: int
+    attempt: str = "0"
+    """Of several attempts to meet there, such as those of torchrun, which one."""
+
+
+def open_store(host: str, port: int, count: int) -> TCPStore:
+    """The store of rank 0 at which `count` processes meet; port 0 takes a free one.
+
+    Raises `ConfigError` if the port is in use.
+    """
+    try:
+        return TCPStore(host, port, count, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
+    except (RuntimeError, OSError) as error:
+        if "address already in use" not in str(error).lower():
+            raise
+        raise ConfigError(f"port {port} of {host} is in use: choose another by MASTER_PORT=..., or none") from error
+
+
+def tell(meeting: Meeting, count: int, told: dict[str, Any]) -> None:
+    """Leave for the other ranks what they need to connect to rank 0."""
+    _client(meeting, count).set(f"control/{meeting.attempt}", json.dumps(told))
+
+
+def hear(meeting: Meeting, count: int) -> dict[str, Any]:
+    """What rank 0 left there; waits for it."""
+    told: dict[str, Any] = json.loads(_client(meeting, count).get(f"control/{meeting.attempt}"))
+    return told
+
+
+def _client(meeting: Meeting, count: int) -> TCPStore:
+    return TCPStore(meeting.host, meeting.port, count, is_master=False, timeout=TIMEOUT)

@@ -6,18 +6,20 @@ process does to its own runner (`Member`), and arrays are cut and joined along t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from signal import SIGINT, SIGTERM, raise_signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppo_bench.common import ranks
-from ppo_bench.common.ranks import HANGS_SECONDS, STARTS_SECONDS, Ranks, Ticks
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.rank_processes import accept, connect, launched, listen, serve, start
+from ppo_bench.common.ranks import HANGS_SECONDS, STARTS_SECONDS, Other, Ranks, Ticks
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.parts import Part, cut, joined
@@ -25,12 +27,15 @@ from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
 from ppo_bench.runners.declared import declared_arrays
 from ppo_bench.tuning.cores import keep_to_cores, part_of_cores
 
-Wrap = Callable[[VectorEnv, Part], VectorEnv]
+if TYPE_CHECKING:
+    from ppo_bench.runners.torch_peers import Meeting
+
+Wrap = Callable[[VectorEnv | GraphEnv, Part], Any]
 """What is put around the environments of each process."""
 COMPILING_ITERATIONS = 3
 
 
-def as_made(env: VectorEnv, part: Part) -> VectorEnv:
+def as_made(env: VectorEnv | GraphEnv, part: Part) -> VectorEnv | GraphEnv:
     """The environments themselves."""
     return env
 
@@ -38,7 +43,7 @@ def as_made(env: VectorEnv, part: Part) -> VectorEnv:
 class Member:
     """One process's part of a training."""
 
-    def __init__(self, rank: int, config: Config, address: tuple[str, int], wrap: Wrap, ticks: Ticks) -> None:
+    def __init__(self, rank: int, config: Config, meeting: Meeting, wrap: Wrap, ticks: Ticks) -> None:
         self._stack, self.part = ExitStack(), Part(rank, config.root.devices)
         with ExitStack() as building:
             building.callback(self._stack.close)
@@ -46,12 +51,12 @@ class Member:
             config.framework.begin(tuning=config.tuning)
             from ppo_bench.runners.torch_peers import TorchPeers
 
-            peers = TorchPeers(self.part, address, ticks.tick)
+            peers = TorchPeers(self.part, meeting, ticks.tick)
             self._stack.callback(peers.close)
             task = replace(config.task, num_envs=self.part.size(config.ppo.num_envs))
             made = make_env(config.backend, task)
             self._stack.callback(made.close)
-            self.env = wrap(made, self.part)  # type: ignore[arg-type]  # no process of several has a `GraphEnv`
+            self.env = wrap(made, self.part)
             self.problem: Problem = replace(config.problem(self.env), part=self.part, peers=peers)
             self.runner: Runner[Any] = config.framework.runner(self.problem)
             building.pop_all()
@@ -97,23 +102,23 @@ class GroupRunner:
     """A `Runner` of all the processes, in rank 0. A state is nothing but a turn: each process keeps its own."""
 
     def __init__(self, config: Config, wrap: Wrap = as_made) -> None:
-        """Start the other processes, one for each device. Raises `ConfigError` if one of them cannot begin."""
-        from ppo_bench.runners.torch_peers import open_store
+        """Start the other processes, one for each device, or meet those that a launcher started.
 
-        ticks, count = Ticks(), config.root.devices
-        self._store = open_store(count)
-        address = self._store.host, self._store.port
-        self._ranks = Ranks(ranks.start(count, Member, config, address, wrap), ticks)
+        Raises `ConfigError` if one of them cannot begin.
+        """
+        ticks = Ticks()
+        self._store, meeting, others = _meet(config, wrap)
+        self._ranks = Ranks(others, ticks)
         self._member, self._steps = None, 0
         try:
-            self._member = Member(0, config, address, wrap, ticks)
+            self._member = Member(0, config, meeting, wrap, ticks)
             self._ranks.answers()
         except Exception as error:
             why = self._ranks.why(error)
             self.close()
             raise why from error
         self.problem = self._member.problem
-        self.execution: Mapping[str, object] = {**self._member.runner.execution, "devices": count}
+        self.execution: Mapping[str, object] = {**self._member.runner.execution, "devices": config.root.devices}
 
     def call(self, method: str, *arguments: Any) -> list[Any]:
         """What a method of every member returns, in their order. Raises the failure of any."""
@@ -163,3 +168,44 @@ class GroupRunner:
         self._ranks.stop()
         if self._member:
             self._member.close()
+
+
+def _meet(config: Config, wrap: Wrap) -> tuple[Any, Meeting, list[Other]]:
+    """Where the processes of a training meet: rank 0's store there, which is to be kept, and the other ranks."""
+    from ppo_bench.runners.torch_peers import Meeting, open_store, tell
+
+    count, told = config.root.devices, launched()
+    if told is None:
+        host = "127.0.0.1"
+        store = open_store(host, int(os.environ.get("MASTER_PORT", "0")), count)
+        meeting = Meeting(host, store.port)
+        return store, meeting, start(count, Member, config, meeting, wrap)
+    kept = None if told.has_store else open_store(told.host, told.port, count)
+    meeting = Meeting(told.host, told.port, told.attempt)
+    listener, how = listen(told.host)
+    tell(meeting, count, how)
+    return kept, meeting, accept(listener, count)
+
+
+def require_launched(config: Config) -> None:
+    """Raise `ConfigError` if a launcher has started another number of processes than `config` asks for."""
+    told = launched()
+    if told is None or told.world_size == config.processes:
+        return
+    if config.framework.process_per_device:
+        raise ConfigError(
+            f"{told.world_size} processes were started, and devices={config.root.devices}: add devices={told.world_size} and "
+            "ppo.shards, of which that is a divisor"
+        )
+    raise ConfigError(f"framework={config.framework.name} is one process, whatever devices=: start it without torchrun")
+
+
+def serve_rank(config: Config, rank: int) -> None:
+    """Be one of the processes that a launcher started, other than rank 0, until that is gone."""
+    from ppo_bench.runners.torch_peers import Meeting, hear
+
+    told = launched()
+    assert told is not None
+    meeting = Meeting(told.host, told.port, told.attempt)
+    connection = connect(rank, hear(meeting, told.world_size))
+    serve(connection, lambda ticks: Member(rank, config, meeting, as_made, ticks))

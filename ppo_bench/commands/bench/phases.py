@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +85,7 @@ class Phases:
 
 def _alone(config: Config) -> Any:
     """A function that steps environments as often as a rollout does, and returns how long that took."""
-    env, steps = make_env(config.backend, config.task), config.ppo.num_steps
+    env, steps = make_env(config.backend, replace(config.task, devices=1)), config.ppo.num_steps
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     if isinstance(env, GraphEnv):
         return _alone_in_program(env, seeds, steps, config)

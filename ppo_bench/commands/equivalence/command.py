@@ -15,6 +15,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.equivalence.differences import Difference, compare
 from ppo_bench.commands.equivalence.explain import Sensitivity, Tie, sensitivity, tied_actions, ties
@@ -55,7 +57,7 @@ def main(arguments: list[str]) -> int:
     """Run the comparison, print a table, write `equivalence.json` and a plot; 1 if the frameworks differ."""
     parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
     parser.add_overrides("as for a run; and mode=lockstep|free, frameworks=[a,b]")
-    overrides = overrides_of(parser.parse_intermixed_args(arguments))
+    overrides, devices = _numbers_of_devices(overrides_of(parser.parse_intermixed_args(arguments)))
     config = load(overrides)
     assert isinstance(config.root, EquivalenceSchema)
     mode = config.root.mode
@@ -77,7 +79,7 @@ def main(arguments: list[str]) -> int:
             raise ConfigError(f"{key} has no meaning here: a comparison leaves no run")
     config.backend.require()
     frameworks = config.root.frameworks or _installed(overrides)
-    variants = expand([_words(key, values) for key, values in (config.root.variants or {}).items()])
+    variants = expand([_words(key, values) for key, values in ((config.root.variants or {}) | devices).items()])
     if len(frameworks) * len(variants) < 2:
         raise ConfigError(
             f"frameworks=[{','.join(frameworks)}]: at least two are to be compared, or one in several variants={{...}}"
@@ -97,6 +99,13 @@ def main(arguments: list[str]) -> int:
             "use backend=envpool"
         )
     return report(config, _compare(configs, mode), mode)
+
+
+def _numbers_of_devices(overrides: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """The overrides without a list of numbers of devices, as in `devices=[1,2]`, and that as a variant."""
+    lists = [word for word in overrides if word.startswith("devices=[")]
+    values = {"devices": OmegaConf.create(lists[-1].partition("=")[2])} if lists else {}
+    return [word for word in overrides if word not in lists], {k: list(v) for k, v in values.items()}
 
 
 def _words(key: str, values: Any) -> str:

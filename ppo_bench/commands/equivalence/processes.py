@@ -11,14 +11,16 @@ import numpy as np
 from ppo_bench.commands.equivalence.differences import IterationOutcome
 from ppo_bench.common.workers import Worker
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import Seen, VectorEnv
+from ppo_bench.envs.base import GraphEnv, Seen, VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
-from ppo_bench.envs.replay import RecordingEnv, ReplayEnv
+from ppo_bench.envs.replay import Recording, RecordingEnv, ReplayEnv
 from ppo_bench.mathematics.arrays import Arrays, restored
+from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.runners.base import Problem, Runner
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
 from ppo_bench.runners.host_envs import HostEnvs
+from ppo_bench.runs.group import GroupRunner, Wrap
 
 
 class Follower:
@@ -84,54 +86,83 @@ class Workers:
             follower.stop()
 
 
-def _host(config: Config) -> VectorEnv:
-    """The environments of `config`; those of a JAX program are stepped by a program of their own."""
-    return on_host(make_env(config.backend, config.task))
+def _recorded(env: VectorEnv | GraphEnv, part: Part) -> RecordingEnv:
+    """A process's environments, recorded; those of a JAX program are stepped by a program of their own."""
+    return RecordingEnv(on_host(env))
+
+
+def _replayed(env: VectorEnv | GraphEnv, part: Part) -> ReplayEnv:
+    """A recording in place of a process's environments."""
+    made = on_host(env)
+    made.close()
+    return ReplayEnv(made, part)
+
+
+def _built(config: Config, wrap: Wrap) -> tuple[Runner[Any], Any]:
+    """A runner and its environments, as `wrap` makes them."""
+    if config.processes > 1:
+        group = GroupRunner(config, wrap)
+        return group, _EnvsOfGroup(group)
+    config.framework.begin(tuning=config.tuning, devices=config.root.devices)
+    env = wrap(make_env(config.backend, config.task), WHOLE)
+    return config.framework.runner(config.problem(env)), env
+
+
+class _EnvsOfGroup:
+    """The recorded or replaying environments of several processes, as one."""
+
+    def __init__(self, group: GroupRunner) -> None:
+        self._group = group
+
+    def load(self, steps: Any) -> None:
+        """See `ReplayEnv.load`."""
+        self._group.call("on_env", "load", steps)
+
+    def actions(self) -> np.ndarray:
+        """See `ReplayEnv.actions`."""
+        return np.concatenate(self._group.call("on_env", "actions"), 1)
+
+    def take(self) -> Recording:
+        """See `RecordingEnv.take`."""
+        return Recording.joined(self._group.call("on_env", "take"))
 
 
 def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, Any, None]:
     """An iteration for each message, alone or after the leader."""
-    config.framework.begin(tuning=config.tuning)
-    made = _host(config)
-    env: VectorEnv
-    if follows:
-        made.close()
-        env = replay = ReplayEnv(made)
-    else:
-        env = recorder = RecordingEnv(made)
     root = config.root
-    runner: Runner[Any] = config.framework.runner(config.problem(env))
-    state = None if follows else runner.init(root.seed)  # a follower begins where its leader was
-    if not follows and config.algorithm.warm_up:
-        recorder.take()  # no iteration
-    iteration, outcome = 0, None
-    while True:
-        message = yield outcome
-        if follows:
-            before, steps = message
-            replay.load(steps)
-            state, metrics, _ = runner.step(runner.restore(before, carried=True))
-            outcome = IterationOutcome(replay.actions(), {}, runner.export(state), metrics, None)
-        else:
-            before = runner.export(state)
-            state, metrics, _ = runner.step(state)
-            recording = recorder.take()
-            outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
-            iteration += 1
-            if iteration % root.checkpoint.every_iterations == 0:  # as in training
-                state = runner.restart(state, iteration)
+    runner, env = _built(config, _replayed if follows else _recorded)
+    try:
+        state = None if follows else runner.init(root.seed)  # a follower begins where its leader was
+        if not follows and config.algorithm.warm_up:
+            env.take()  # no iteration
+        iteration, outcome = 0, None
+        while True:
+            message = yield outcome
+            if follows:
+                before, steps = message
+                env.load(steps)
+                state, metrics, _ = runner.step(runner.restore(before, carried=True))
+                outcome = IterationOutcome(env.actions(), {}, runner.export(state), metrics, None)
+            else:
+                before = runner.export(state)
+                state, metrics, _ = runner.step(state)
+                recording = env.take()
+                outcome = IterationOutcome(recording.actions, before, runner.export(state), metrics, recording.steps)
+                iteration += 1
+                if iteration % root.checkpoint.every_iterations == 0:  # as in training
+                    state = runner.restart(state, iteration)
+    finally:
+        runner.close()
 
 
 def played(config: Config, led: IterationOutcome) -> tuple[Problem, list[Seen]]:
     """The leader's problem, and what its network saw in each step of the iteration."""
-    made = _host(config)
-    made.close()
-    replay = ReplayEnv(made)
+    replay = _replayed(make_env(config.backend, config.task), WHOLE)
     assert led.steps is not None
     replay.load(led.steps)
     problem = config.problem(replay)
     envs = HostEnvs(problem)
-    state = restored((*env_arrays(problem), *normalization_arrays(made.observation_space.shape)), led.before)
+    state = restored((*env_arrays(problem), *normalization_arrays(replay.observation_space.shape)), led.before)
     rollout, seen = envs.begin(state), []
     for t, actions in enumerate(led.actions):
         seen.append(Seen(*(None if array is None else np.array(array) for array in envs.seen(state))))

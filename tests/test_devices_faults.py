@@ -1,0 +1,253 @@
+"""Several processes that share a training: one that dies, hangs or raises ends the run with its reason; resumed, it ends
+as it would have. Kills are real, at moments that the run itself shows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ppo_bench.runners.checkpoint import find, load
+from tests.faults import ENVIRONMENT, ROOT, command, contents, finish, folder_of, learnt, rows
+
+pytestmark = pytest.mark.slow
+
+RUN = ["env=cartpole", "framework=torch_eager", "device=cpu", "ppo.shards=2", "total_timesteps=20480"]
+RUN += ["checkpoint.every_iterations=5"]
+TWO = [*RUN, "devices=2"]
+SECONDS = 30.0
+"""Within which a failure of any rank ends the run."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What a run on two devices learns that nothing happens to."""
+    run = [*TWO, f"outputs={tmp_path_factory.mktemp('whole')}"]
+    ended = finish(run)
+    assert ended.returncode == 0, ended.stderr
+    return learnt(folder_of(run))
+
+
+class Group:
+    """A run on two devices, and the processes that it has started."""
+
+    def __init__(self, run: list[str]) -> None:
+        self.folder = folder_of(run)
+        self.process = subprocess.Popen(
+            command(run), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def wait_for_rows(self, count: int) -> None:
+        deadline = time.monotonic() + 300
+        while rows(self.folder) < count:
+            assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+
+    @property
+    def other(self) -> int:
+        """The process of the second device."""
+        found = [pid for pid in _children(self.process.pid) if "spawn_main" in _command_line(pid)]
+        assert len(found) == 1, found
+        return found[0]
+
+    def end(self) -> tuple[int, str, float]:
+        """Exit code, last line of stderr, and seconds until the run has ended."""
+        started = time.monotonic()
+        _, error = self.process.communicate(timeout=120)
+        return self.process.returncode, error.strip().splitlines()[-1], time.monotonic() - started
+
+
+def _children(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], check=False, capture_output=True, text=True)
+    return [int(word) for word in listed.stdout.split()]
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def _gone(pid: int, seconds: float = SECONDS) -> bool:
+    """Whether a process has ended within that time; a zombie has."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not _command_line(pid):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[[list[str]], Group]]:
+    groups = []
+
+    def start(run: list[str]) -> Group:
+        groups.append(Group([*run, f"outputs={tmp_path}"]))
+        return groups[-1]
+
+    yield start
+    for group in groups:
+        if group.process.poll() is None:
+            group.process.kill()
+            group.process.communicate()
+
+
+def resumed(tmp_path: Path, run: list[str]) -> Path:
+    """Give the command again, to the end; its folder."""
+    again = [*run, f"outputs={tmp_path}"]
+    ended = finish(again)
+    assert ended.returncode == 0, ended.stderr
+    return folder_of(again)
+
+
+def in_rollout(group: Group) -> None:
+    time.sleep(0.02)
+
+
+def in_update(group: Group) -> None:
+    time.sleep(0.11)
+
+
+def as_a_checkpoint_is_written(group: Group) -> None:
+    deadline = time.monotonic() + 60
+    while not list((group.folder / "checkpoints").glob(".iteration_*.tmp")):
+        assert time.monotonic() < deadline
+    # caught in the act, or a moment after it
+
+
+@pytest.mark.parametrize("moment", [in_rollout, in_update, as_a_checkpoint_is_written])
+def test_a_rank_that_is_killed_ends_the_run_and_it_goes_on_as_if_it_had_not_been(
+    moment: Callable[[Group], None], started: Callable[[list[str]], Group], whole: Any, tmp_path: Path
+) -> None:
+    group = started(TWO)
+    group.wait_for_rows(12)
+    other = group.other
+    moment(group)
+    os.kill(other, signal.SIGKILL)
+    code, said, seconds = group.end()
+    assert (code, seconds < SECONDS) == (1, True)
+    assert said.startswith("ppo_bench: the process of device 1 of 2 was killed by SIGKILL; ")
+    assert f"{group.folder} is kept up to iteration " in said
+    assert not list((group.folder / "checkpoints").glob(".*.tmp"))
+    assert learnt(resumed(tmp_path, TWO)) == whole
+
+
+def test_rank_0_that_is_killed_leaves_no_orphan_and_goes_on_on_another_number_of_devices(
+    started: Callable[[list[str]], Group], whole: Any, tmp_path: Path
+) -> None:
+    group = started(TWO)
+    group.wait_for_rows(12)
+    other = group.other
+    group.process.kill()
+    assert _gone(other)
+    group.process.communicate()
+    folder = resumed(tmp_path, RUN)  # on one device
+    _, _, arrays = whole
+    ours = load(find(folder)).arrays
+    for name, array in ours.items():
+        if name.startswith("params."):
+            theirs = np.frombuffer(arrays[name], array.dtype).reshape(array.shape)
+            np.testing.assert_allclose(array, theirs, rtol=0, atol=2e-3, err_msg=name)
+
+
+def test_a_rank_that_hangs_ends_the_run(started: Callable[[list[str]], Group], whole: Any, tmp_path: Path) -> None:
+    group = started(TWO)
+    group.wait_for_rows(12)
+    other = group.other
+    os.kill(other, signal.SIGSTOP)
+    code, said, seconds = group.end()
+    assert (code, seconds < SECONDS) == (1, True)
+    assert said.startswith("ppo_bench: device 1 of 2 hangs: its process has been silent for 20 seconds; ")
+    assert _gone(other, 1)
+    assert learnt(resumed(tmp_path, TWO)) == whole
+
+
+@pytest.mark.parametrize("whom", ["rank 0", "the other"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_to_any_rank_stops_all_after_the_iteration(
+    number: signal.Signals, whom: str, started: Callable[[list[str]], Group], whole: Any, tmp_path: Path
+) -> None:
+    group = started(TWO)
+    group.wait_for_rows(12)
+    other = group.other
+    os.kill(group.process.pid if whom == "rank 0" else other, number)
+    code, said, seconds = group.end()
+    assert (code, seconds < SECONDS) == (130, True), said
+    assert said.startswith("ppo_bench: stopped after iteration ")
+    assert _gone(other, 5)
+    assert learnt(resumed(tmp_path, TWO)) == whole
+
+
+def test_a_group_that_is_stopped_as_a_whole_goes_on(started: Callable[[list[str]], Group], whole: Any) -> None:
+    group = started(TWO)
+    group.wait_for_rows(12)
+    both = group.process.pid, group.other
+    for pid in both:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(25)  # longer than a rank may be silent
+    for pid in both:
+        os.kill(pid, signal.SIGCONT)
+    _, error = group.process.communicate(timeout=120)
+    assert group.process.returncode == 0, error
+    assert learnt(group.folder) == whole
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        run = subprocess.run(
+            command([*TWO, f"outputs={tmp_path}"]),
+            check=False,
+            cwd=ROOT,
+            env=ENVIRONMENT | {"MASTER_PORT": str(port)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert run.returncode == 2
+    (line,) = run.stderr.strip().splitlines()
+    assert line == f"ppo_bench: port {port} of 127.0.0.1 is in use: choose another by MASTER_PORT=..., or none"
+    assert not contents(tmp_path)
+
+
+def test_a_full_disk_of_rank_0_is_one_line_and_the_run_goes_on_when_there_is_room(tmp_path: Path, whole: Any) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], check=False).returncode:
+        pytest.skip("mounting a file system needs root")
+    try:
+        run = [*TWO, f"outputs={disk}"]
+        other_file = disk / "other"
+        other_file.write_bytes(bytes(400_000))  # room for a checkpoint or two
+        started_at = time.monotonic()
+        full = finish(run)
+        assert full.returncode == 1, full.stderr
+        assert time.monotonic() - started_at < 120
+        assert full.stderr.splitlines()[-1].startswith(f"ppo_bench: No space left on device: {folder_of(run)}")
+        other_file.unlink()
+        assert finish(run).returncode == 0
+        assert learnt(folder_of(run)) == whole
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_torchrun_starts_the_ranks_too(whole: Any, tmp_path: Path) -> None:
+    run = [*TWO, f"outputs={tmp_path}"]
+    torchrun = [command([])[2], "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "ppo_bench"]
+    ended = subprocess.run(
+        [*torchrun, *run], check=False, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip() == str(folder_of(run))
+    assert learnt(folder_of(run)) == whole
