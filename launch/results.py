@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Published results beside ours: `launch/results.py` writes docs/results/ and the tables of docs/results.md anew.
+"""Comparison with published results: `launch/results.py` rewrites docs/results/ and the tables of docs/results.md.
 
-`launch/results.py RUNS...` first takes the finished runs of `experiment=campaign/...` below those folders into
-docs/results/runs.parquet and curves.parquet, from which all else is made; rows of earlier runs stay there.
+`launch/results.py RUNS...` first adds the finished runs of `experiment=campaign/...` below those folders to
+docs/results/runs.parquet and curves.parquet, from which everything else is made. Rows of earlier runs stay there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def main(arguments: list[str]) -> int:
-    """Take in the runs that are named, and write everything that is made from all that were."""
+    """Add the named runs to the Parquet files, and rewrite tables and figures from these."""
     parser = Parser("python launch/results.py", description=__doc__)
     parser.add_argument("folders", nargs="*", metavar="RUNS", help="folders with finished runs of the campaign")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where results.md and results/ are (docs)")
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 
 def take_in(folders: Sequence[str], out: Path) -> None:
-    """Put the finished runs below `folders` in place of, or beside, those that are kept in `out`."""
+    """Add the finished runs below `folders` to the Parquet files in `out`; they replace rows of the same runs."""
     database = open_database(folders)
     runs = {number: run for number, run in enumerate(database.runs) if run.finished and _campaign(run.name)}
     columns = ", ".join(f"{name} {_kind(name)}" for name in (*KEPT, *MEASURED))
@@ -103,7 +103,7 @@ def _plain(values: Iterable[Any]) -> list[Any]:
 
 
 def draw_curves(out: Path) -> None:
-    """A picture of each task: return by steps and by time, every framework in one."""
+    """Draw a figure for each task: return over steps and over time, with a curve for each framework."""
     con = duckdb.connect()
     file = out / "curves.parquet"
     tasks = con.execute(f"select distinct campaign, env, backend from read_parquet('{file}') order by all").fetchall()
@@ -131,13 +131,13 @@ def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, lab
 
 
 def _on(grid: np.ndarray, x: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """A run's curve at the points of another grid; NaN where it has none."""
+    """A run's curve interpolated to `grid`; NaN outside of its known values."""
     known = np.isfinite(values)
     return np.interp(grid, x[known], values[known], left=np.nan, right=np.nan)
 
 
 def filled(page: str, blocks: dict[str, str]) -> str:
-    """`page` with new text between `<!-- name -->` and `<!-- /name -->` of each block."""
+    """`page` with the text between `<!-- name -->` and `<!-- /name -->` replaced, for each name in `blocks`."""
     for name, text in blocks.items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
         before, _, after = page.partition(begin)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Submit a sweep to SLURM and return: python launch/slurm.py --help; docs/slurm.md."""
+"""Submit a sweep to SLURM and return; see python launch/slurm.py --help and docs/slurm.md."""
 
 import sys
 

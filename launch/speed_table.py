@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Steady speed of every env on every backend in every framework that can run it, as one Markdown table.
+"""Steady speed of every environment on every backend in every framework that can run it, as a Markdown table.
 
-One process per run, one after the other: the whole table takes hours; `--env` chooses a part of it.
+Runs are processes of their own, one after the other. The whole table takes hours; `--env` chooses a part of it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 
 
 def main(arguments: list[str]) -> int:
-    """Print a row for each env and backend as soon as it is known; 1 if a run failed."""
+    """Print a row for each environment and backend as soon as it is measured; returns 1 if a run failed, else 0."""
     pairs = [(env, backend) for env, backend, _ in offered()]
     parser = Parser("python launch/speed_table.py", description=__doc__)
     parser.add_argument("--env", nargs="+", choices=sorted({env for env, _ in pairs}), metavar="ENV")
     parser.add_argument("--backend", nargs="+", choices=sorted({backend for _, backend in pairs}), metavar="BACKEND")
-    parser.add_argument("--iterations", type=int, default=8, help="of each run; the median one counts (default 8)")
-    parser.add_argument("overrides", nargs="*", help="for every run, such as ppo.num_envs=8")
+    parser.add_argument("--iterations", type=int, default=8, help="iterations per run; the median counts (default 8)")
+    parser.add_argument("overrides", nargs="*", help="overrides for every run, such as ppo.num_envs=8")
     options = parser.parse_intermixed_args(arguments)
     wanted = [
         (env, backend)
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         if env in (options.env or [env]) and backend in (options.backend or [backend])
     ]
     rows = [[[f"env={e}", f"backend={b}", f"framework={f}", *options.overrides] for f in FRAMEWORKS] for e, b in wanted]
-    configs = [[load_config(job) for job in row] for row in rows]  # all of them before the first is run
+    configs = [[load_config(job) for job in row] for row in rows]  # checks all of them before the first run starts
     print(f"| env | backend | num_envs x num_steps | {' | '.join(FRAMEWORKS)} |")
     print(f"|---|---|---|{'---|' * len(FRAMEWORKS)}")
     failed = False
@@ -60,7 +60,7 @@ def _cell(job: list[str], config: Config, iterations: int) -> str:
 
 
 def _steady_sps(job: list[str], total_timesteps: int) -> float:
-    """Environment steps per second of the median iteration. Raises `Failed`."""
+    """Environment steps per second of a run's median iteration. Raises `Failed` if the run fails."""
     with tempfile.TemporaryDirectory() as outputs:
         command = [sys.executable, "-m", "ppo_bench", *job, f"total_timesteps={total_timesteps}", f"outputs={outputs}"]
         run = subprocess.run(command, check=False, capture_output=True, text=True)

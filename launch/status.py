@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the runs of launch/slurm.py stand: python launch/status.py DIR; docs/slurm.md."""
+"""State of the runs submitted by launch/slurm.py: python launch/status.py DIR; see docs/slurm.md."""
 
 import sys
 

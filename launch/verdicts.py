@@ -1,6 +1,7 @@
-"""Verdicts on published rows: each of CleanRL's tables beside ours, and our frameworks beside each other.
+"""Equivalence verdicts: on each row of CleanRL's published tables beside this project's runs, and between frameworks.
 
-Two one-sided t-tests at 5% (TOST) within a margin that is fixed beforehand, 5% of the environment's published scale.
+The tests are two one-sided t-tests at 5% (TOST). Their margin is fixed beforehand: 5% of the environment's published
+scale.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ SCRIPTS = {
     "atari_lstm": "ppo_atari_lstm",
     "procgen": "ppo_procgen",
 }
-"""By campaign, the script of CleanRL's whose table it is."""
+"""The CleanRL script whose published table a campaign reproduces, by the campaign's name."""
 COLUMNS = (
     *("script", "env", "reference_mean", "reference_std", "framework", "backend", "steps", "seeds"),
     *("ours_mean", "low", "high", "verdict"),
 )
 DECIDED = ("equivalent", "equivalent, though different", "different", "undecided")
 KEPT = ("campaign", "env", "env_id", "backend", "framework", "seed", "steps")
-"""What tells runs apart."""
+"""Columns that identify a run."""
 MEASURED = ("final_return_mean", "mean_sps", "wall_seconds", "compile_seconds", "cpu", "cores", "git_commit", "started")
 
 
 class Row(NamedTuple):
-    """A published row beside ours: a line of verdicts.csv."""
+    """A published result beside this project's runs in one framework and backend: a line of verdicts.csv."""
 
     reference: Reference
     framework: str
@@ -49,13 +50,14 @@ class Row(NamedTuple):
     seeds: int
     ours: SampleMoments | None
     low: float
-    """Ends of the 90% interval of the difference of mean returns."""
+    """Lower end of the 90% interval of the difference of mean returns."""
     high: float
+    """Upper end of that interval."""
     verdict: str
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:
-    """The runs that are kept, in order."""
+    """The rows of runs.parquet as dictionaries, in order."""
     names = (*KEPT, *MEASURED)
     query = f"select {', '.join(names)} from read_parquet('{out / 'runs.parquet'}')"
     found = duckdb.connect().execute(query).fetchall()
@@ -63,7 +65,10 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
 
 
 def verdicts(out: Path) -> list[Row]:
-    """Every published row of CleanRL's, beside each way of executing it that there are runs of, or beside nothing."""
+    """A row for each published result of CleanRL and each framework, backend and number of steps that was run for it.
+
+    Published results without runs have a row with the verdict "not trained".
+    """
     runs, found = rows_of(out), []
     for reference in references():
         if reference.system != "CleanRL" or reference.mean is None:
@@ -99,7 +104,7 @@ def _beside(reference: Reference, framework: str, backend: str, steps: int, fina
 
 
 def as_csv(found: Sequence[Row]) -> str:
-    """The verdicts as a file."""
+    """The verdicts as CSV text."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -112,7 +117,7 @@ def as_csv(found: Sequence[Row]) -> str:
 
 
 def table(found: Sequence[Row]) -> str:
-    """The verdicts as Markdown, those that there are runs of."""
+    """A Markdown table of the verdicts for which there are runs, and a line that counts and names the others."""
     head = "| CleanRL's script | env | published | framework, backend | seeds | ours | difference [90%] | verdict |"
     lines = [head, "|" + "---|" * 8]
     for row in found:
@@ -137,7 +142,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def between_frameworks(out: Path) -> str:
-    """Pairs of frameworks on a task with the same seeds, as Markdown: final returns and areas under the curve."""
+    """A Markdown table that compares final returns and areas under the curve of each pair of frameworks on a task."""
     runs, areas = rows_of(out), _areas(out)
     head = "| env, backend | pair | seeds | final return [90%] | verdict | area under the curve [90%] | verdict |"
     lines = [head, "|" + "---|" * 7]
@@ -157,14 +162,14 @@ def between_frameworks(out: Path) -> str:
 
 
 def _compared(pair: Sequence[Sequence[dict[str, Any]]], value: Callable[[dict[str, Any]], float]) -> list[str]:
-    """Difference and verdict of a value of each run of two sides, seed by seed, which draw the same noise."""
+    """Difference and verdict of a paired test of `value` for the runs of two frameworks with the same seeds."""
     ours, theirs = (np.array([value(run) for run in side]) for side in pair)
     found = tost(ours, theirs, margin_beside(pair[0][0]["env_id"], float(theirs.mean()), MARGIN), paired=True)
     return [f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]", found.verdict]
 
 
 def _areas(out: Path) -> dict[tuple[Any, ...], float]:
-    """The mean of each run's curve over its steps, from its first episode on."""
+    """The area under each run's curve: its mean over steps, from the first episode on."""
     keys = ", ".join(KEPT)
     file = out / "curves.parquet"
     query = f"select {keys}, avg(value) from read_parquet('{file}') where axis = 'steps' group by {keys}"

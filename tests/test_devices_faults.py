@@ -1,4 +1,4 @@
-"""Several processes that share a training: one that dies, hangs or raises ends the run with its reason; resumed, it ends
+"""Several processes share a training: one that dies, hangs or raises ends the run with its reason; resumed, it ends
 as it would have. Kills are real, at moments that the run itself shows."""
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.Cap
     code, printed, errors = report(capfd, sweep, "--out", out)
     assert code == 0
     assert errors.count("\n") == 1
-    covered = "of few finished seeds the bootstrap's intervals (medians, IQMs, ratios) cover less than their 95%"
+    covered = "with few finished seeds the bootstrap's intervals (medians, IQMs, ratios) cover less than their 95%"
     assert f"{covered}: acrobot torch_eager (83% at 5), " in errors
     assert printed.splitlines()[-1] == str(out / "report.html")
     assert {path.name for path in out.iterdir()} == {

@@ -1,4 +1,4 @@
-"""`python -m ppo_bench [overrides]`: train one run, or with -m a sweep of them."""
+"""`python -m ppo_bench [overrides]`: train one run, or a sweep of runs with -m."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STARTED_AT = time.perf_counter()
 
 
 def main(arguments: list[str]) -> int:
-    """Compose, validate, train; the exit code."""
+    """Compose and validate the configuration, train, and return the exit code."""
     parser = Parser("python -m ppo_bench", add_help=False, allow_abbrev=False)
     parser.add_overrides()
     parser.add_argument("-h", "--help", action="store_true")
@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _left_to_sweep(overrides: Sequence[str]) -> list[str]:
-    """The keys over which an experiment is a sweep, and which `overrides` do not give."""
+    """The keys over which the chosen experiment sweeps and to which `overrides` give no value."""
     if not any(word.startswith("experiment=") for word in overrides):
         return []
     from ppo_bench.sweeps.expand import own_sweep
@@ -94,7 +94,7 @@ def _left_to_sweep(overrides: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _signals_as_ctrl_c() -> Iterator[None]:
-    """They end the program at once, and say so, until training has something to keep and heeds them itself."""
+    """A context in which SIGTERM, SIGUSR1 and SIGUSR2 act as Ctrl-C does, until the training handles them itself."""
     numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:

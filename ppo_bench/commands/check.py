@@ -28,21 +28,21 @@ from ppo_bench.envs.observed import make_env
 NUM_ENVS_OF_DISTRIBUTION = 50
 
 Pair = tuple[str, str, str]
-"""An env, a backend, and the id there."""
+"""The name of an environment, a backend, and the environment's id on that backend."""
 Verdict = tuple[str, str, float]
-"""ok, FAIL or skipped; what there is to say of it; and the seconds that it took."""
+"""A state (ok, FAIL or skipped), its explanation, and the duration of the check in seconds."""
 
 
 def main(arguments: list[str]) -> int:
-    """Play at random, print a line for each rule or for each environment; 1 if any rule is broken."""
+    """Check one environment, or all; print a line for each rule, or each environment; 1 if a rule is broken, else 0."""
     parser = Parser("python -m ppo_bench.check", description=__doc__)
     parser.add_overrides("env=..., backend=..., env.id=..., as for a run")
     parser.add_argument("--all", action="store_true", help="every env on every backend that offers it, a line each")
-    parser.add_argument("--jobs", type=int, default=1, help="of --all: how many at a time (default 1)")
+    parser.add_argument("--jobs", type=int, default=1, help="checks to run at a time, with --all (default 1)")
     parser.add_argument("--distribution", action="store_true", help="also compare random play with gymnasium's")
     parser.add_argument("--num-envs", type=int, default=4, help="parallel environments (default 4)")
-    parser.add_argument("--num-steps", type=int, help="steps in each (default 1200 to 4800, until enough has ended)")
-    parser.add_argument("--num-episodes", type=int, default=1000, help="of --distribution (default 1000)")
+    parser.add_argument("--num-steps", type=int, help="steps in each (default 1200 to 4800, until episodes have ended)")
+    parser.add_argument("--num-episodes", type=int, default=1000, help="episodes for --distribution (default 1000)")
     options = parser.parse_intermixed_args(arguments)
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check(overrides: list[str], options: argparse.Namespace) -> tuple[list[Finding], str]:
-    """The findings, and what they are of."""
+    """The findings for the environment that `overrides` choose, and its id and backend in words."""
     config = load_config(overrides)
     config.backend.require()
 
@@ -89,14 +89,14 @@ def _may_confuse(config: Config) -> bool:
 
 
 def _failures_at_limits(config: Config) -> Finding:
-    """What EnvPool cannot tell apart, which breaks no rule."""
+    """A finding on terminations that EnvPool reports as truncations. It is never a failure of the check."""
     backend, own_limit = EnvPoolBackend("envpool", 0), EnvPoolEnv(config.task, 1).time_limit
     found = confusion(backend.make, config.task)
     return Finding("a failure at a time limit is taken for the limit", True, evidence(found, own_limit))
 
 
 def _reference(config: Config, overrides: list[str]) -> Config:
-    """The same environment on gymnasium."""
+    """The configuration of the same environment on gymnasium. Raises `ConfigError` if gymnasium does not have it."""
     env = config.root.env
     if env.id or "gymnasium" not in env.ids:
         raise ConfigError(
@@ -106,7 +106,10 @@ def _reference(config: Config, overrides: list[str]) -> Config:
 
 
 def _check_all(options: argparse.Namespace) -> int:
-    """A line for each env and backend as soon as it is known; what is not installed is left out and said to be."""
+    """Check every environment on every backend that offers it, and print a line for each as soon as it is done.
+
+    Environments whose packages are not installed are reported as skipped. Returns 1 if a check fails, else 0.
+    """
     row = "{:<24} {:<12} {:<24} {:>5}  {}"
     print(row.format("env", "backend", "id", "s", "verdict"))
     states = []
@@ -121,7 +124,7 @@ def _check_all(options: argparse.Namespace) -> int:
 
 
 def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Verdict]:
-    """Of every pair in order, as soon as it is known; a crash ends its own process and is one pair's verdict."""
+    """The verdict on each pair, in order, as soon as it is known. A crash of a process is the verdict on its pair."""
     rest = list(pairs)
     while rest:
         with _processes(options.jobs) as pool:
@@ -131,7 +134,7 @@ def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Ve
                     yield verdicts[0].result()
                     del verdicts[0], rest[0]
                 return
-            except BrokenProcessPool:  # by this pair, or by another that ran beside it
+            except BrokenProcessPool:  # caused by this pair, or by one that ran at the same time
                 pass
         started = time.perf_counter()
         with _processes(1) as pool:
@@ -145,7 +148,7 @@ def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Ve
 
 @contextmanager
 def _processes(number: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that do not outlast an interruption."""
+    """A pool of `number` processes, which an interruption (Ctrl-C) kills."""
     with ProcessPoolExecutor(number, multiprocessing.get_context("spawn")) as pool:
         try:
             yield pool
@@ -164,7 +167,7 @@ def _judge(pair: Pair, options: argparse.Namespace) -> Verdict:
         state, said = ("FAIL", f": {'; '.join(bad)}") if bad else ("ok", f", {len(findings)} rules")
     except ConfigError as error:
         state, said = "skipped", f": {error}"
-    except Exception as error:  # a line of the table, not its end
+    except Exception as error:  # reported in the table, which goes on
         state, said = "FAIL", f": {type(error).__name__}: {error}"
     return state, said, time.perf_counter() - started
 

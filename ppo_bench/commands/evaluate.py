@@ -1,8 +1,8 @@
 """`python -m ppo_bench.evaluate RUN_DIR [overrides]`: how good is a run's newest checkpoint, in any framework?
 
-Whole episodes with frozen normalisation statistics and unclipped rewards. Prints a table and writes
-`RUN_DIR/evaluations/<checkpoint>-<backend>-<framework>-<hash>.json`, and beside it an mp4 of one episode if
-video=true. conf/evaluate.yaml explains the overrides.
+It plays whole episodes with frozen normalisation statistics and unclipped rewards. It prints a table and writes
+`RUN_DIR/evaluations/<checkpoint>-<backend>-<framework>-<hash>.json`; video=true adds an mp4 of one episode.
+conf/evaluate.yaml explains the overrides.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Request:
-    """The keys of conf/evaluate.yaml, which explains them."""
+    """The keys of conf/evaluate.yaml; it explains them."""
 
     episodes: int
     num_envs: int
@@ -54,7 +54,7 @@ class Request:
 
 
 def main(arguments: list[str]) -> int:
-    """Evaluate, print a table, write the JSON file and perhaps the video."""
+    """Evaluate a checkpoint, print a table, and write the JSON file and, with video=true, the video."""
     parser = Parser("python -m ppo_bench.evaluate", description=__doc__)
     parser.add_argument("run", metavar="RUN_DIR", help="a run folder, or one of its checkpoints/iteration_<k>")
     parser.add_argument(
@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
         _make_folder(file.parent)
         episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
         about = _summary(path, saved, config, request, episodes) | provenance()
-        write_json(file, about)  # whatever becomes of the film
+        write_json(file, about)  # before the video, which may fail
         if filmed:
             (episode,) = play(filmed, agent, 1, request.seed)
             filmed.mp4.finish()
@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> int:
 
 
 def load_request(overrides: list[str]) -> Request:
-    """What is asked for on the command line. Raises `ConfigError`."""
+    """The request that the command line's `overrides` describe. Raises `ConfigError` if one is out of range."""
     request: Request = typed("", Request, compose_root("evaluate", overrides), "evaluate")
     for key, value, good, rule in (
         ("episodes", request.episodes, request.episodes >= 1, "must be at least 1"),
@@ -121,7 +121,7 @@ def load_request(overrides: list[str]) -> Request:
 
 
 def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Path:
-    """Where to write: a name that says of what and how, with a hash of all that the result follows from."""
+    """Path of the JSON file: its name has checkpoint, backend, framework, and a hash of all that affects the result."""
     asked = asdict(request) | {key: config.resolved[key] for key in ("framework", "backend", "precision")}
     identity = {key: value for key, value in asked.items() if key not in ("outputs", "video")}
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
@@ -153,7 +153,7 @@ def _with_progress(episodes: Iterator[Episode], total: int) -> Iterator[Episode]
 def _summary(
     path: Path, saved: checkpoint.Checkpoint, config: Config, request: Request, episodes: list[Episode]
 ) -> dict[str, Any]:
-    """What is written: episodes environment by environment, in the order in which each played them."""
+    """Content of the JSON file. Episodes are sorted by environment, then by time."""
     ordered = sorted(episodes, key=lambda episode: (episode.env, episode.step))
     returns, lengths = [e.episode_return for e in ordered], [e.length for e in ordered]
     return {

@@ -26,17 +26,17 @@ Train PPO, the same PPO in every framework, and record how fast it was.
 
   python -m ppo_bench [group=choice ...] [key=value ...]          one run; prints its folder
   python -m ppo_bench -m 'seed=range(1,6)' framework=a,b ...      a sweep: one process a run, in turn
-                         ... hydra/launcher=joblib                the same side by side; also submitit_local
-                         ... hydra/sweeper=optuna                 values by Optuna, as in ppo.gamma=interval(0.9,1)
+                         ... hydra/launcher=joblib                the same, several runs at a time; also submitit_local
+                         ... hydra/sweeper=optuna                 values chosen by Optuna: ppo.gamma=interval(0.9,1)
   python launch/slurm.py [--dry-run] 'seed=range(1,6)' ...        a sweep on SLURM; launch= chooses the resources
   python -m ppo_bench --cfg job [...]                             print the whole configuration
-  python -m ppo_bench --config-dir DIR [...]                      choices of your own, in a folder laid out as conf/
+  python -m ppo_bench --config-dir DIR [...]                      your own YAML files, in a folder laid out like conf/
   python -m ppo_bench.evaluate RUN_DIR [video=true] [...]         a run's newest checkpoint, in any framework
   python -m ppo_bench.match RUN_DIR against=... [games=100]       games against another run, random or perfect play
   python -m ppo_bench.report outputs [--out DIR]                  which is faster, and do they learn the same?
   python -m ppo_bench.bench [env=... workload=...]                where the time goes, against the machine's limits
   python -m ppo_bench.query "select * from runs" outputs          SQL over runs, metrics, episodes
-  python -m ppo_bench.watch DIR                                   where the runs under a folder stand
+  python -m ppo_bench.watch DIR                                   state and progress of the runs under a folder
   python -m ppo_bench.check env=... backend=...                   does an environment keep the contract?
   python -m ppo_bench.equivalence env=... [mode=lockstep|free]    do the frameworks do the same?
 
@@ -44,24 +44,24 @@ The same command run again resumes an unfinished run and reports a finished one.
 
 EXAMPLES = """\
 Common overrides (conf/ explains every key)
-  total_timesteps=100_000   environment steps in all
-  seed=1                    determines everything random
-  num_seeds=16              as many seeds in one program, a run each (framework=jax_xla backend=jax)
+  total_timesteps=100_000   number of environment steps of the run
+  seed=1                    determines all random numbers
+  num_seeds=16              number of seeds that one program trains, a run each (framework=jax_xla backend=jax)
   precision=float64         arithmetic: float32, tf32, bfloat16 or float64
   device=cuda:0             auto, cpu, cuda, cuda:<i>
   ppo.num_envs=16           any key of the chosen ppo: learning_rate, num_steps, clip_coef, ...
   env.id=Pendulum-v1        any id that the chosen backend knows
   outputs=/data/runs        the folder under which everything is written
   checkpoint.load=RUN_DIR   start from a checkpoint of another run, of any framework
-  tracker=[tensorboard,wandb]   mirror the run's files; tracker.wandb.project=... and other keys of theirs
-  video.every_episodes=100  film an episode every so many, at checkpoints: videos/ in the run's folder
-  rerun=true                train afresh in a folder beside the run's
+  tracker=[tensorboard,wandb]   mirror the run's files; options are keys such as tracker.wandb.project
+  video.every_episodes=100  record a video of an episode after every 100, at checkpoints: videos/ in the run's folder
+  rerun=true                train again from the start, in a new folder beside the run's
 
 Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 130 interrupted."""
 
 
 def help_text() -> str:
-    """Usage, the choices of every group with their first comment, and the common overrides."""
+    """The help text: usage, the choices of every group with the first comment of each, and common overrides."""
     groups = [_group(CONF / group) for group in GROUPS]
     return "\n\n".join([USAGE, *groups, EXAMPLES])
 

@@ -29,9 +29,9 @@ VIEWS = ("runs", "metrics", "episodes")
 
 
 def train(overrides: Sequence[str] = ()) -> list[Path]:
-    """Train as `python -m ppo_bench` does with these words, and return the run folders, one for each seed.
+    """Train as `python -m ppo_bench` does with these overrides, and return the run folders, one for each seed.
 
-    What is finished is not trained again, what was interrupted goes on. Raises `ConfigError` for wrong words, and
+    A finished run is not trained again; an interrupted one is resumed. Raises `ConfigError` for wrong overrides, and
     `Interrupted` on Ctrl-C.
     """
     started_at = time.perf_counter()
@@ -45,10 +45,10 @@ def train(overrides: Sequence[str] = ()) -> list[Path]:
 def load(
     run_dir: str | os.PathLike[str], *, greedy: bool = True, seed: int = 1, framework: str | None = None
 ) -> Trained:
-    """The policy of a run's newest checkpoint, or of one of its `checkpoints/iteration_<k>`.
+    """The policy of a run's newest checkpoint, or of the checkpoint that `run_dir` names (`checkpoints/iteration_<k>`).
 
-    `framework` executes it, whichever trained it; None is the run's own. `greedy` takes the likeliest action, else they
-    are sampled from `seed`. Raises `ConfigError`.
+    `framework` executes the policy; None is the framework that trained it. A `greedy` policy takes the most probable
+    actions, others sample them with noise from `seed`. Raises `ConfigError` if there is no such checkpoint.
     """
     path = checkpoint.find(Path(run_dir), snapshots=True)
     changes = {"framework": load_config([f"framework={framework}"]).resolved["framework"]} if framework else {}
@@ -56,8 +56,8 @@ def load(
 
 
 def results(run_dir: str | os.PathLike[str], view: str = "runs") -> DataFrame:
-    """A data frame of the run folders below `run_dir`: a row for each of the `runs`, for each of their
-    iterations (`metrics`) or for each of their `episodes`. Raises `ConfigError` if there is no run."""
+    """A data frame of the run folders below `run_dir`. Its rows are runs (view `runs`), iterations (`metrics`) or
+    episodes (`episodes`). Raises `ConfigError` if there is no run."""
     from ppo_bench.commands.report.database import open_database
 
     require("pandas", "notebook", "a data frame")
@@ -68,7 +68,7 @@ def results(run_dir: str | os.PathLike[str], view: str = "runs") -> DataFrame:
 
 
 class Trained:
-    """A policy that was trained, and what stands between it and its environments. Made by `load`."""
+    """A trained policy with its normalisation of observations and its scaling of actions. Made by `load`."""
 
     def __init__(self, path: Path, config: Config, greedy: bool, seed: int) -> None:
         self.config, self._seed = config, seed
@@ -83,15 +83,15 @@ class Trained:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything: the next observations are the first of their episodes."""
+        """Reset the network's memory and the noise; the next observations are the first of their episodes."""
         self._step = 0
         self._carry: Tree | None = None
 
     def act(self, obs: np.ndarray, start: np.ndarray | None = None, legal: np.ndarray | None = None) -> np.ndarray:
-        """Actions `[N]` or `[N, A]` as the environments take them, for observations `[N, ...]` as they give them.
+        """The environments' actions `[N]` or `[N, A]` for their observations `[N, ...]`.
 
-        Where a network has a memory, `start [N]` is true at the first observation of an episode; None stands for
-        "since `reset`". `legal [N, A]` are the choices that may be taken. Raises `ConfigError` for another shape.
+        For networks with memory, `start [N]` marks the first observations of episodes; None means that no episode has
+        started since `reset`. `legal [N, A]` marks the legal choices. Raises `ConfigError` if `obs` has another shape.
         """
         obs = np.asarray(obs)
         if obs.shape[1:] != self.observation_space.shape:
@@ -107,8 +107,10 @@ class Trained:
         return self._bounds.within(np, actions) if self._bounds else actions
 
     def evaluate(self, episodes: int = 10, num_envs: int = 10) -> np.ndarray:
-        """Returns `[episodes]` of whole episodes of the task that was trained, in fresh environments, whose episodes
-        stand one environment after the other."""
+        """Returns `[episodes]` of whole episodes of the trained task, played in `num_envs` new environments.
+
+        The returns are sorted by environment, then by time.
+        """
         if min(episodes, num_envs) < 1:
             raise ConfigError(f"episodes={episodes}, num_envs={num_envs}: must be at least 1")
         env = on_host(make_env(self.config.backend, self.config.task.at_least(min(num_envs, episodes))))

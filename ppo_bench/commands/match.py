@@ -1,7 +1,7 @@
 """`python -m ppo_bench.match RUN_DIR [overrides]`: how does a run's newest checkpoint play against another player?
 
-Each begins half of the games. Prints a table and, as its last line, one of JSON; conf/match.yaml explains the
-overrides.
+Each player begins half of the games. The command prints a table and, as its last line, the results as JSON.
+conf/match.yaml explains the overrides.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OUTCOMES = ("wins", "draws", "losses")
 
 @dataclass
 class Request:
-    """The keys of conf/match.yaml, which explains them."""
+    """The keys of conf/match.yaml; it explains them."""
 
     against: str
     games: int
@@ -45,7 +45,7 @@ class Request:
 
 
 def main(arguments: list[str]) -> int:
-    """Play, print a table, and a line of JSON."""
+    """Play the games; print a table and a line of JSON."""
     parser = Parser("python -m ppo_bench.match", description=__doc__)
     parser.add_argument("run", metavar="RUN_DIR", help="a run folder, or one of its checkpoints/iteration_<k>")
     parser.add_argument("overrides", nargs="*", help="against=RUN_DIR|random|perfect|all games=100 greedy=true seed=1")
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
 
 
 def load_request(overrides: list[str]) -> Request:
-    """What is asked for on the command line. Raises `ConfigError`."""
+    """The request that the command line's `overrides` describe. Raises `ConfigError` if one is out of range."""
     request: Request = typed("", Request, compose_root("match", overrides), "match")
     for key, value in (("games", request.games), ("num_boards", request.num_boards)):
         if value < 1:
@@ -98,7 +98,7 @@ def _recorded(run: str, request: Request) -> tuple[Config, checkpoint.Checkpoint
 
 
 def _opponent(config: Config, env: VectorEnv, request: Request) -> Player:
-    """Whom `against` names. Raises `ConfigError`."""
+    """The player that `request.against` names. Raises `ConfigError` if there is none for this game."""
     if request.against == "random":
         return Opponent(uniform(env.action_space), request.seed)
     if request.against == "perfect":

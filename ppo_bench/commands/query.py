@@ -1,7 +1,8 @@
 """`python -m ppo_bench.query "select ..." DIR...`: SQL over run folders, by DuckDB.
 
-Views: `runs`, one row a run; `metrics`, one a run and iteration; `episodes`, one a run and episode. The latter two
-begin with the folder, env, backend, framework and seed of their run. `describe metrics` lists the columns.
+The views are `runs` (a row for each run), `metrics` (a row for each iteration of each run) and `episodes` (a row for
+each episode of each run). The latter two begin with the folder, env, backend, framework and seed of their run.
+`describe metrics` lists the columns.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ VIEWS = "the views are runs, metrics, episodes: try 'describe runs'"
 
 
 def main(arguments: list[str]) -> int:
-    """Print what a query finds."""
+    """Run a query and print its rows."""
     parser = Parser("python -m ppo_bench.query", description=__doc__)
-    parser.add_argument("sql", help="over runs, metrics and episodes")
+    parser.add_argument("sql", help="an SQL statement over runs, metrics and episodes")
     parser.add_argument("folders", metavar="DIR", nargs="+", help="outputs, or any folders with runs below them")
-    parser.add_argument("--format", choices=FORMATS, default="table", help="json: an object a line (default table)")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="json: an object per line (default table)")
     options = parser.parse_args(arguments)
     database = open_database(options.folders)
     for doubt in [*database.warnings, *(f"left out: {e.folder}: {e.reason}" for e in database.left_out)]:

@@ -1,7 +1,7 @@
-"""`python -m ppo_bench.watch DIR [--once]`: where the runs under a folder stand, from their files alone.
+"""`python -m ppo_bench.watch DIR [--once]`: state and progress of the runs under a folder, from their files alone.
 
-A run is running while a process holds its folder's lock, done once it has a result, and else stopped: the same command
-goes on with it.
+A run is "running" while a process holds its folder's lock, "done" if it has a result, and otherwise "stopped"; the same
+command would resume it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ppo_bench.common.rows import last_rows
 from ppo_bench.runs.results import RATINGS, in_use
 
 REFRESH_SECONDS = 1.0
-WIDE = 10_000  # columns of a pipe; tables take what they need
+WIDE = 10_000  # width in columns if stdout is a pipe, so that no row is wrapped
 RECENT_EPISODES = 100
 STATES = {"running": "green", "starting": "green", "stopped": "yellow", "broken": "red", "done": "dim"}
-"""In the order in which they are shown, with their colours."""
+"""The states of runs with their colours, in the order of the table."""
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run as it is shown."""
+    """A row of the table: one run."""
 
     folder: Path
     state: str
@@ -47,16 +47,16 @@ class RunRow:
     step: int = 0
     total: int = 0
     mean_return: float | None = None
-    """Of the last 100 episodes."""
+    """Mean return of the last 100 episodes."""
     sps: float | None = None
-    """Of the last iteration; of a finished run, the mean."""
+    """Environment steps per second: of the last iteration, or of the whole training if the run is done."""
     remark: str = ""
     rating: float | None = None
-    """Of a game's latest rated checkpoint."""
+    """Rating of the latest rated checkpoint of a game."""
 
     @property
     def seconds_left(self) -> float | None:
-        """At the present speed; None unless it is running."""
+        """Estimated remaining time at the current speed, in seconds; None unless the run is running."""
         return (self.total - self.step) / self.sps if self.state == "running" and self.sps else None
 
 
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"there are no runs under {options.folder}")
     console = Console()
     if options.once or not console.is_terminal:
-        # Into a pipe every row is a line.
+        # In a pipe, every row is one line.
         (console if console.is_terminal else Console(width=WIDE)).print(shown(rows, options.folder))
         return 0
     try:
@@ -88,14 +88,14 @@ def main(arguments: list[str]) -> int:
 
 
 class Watched:
-    """The runs under a folder. One is looked at again when its files have changed."""
+    """The runs under a folder. The files of a run are read again only after they have changed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._seen: dict[Path, tuple[object, RunRow]] = {}
 
     def rows(self) -> list[RunRow]:
-        """Every run as it stands, those that go on first."""
+        """A row for each run, running ones first."""
         seen, self._seen = self._seen, {}
         for folder in run_folders(self._folder):
             held = in_use(folder)
@@ -114,7 +114,7 @@ def _changed(path: Path) -> int:
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
-    """The folders of runs in `folder`, which may be one itself; hidden folders have none."""
+    """The run folders in `folder`, or `folder` itself if it is one. Hidden folders are not searched."""
     for path, folders, files in os.walk(folder):
         if "run.json" in files or "metrics.jsonl" in files or "checkpoints" in folders:
             folders.clear()
@@ -123,7 +123,7 @@ def run_folders(folder: Path) -> Iterator[Path]:
 
 
 def look(folder: Path, held: bool) -> RunRow:
-    """How the run in `folder` stands; `held` says whether a process is at it."""
+    """The row of the run in `folder`; `held` says whether a process holds its lock."""
     if not (folder / "run.json").exists():
         return RunRow(folder, "starting" if held else "stopped", remark="" if held else "there is no run.json")
     try:
@@ -161,7 +161,7 @@ def _number(value: Any) -> float | None:
 
 
 def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:
-    """The table, of at most `limit` lines, under a line that counts the states."""
+    """The table with at most `limit` rows, below a line that counts the runs in each state."""
     count = {state: sum(row.state == state for row in rows) for state in STATES}
     line = ", ".join(f"{number} {state}" for state, number in count.items() if number)
     table = Table(box=None, padding=(0, 2, 0, 0))

@@ -1,4 +1,4 @@
-"""Classes by their names, as YAML files and run.json have them."""
+"""Import of classes by their dotted names, as written in YAML files and run.json."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ppo_bench.common.errors import ConfigError
 
 
 def class_named(key: str, target: object, kind: type = object) -> Any:
-    """The class `package.module.Class` that `target` names, if it is a `kind`.
+    """The class that `target`, of the form `package.module.Class`, names.
 
-    Raises `ConfigError`, which names `key`, otherwise.
+    Raises `ConfigError` if it cannot be imported or is no subclass of `kind`; `key` is the key in its message.
     """
     from hydra.utils import get_class
 
     try:
         cls = get_class(str(target))
-    except Exception as error:  # importing whatever was named
+    except Exception as error:  # importing a user's module can raise anything
         raise ConfigError(f"{key} names no class that can be imported: {' '.join(str(error).split())}") from error
     if not issubclass(cls, kind):
         raise ConfigError(f"{key}={target} is no {kind.__module__.partition('.')[0]}.{kind.__name__}")

@@ -1,6 +1,6 @@
-"""What every command shares: exit codes, and one line for what a user can mend.
+"""Command-line parsing, exit codes and one-line error messages, shared by all commands.
 
-0 done, 1 failed while running, 2 wrong configuration, 130 interrupted.
+Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` whose errors are one line."""
 
     def add_overrides(self, words: str = "") -> None:
-        """Take overrides of the configuration, which `overrides_of` has, and the folder of a user's own choices."""
+        """Add the arguments that `overrides_of` reads: configuration overrides, and `--config-dir`.
+
+        `words` is the help text of the overrides.
+        """
         self.add_argument("overrides", nargs="*", help=words)
-        self.add_argument("--config-dir", metavar="DIR", help="a folder of your own choices, laid out as conf/ is")
+        self.add_argument("--config-dir", metavar="DIR", help="a folder of your own YAML files, laid out like conf/")
 
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError` with argparse's message."""
@@ -32,7 +35,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def overrides_of(options: argparse.Namespace) -> list[str]:
-    """The overrides, after the folder of a user's own choices. Raises `ConfigError` if there is no such folder."""
+    """The overrides, preceded by a search path for `--config-dir`. Raises `ConfigError` if that folder is missing."""
     if options.config_dir is None:
         return list(options.overrides)
     folder = Path(options.config_dir).expanduser()
@@ -42,10 +45,10 @@ def overrides_of(options: argparse.Namespace) -> list[str]:
 
 
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Run a command; its exit code. Errors that are not the user's to mend keep their traceback."""
+    """Run a command and return its exit code. Errors that a user cannot correct are raised with their traceback."""
     try:
         code = main(arguments)
-        if sys.stdout:  # None where it was closed beforehand
+        if sys.stdout:  # None if it was closed before the start
             sys.stdout.flush()
         return code
     except Exception as error:
@@ -55,7 +58,7 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
             if isinstance(error, kind):
                 return _fail(code, error)
         if isinstance(error, OSError):
-            # A full or vanished disk: which file and why is all that helps.
+            # Such as a full disk: the message names the file and the reason.
             return _fail(1, f"{error.strerror or error}: {error.filename}" if error.filename else error)
         if _out_of_memory(error):
             what = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -67,7 +70,7 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 
 def _nobody_reads() -> bool:
-    """Whether whoever read what is printed has seen enough, such as head; what is left then goes nowhere."""
+    """Whether the reader of stdout, such as head, has closed the pipe; if so, further output is discarded."""
     poll = select.poll()
     poll.register(sys.stdout, 0)
     closed = any(event & select.POLLERR for _, event in poll.poll(0))
@@ -77,7 +80,7 @@ def _nobody_reads() -> bool:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Whether `error` is what Python, PyTorch (on a GPU and not) or JAX raise when there is no memory left."""
+    """Whether `error` is an out-of-memory error of Python, of PyTorch on a CPU or a GPU, or of JAX."""
     said = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "RESOURCE_EXHAUSTED")
     return (
         isinstance(error, MemoryError)

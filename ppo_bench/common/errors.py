@@ -1,4 +1,4 @@
-"""The exceptions whose message is for the user: a single line that says what to change or what was kept."""
+"""Exceptions whose message is printed to the user: one line that says what to change, or what was saved."""
 
 from __future__ import annotations
 
@@ -9,35 +9,41 @@ from difflib import get_close_matches
 
 
 class ConfigError(ValueError):
-    """What was asked for cannot be done; nothing has been started. Ends the program with exit code 2."""
+    """An error in what the user asked for, found before anything has started. The program ends with exit code 2."""
 
 
 class Failed(Exception):
-    """The run cannot go on; what it had saved is kept. Ends the program with exit code 1."""
+    """A failure of a run or a command in progress; saved files are kept. The program ends with exit code 1."""
 
 
 class Interrupted(Exception):
-    """The run was asked to stop, and did, between two iterations. Ends the program with exit code 130."""
+    """A stop on request, by a signal, between two iterations. The program ends with exit code 130."""
 
 
 def require(module: str, extra: str, purpose: str) -> None:
-    """Raise `ConfigError` with the pip command if `module`, which `purpose` needs, is not installed."""
+    """Raise `ConfigError` if `module`, which `purpose` needs, is not installed; its message has the pip command.
+
+    `extra` is the extra of this package that installs the module.
+    """
     try:
         found = importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package that it is part of
+    except ModuleNotFoundError:  # the module's parent package is missing
         found = False
     if not found:
         raise ConfigError(f"{purpose} needs {module}, which is not installed: pip install 'ppo-bench[{extra}]'")
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Up to three of the `known` words that `word` may have been meant for, the nearest first; case does not matter."""
+    """Up to three of the `known` words that are similar to `word`, the most similar first, ignoring case."""
     by_lower = {name.lower(): name for name in known}
     return [by_lower[name] for name in get_close_matches(word.lower(), list(by_lower), n=3)]
 
 
 def reason(code: int, lines: Sequence[str]) -> str:
-    """Why a process failed, in a line: the first of its error, by its exit code and the end of its stderr."""
+    """One line that says why a process failed, from its exit `code` and the last `lines` of its stderr.
+
+    It is the first line of the last error: of an exception if there is a traceback, else of a ppo_bench message.
+    """
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     lines = [line for line in lines if line.strip()]

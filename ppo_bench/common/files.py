@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and JSON in them."""
+"""Atomic and durable writing of files, and reading and writing of JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from ppo_bench.common.errors import ConfigError
 
 SCHEMA_VERSION = 1
-"""Of every file that a command leaves behind."""
+"""Version of the format of every JSON file that a command writes."""
 
 
 def jsonable(value: Any) -> Any:
-    """`value` with null in place of numbers that do not exist (NaN and infinities), as JSON wants it."""
+    """`value` with None in place of NaN and infinities, which JSON does not have."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -28,7 +28,7 @@ def jsonable(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file so that it is there whole or not at all, even if the machine stops."""
+    """Write a JSON file atomically: after a crash, of the machine too, it is either complete or not there."""
     aside = path.with_name(f".{path.name}.tmp")
     write_safely(aside, (json.dumps(jsonable(value), indent=2, allow_nan=False) + "\n").encode())
     aside.replace(path)
@@ -36,7 +36,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def write_safely(path: Path, data: bytes) -> None:
-    """Write a file and see it on disk. Raises `OSError`, which names it, if that fails."""
+    """Write a file and flush it to disk. Raises `OSError` with the file's name."""
     with naming(path), open(path, "wb") as file:
         file.write(data)
         file.flush()
@@ -45,7 +45,7 @@ def write_safely(path: Path, data: bytes) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Errors of the system name `path`."""
+    """A context in which every `OSError` names `path`."""
     try:
         yield
     except OSError as error:
@@ -53,7 +53,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def read_json(path: Path, remedy: str = "rerun=true starts the run afresh beside it") -> dict[str, Any]:
-    """Read a JSON file that `write_json` wrote. Raises `ConfigError`, which names the remedy, if it is damaged."""
+    """The content of a file that `write_json` wrote. Raises `ConfigError` with the `remedy` if it is damaged."""
     try:
         value = json.loads(path.read_text())
         if not isinstance(value, dict):
@@ -64,7 +64,7 @@ def read_json(path: Path, remedy: str = "rerun=true starts the run afresh beside
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames within `folder` survive a stop of the machine."""
+    """Flush the entries of `folder` to disk, so that renames in it survive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

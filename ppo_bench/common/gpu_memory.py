@@ -1,4 +1,4 @@
-"""Whether JAX takes a GPU for itself."""
+"""JAX's allocation of GPU memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 
 def share_gpu_memory() -> None:
-    """Have JAX take a GPU's memory as it needs it, not most of it at once: other processes may be there too.
+    """Make JAX allocate GPU memory on demand, instead of most of it at the start, so that other processes can share it.
 
-    Only before JAX first computes something.
+    It must be called before JAX initialises its devices.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -1,7 +1,7 @@
-"""Locks of open files and folders, which the system frees however their holder ends.
+"""Locks of open files and folders by `flock`; the operating system releases them when their process ends.
 
-By `flock` and not by a package: those lock exclusively, and a watcher must be able to look at a folder that it may not
-write without being taken for a training.
+Packages for file locks offer exclusive locks only. A watcher needs shared ones: it must test the lock of a folder
+without being mistaken for a training, also where it may not write.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import fcntl
 
 
 def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
-    """Whether the lock of what is open as `descriptor` is held now; it is until that is closed.
+    """Lock the open file or folder `descriptor` until it is closed; returns whether that succeeded.
 
-    With `wait` it always is in the end. Raises `OSError` on file systems without locks, such as Lustre without flock.
+    With `wait`, it waits until the lock is free, and succeeds. Raises `OSError` on file systems without locks, such as
+    Lustre without flock.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:

@@ -1,4 +1,4 @@
-"""Where the YAML files are."""
+"""The path of the configuration folder."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from pathlib import Path
 _PACKAGE = Path(__file__).parent.parent
 
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
-"""Inside the package in a wheel, beside it in a clone."""
+"""Folder of the YAML files: inside the package in a wheel, beside it in a clone."""

@@ -1,6 +1,6 @@
-"""What a person sees while a run goes on: a live line on a terminal, a plain line every few seconds elsewhere.
+"""Progress display: a live line on a terminal, a plain line every few seconds elsewhere.
 
-Everything goes to stderr; stdout belongs to results.
+All output goes to stderr; stdout is for results.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 PLAIN_INTERVAL_SECONDS = 5.0
 MOST_OF_NAME = 20
-"""Characters, so that a line with bar, steps, return, speed and time fits 80 columns."""
+"""Maximum number of characters of a name, so that a line with bar, steps, return, speed and time fits 80 columns."""
 FIRST_ESTIMATE = 3
-"""The iteration from which on the time left is told."""
+"""First iteration that shows the remaining time; earlier ones include compilation."""
 
 
 def say(message: str) -> None:
-    """One line on stderr. No run ends because nobody listens any more."""
+    """Print one line to stderr; a closed pipe is no error."""
     with suppress(BrokenPipeError):
         print(f"ppo_bench: {message}", file=sys.stderr, flush=True)
 
 
 class ProgressDisplay:
-    """Shows a training's steps, return, speed and remaining time."""
+    """Display of a training's steps, return, speed and remaining time."""
 
     def __init__(self, name: str, title: str, total_steps: int, seeds: int = 1) -> None:
-        """`total_steps` are those of each of so many seeds. A terminal, which keeps one line, shows the `name`, and a
-        file the `title`."""
+        """`total_steps` is the number of environment steps of each of `seeds` seeds. The live line of a terminal shows
+        the short `name`; lines of a file show the `title`."""
         self._title, self._total_steps, self._seeds, self._updates = title, total_steps, seeds, 0
         self._last_line = time.monotonic()
         console = Console(stderr=True)
@@ -57,10 +57,11 @@ class ProgressDisplay:
             self._live.stop()
 
     def update(self, global_step: int, mean_return: float | None, sps: float) -> None:
-        """Show the state after an iteration; `mean_return` is None before the first episode has ended.
+        """Show the state after an iteration.
 
-        `sps` is the speed of all seeds together, `global_step` the step of each. How long is left is told from the
-        third iteration on: the first ones compile.
+        `global_step` is the step of each seed, `sps` the environment steps per second of all seeds together.
+        `mean_return` is None before the first episode has ended. The remaining time is shown from iteration
+        `FIRST_ESTIMATE` on.
         """
         self._updates += 1
         shown = f"return {'-' if mean_return is None else f'{mean_return:.2f}'}  {sps:,.0f} SPS"
@@ -79,7 +80,7 @@ def _cut(name: str) -> str:
 
 
 def _rounded(steps: int) -> str:
-    """Steps in four characters or five: `980`, `86k`, `12.3M`."""
+    """A number of steps in at most five characters: `980`, `86k`, `12.3M`."""
     for unit, sign in ((1_000_000, "M"), (1_000, "k")):
         if steps >= unit:
             return f"{steps / unit:.3g}{sign}" if steps < 1000 * unit else f"{steps // unit}{sign}"

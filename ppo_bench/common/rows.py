@@ -1,4 +1,4 @@
-"""JSON-lines files: appended to, cut back on resuming, read whole, from their ends, and while they are written."""
+"""JSON-lines files: appending rows, truncating to a checkpoint, and reading all, the last or the new rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable, naming
 
 TAIL_BYTES = 16_384
+"""Number of bytes at the end of a file that `last_rows` reads."""
 
 
 class Mark(NamedTuple):
-    """How far a file of rows had come, and what it held up to there."""
+    """A position in a JSON-lines file: its length at that time, and the digest of the content up to there."""
 
     length_bytes: int = 0
     sha256: str = hashlib.sha256().hexdigest()
@@ -27,7 +28,7 @@ NO_ROWS = Mark()
 
 
 def check_rows(path: Path, mark: Mark) -> None:
-    """Raise `ConfigError` if the rows that the mark counts are not in the file as they were written."""
+    """Raise `ConfigError` unless the file still begins with the content that `mark` describes."""
     kept = _start_of(path, mark)
     if hashlib.sha256(kept).hexdigest() != mark.sha256:
         lacks = "lacks rows" if len(kept) < mark.length_bytes else "is damaged: it holds other rows than those"
@@ -43,7 +44,7 @@ def _start_of(path: Path, mark: Mark) -> bytes:
 
 
 class Rows:
-    """A JSON-lines file that is appended to, and cut back to a checkpoint's mark, see `check_rows`, on resuming."""
+    """A JSON-lines file to append to. It is first truncated to `mark`, that of a checkpoint if a run is resumed."""
 
     def __init__(self, path: Path, mark: Mark) -> None:
         self._path = path
@@ -53,7 +54,7 @@ class Rows:
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (open as long as the run lasts)
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows and hand them to the operating system."""
+        """Append rows and pass them to the operating system."""
         data = "".join(_line(row) for row in rows).encode()
         with naming(self._path):
             if self._file.write(data) != len(data):
@@ -61,7 +62,7 @@ class Rows:
         self._digest.update(data)
 
     def mark(self) -> Mark:
-        """The end of the rows so far, all of them safe on disk."""
+        """Flush all rows to disk, and return the position after the last one."""
         with naming(self._path):
             os.fsync(self._file.fileno())
         return Mark(self._file.tell(), self._digest.hexdigest())
@@ -72,27 +73,27 @@ class Rows:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    try:  # nearly every row is plain, and to make sure takes as long as to write it
+    try:  # few rows have NaN or infinities, and replacing them takes as long as writing the row
         return json.dumps(row, allow_nan=False) + "\n"
     except ValueError:
         return json.dumps(jsonable(row), allow_nan=False) + "\n"
 
 
 def read_rows(path: Path) -> list[Any]:
-    """The whole rows of a file to which processes may still write; none if it is not there."""
+    """The complete rows of a file to which other processes may be appending; an empty list if the file is missing."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
 def last_rows(path: Path) -> list[dict[str, Any]]:
-    """The last whole rows of a file, as many as `TAIL_BYTES` hold. Raises `ConfigError` if they are damaged."""
+    """The last complete rows of a file, from its last `TAIL_BYTES`. Raises `ConfigError` if they are damaged."""
     if not path.exists():
         return []
     with open(path, "rb") as file:
         start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
         file.seek(start)
-        lines = file.read().split(b"\n")[1 if start else 0 : -1]  # the first may be cut, the last is not whole
+        lines = file.read().split(b"\n")[1 if start else 0 : -1]  # the first and the last line may be incomplete
     try:
         return [json.loads(line) for line in lines]
     except ValueError as error:
@@ -100,13 +101,13 @@ def last_rows(path: Path) -> list[dict[str, Any]]:
 
 
 class NewRows:
-    """The rows that a process adds to a file, as they come."""
+    """A reader of the rows that another process appends to a file."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "rb")  # noqa: SIM115 (open as long as the run lasts)
         self._rest = b""
 
     def new(self) -> list[dict[str, Any]]:
-        """What has been added since the last call, in whole rows."""
+        """The complete rows that were appended since the last call."""
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         return [json.loads(line) for line in lines]

@@ -1,4 +1,4 @@
-"""Plain values: configurations as dictionaries and lists, their digests, and names of files made from them."""
+"""Conversion of configurations to dictionaries and lists, their digests, and safe file names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 
 
 def younger(default: Any) -> Any:
-    """A dataclass field that older runs did not have: at this default it is not hashed, and so moves no folder."""
+    """A dataclass field that was added later, with a default that equals the earlier behaviour.
+
+    At its default the field is left out of the configuration's hash, so that the folders of older runs stay valid.
+    """
     metadata = {"younger": default}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
@@ -19,7 +22,7 @@ def younger(default: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """`dataclasses.asdict` without the fields that are `younger` and at their defaults."""
+    """`value` as dictionaries and lists, as `dataclasses.asdict`, but without `younger` fields at their defaults."""
     if is_dataclass(value) and not isinstance(value, type):
         return {
             f.name: plain(getattr(value, f.name))
@@ -32,10 +35,10 @@ def plain(value: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """Eight characters that stand for plain values."""
+    """The first eight hexadecimal digits of the SHA-256 of `value` as JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def file_name(name: str) -> str:
-    """`name` with everything but letters, digits, dots, hyphens and underscores replaced, safe for a file name."""
+    """`name` as a safe file name: all but letters, digits, dots, hyphens and underscores become underscores."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "_"

@@ -1,4 +1,4 @@
-"""Processes that answer messages, each with flags, threads and caches of its own."""
+"""Worker processes that answer messages; each has its own flags, threads and caches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ppo_bench.common.errors import ConfigError, Failed
 SECONDS_TO_END = 5.0
 
 Serve = Callable[..., Generator[Any, Any, None]]
-"""What a worker runs: a generator that is sent messages and yields answers, and None where it only waits."""
+"""The function of a worker: a generator that is sent messages and yields answers, or None where it has no answer."""
 
 
 class Worker:
-    """The parent's end of a spawned process that runs `serve(*arguments)`; `name` is what errors call it."""
+    """The parent's handle of a spawned process that runs `serve(*arguments)`; errors call the process `name`."""
 
     def __init__(self, name: str, serve: Serve, *arguments: Any) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -29,12 +29,12 @@ class Worker:
         theirs.close()
 
     def ask(self, message: Any) -> None:
-        """Send a message; that the process has ended is what its answer says."""
+        """Send a message. If the process has ended, `answer` reports it."""
         with suppress(OSError):
             self._connection.send(message)
 
     def answer(self) -> Any:
-        """The next answer, waited for. Raises the worker's own `ConfigError` or `Failed`, and `Failed` if it ended."""
+        """Wait for the next answer. Raises the worker's own `ConfigError` or `Failed`, and `Failed` if it has ended."""
         try:
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
@@ -47,7 +47,7 @@ class Worker:
         return answer
 
     def stop(self) -> None:
-        """End the process: of itself now that nobody asks it, or else by force."""
+        """End the process: it exits when its connection closes, or is killed after `SECONDS_TO_END`."""
         self._connection.close()
         self._process.join(SECONDS_TO_END)
         self._process.kill()
@@ -55,7 +55,7 @@ class Worker:
 
 
 def _work(connection: Connection, serve: Serve, arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interruption is for the parent, which ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     try:
         answers = serve(*arguments)
         answer = next(answers)
@@ -65,5 +65,5 @@ def _work(connection: Connection, serve: Serve, arguments: tuple[Any, ...]) -> N
             answer = answers.send(connection.recv())
     except (ConfigError, Failed) as error:
         connection.send(error)
-    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent has ended or closed the connection
         pass

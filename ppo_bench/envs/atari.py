@@ -1,8 +1,8 @@
-"""Atari on gymnasium, set to the same task as EnvPool's.
+"""Wrappers that give Atari on gymnasium the same task as on EnvPool; the two agree frame by frame.
 
-Frame by frame the two agree: gymnasium's `AtariPreprocessing` skips, pools and scales; the wrappers here do what it
-leaves open (FIRE at the start, and lives that end an episode while the same game goes on). Its own
-`terminal_on_life_loss` starts a new game with every life, which is another task.
+Gymnasium's `AtariPreprocessing` skips, pools and scales frames. The wrappers here add FIRE at the start and episodes
+that end with a life while the same game continues. Gymnasium's own `terminal_on_life_loss` is another task: it starts a
+new game with every life.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FRAME_SKIP = 4
 STACKED_FRAMES = 4
 
 NEXT_LIFE = "next_life"
-"""Reset option: the same game goes on with its next life."""
+"""Reset option: continue the same game with its next life."""
 
 
 class NoopFireReset(gymnasium.Wrapper):
-    """Starts each life with a random number of single-frame no-ops and, where the game has it, FIRE.
+    """A wrapper that starts each life with a random number of single-frame no-ops and, if the game has it, FIRE.
 
-    Games with FIRE see 0 to 29 no-ops before it, others 1 to 30 (Mnih et al. 2015, and as EnvPool counts them).
+    Games with FIRE get 0 to 29 no-ops before it, others 1 to 30 (Mnih et al. 2015; EnvPool counts the same way).
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], noop_max: int = NOOP_MAX) -> None:
@@ -38,7 +38,7 @@ class NoopFireReset(gymnasium.Wrapper):
         self._fire = has_fire(env)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Resets the game, or only goes on to its next life if `options[NEXT_LIFE]` is set."""
+        """Reset the game, or continue with its next life if `options[NEXT_LIFE]` is set."""
         obs, info = (None, {}) if options and options.get(NEXT_LIFE) else self.env.reset(seed=seed)
         noops = int(self.np_random.integers(0, self._noop_max)) + (0 if self._fire else 1)
         for action in [NOOP] * noops + [FIRE] * self._fire:
@@ -49,10 +49,10 @@ class NoopFireReset(gymnasium.Wrapper):
 
 
 class LifeFrameStack(FrameStackObservation):
-    """A frame stack that keeps its older frames when the same game goes on with its next life."""
+    """A frame stack that keeps its older frames when the same game continues with its next life."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Fills the stack with the first frame, or pushes it if `options[NEXT_LIFE]` is set."""
+        """Fill the stack with the first frame, or only append the frame if `options[NEXT_LIFE]` is set."""
         if not (options and options.get(NEXT_LIFE)):
             return super().reset(seed=seed, options=options)
         frame, info = self.env.reset(seed=seed, options=options)
@@ -61,9 +61,9 @@ class LifeFrameStack(FrameStackObservation):
 
 
 class AtariEpisode(gymnasium.Wrapper):
-    """Ends an episode with the game, at the step limit of a game and, if `episodic_life`, with each lost life.
+    """A wrapper that ends an episode with the game, at the game's step limit and, if `episodic_life`, with each life.
 
-    `info["life_lost"]` is true where the game goes on after the episode's end.
+    `info["life_lost"]` is true where the game continues after the end of the episode.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], episodic_life: bool) -> None:
@@ -74,9 +74,9 @@ class AtariEpisode(gymnasium.Wrapper):
         self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Goes on with the next life after a lost one, unless a seed asks for a fresh game.
+        """Continue with the next life after a lost one, unless a seed is given; in all other cases start a new game.
 
-        After anything else, such as the time limit of a wrapper around this one, the game is a fresh one.
+        One of these cases is the time limit of a wrapper around this one.
         """
         new_game = not self._life_lost or seed is not None
         if new_game:
@@ -87,7 +87,7 @@ class AtariEpisode(gymnasium.Wrapper):
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One agent step of four frames."""
+        """Take one agent step of four frames."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         truncated = truncated or (self._steps >= MAX_STEPS_PER_GAME and not terminated)
@@ -107,9 +107,9 @@ def make_game(
     kwargs: Mapping[str, Any] | None,
     repeat_action_probability: float,
 ) -> gymnasium.Env[Any, Any]:
-    """One game by single frames as ale-py shows them, truncated after `max_frames` if not 0.
+    """A game of ale-py without preprocessing, one frame per step, truncated after `max_frames` unless that is 0.
 
-    `kwargs` are ale-py's, such as `mode` and `difficulty`. Raises `ConfigError` for one that the task itself sets.
+    `kwargs` are arguments of ale-py, such as `mode` and `difficulty`. Raises `ConfigError` for one that the task fixes.
     """
     fixed: dict[str, Any] = {
         "frameskip": 1,
@@ -138,11 +138,11 @@ def make_atari(
     frames: int = STACKED_FRAMES,
     repeat_action_probability: float = 0.0,
 ) -> gymnasium.Env[Any, Any]:
-    """One Atari game, observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`.
+    """An Atari game with observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `AtariEpisode`.
 
     `kwargs` as in `make_game`.
     """
-    # ale-py's limit counts no-ops too; ours is AtariEpisode's.
+    # The limit of ale-py would count no-ops too, so AtariEpisode has its own.
     env = make_game(env_id, 0, render_mode, kwargs, repeat_action_probability)
     env = NoopFireReset(env, noop_max)
     env = AtariPreprocessing(env, noop_max=0, frame_skip=FRAME_SKIP, screen_size=84, terminal_on_life_loss=False)

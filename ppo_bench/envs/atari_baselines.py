@@ -1,9 +1,9 @@
 """Atari on gymnasium with the frames and resets of OpenAI Baselines' wrappers: `env.atari.baselines=true`.
 
-The task of CleanRL's ppo_atari.py, and of what was published with it. A game begins with 1 to 30 no-ops; where it has
-FIRE, a step of FIRE and one of the action after it come next, at a game's start and after every lost life. The stack of
-frames then starts anew. Colours are pooled and scaled before they are made grey. ale-py's own limit of 108,000 frames,
-no-ops among them, truncates a game.
+This is the task of CleanRL's ppo_atari.py and of its published results. A game begins with 1 to 30 no-ops. If the game
+has FIRE, a step of FIRE and a step of the action with the next number follow, at the start of a game and after every
+lost life. The frame stack is then refilled. Frames are pooled and scaled in colour, and converted to grey afterwards. A
+game is truncated by ale-py after 108,000 frames, including no-ops.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MAX_FRAMES_PER_GAME = 108_000
 
 
 class NoopStart(gymnasium.Wrapper):
-    """Starts each game with 1 to 30 single-frame no-ops, drawn from the game's own generator."""
+    """A wrapper that starts each game with 1 to 30 single-frame no-ops; their number comes from `np_random`."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """A fresh game after its no-ops."""
+        """Start a new game and play its no-ops."""
         obs, info = self.env.reset(seed=seed, options=options)
         for _ in range(int(self.np_random.integers(1, NOOP_MAX + 1))):
             obs, _, terminated, truncated, info = self.env.step(NOOP)
@@ -33,10 +33,11 @@ class NoopStart(gymnasium.Wrapper):
 
 
 class BaselinesEpisode(gymnasium.Wrapper):
-    """Ends an episode with the game and, if `episodic_life`, with each lost life; the next one begins in a few steps.
+    """A wrapper that ends an episode with the game and, if `episodic_life`, with each lost life.
 
-    After a lost life they are a no-op, FIRE and the action after it, at a game's start without the no-op; in games
-    without FIRE the no-op alone. What they earn is nobody's. `info["life_lost"]` is true where the game goes on.
+    `reset` plays the first steps of an episode: after a lost life a no-op; then, in games with FIRE, FIRE and the
+    action with the next number. The rewards of these steps are discarded. `info["life_lost"]` is true where the game
+    continues after the end of the episode.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], episodic_life: bool) -> None:
@@ -47,19 +48,19 @@ class BaselinesEpisode(gymnasium.Wrapper):
         self._lives = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Goes on with the next life after a lost one, unless a seed asks for a fresh game.
+        """Continue with the next life after a lost one, unless a seed is given; in all other cases start a new game.
 
-        After anything else, such as the time limit of a wrapper around this one, the game is a fresh one.
+        One of these cases is the time limit of a wrapper around this one.
         """
         obs, info = self._begin(self._life_lost and seed is None, seed, options)
         for action in self._first_actions:
             obs, _, terminated, truncated, info = self.step(action)
-            if terminated or truncated:  # its frame stays the one that is shown, as in Baselines
+            if terminated or truncated:  # as in Baselines, the returned frame stays that of the ended game
                 self._begin(self._life_lost, seed, options)
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One agent step of four frames."""
+        """Take one agent step of four frames."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         truncated = truncated and not terminated
         lives = self._remaining_lives()
@@ -68,7 +69,7 @@ class BaselinesEpisode(gymnasium.Wrapper):
         return obs, reward, terminated or self._life_lost, truncated, info | {"life_lost": self._life_lost}
 
     def _begin(self, same_game: bool, seed: int | None, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
-        """The next life, one no-op later, or a fresh game; that too if the no-op ends the game."""
+        """Continue with the next life by one no-op if `same_game`, else start a new game; also if the no-op ends it."""
         over = not same_game
         if same_game:
             obs, _, terminated, truncated, info = self.env.step(NOOP)
@@ -91,7 +92,7 @@ def make_atari_baselines(
     frames: int = STACKED_FRAMES,
     repeat_action_probability: float = 0.0,
 ) -> gymnasium.Env[Any, Any]:
-    """One Atari game, observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `BaselinesEpisode`.
+    """An Atari game with observations `[frames, 84, 84]` uint8; `info["life_lost"]` as in `BaselinesEpisode`.
 
     `kwargs` as in `make_game`.
     """

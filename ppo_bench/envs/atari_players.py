@@ -1,7 +1,7 @@
-"""Atari games of several players, with the frames of CleanRL's ppo_pettingzoo_ma_atari.py.
+"""Multi-player Atari games of PettingZoo, with the observations of CleanRL's ppo_pettingzoo_ma_atari.py.
 
-The blue channel, the maximum of the last two of four skipped frames, 84 x 84, stacked, and then a plane for each
-player: 255 in that of the one who looks.
+An observation consists of stacked frames of 84 x 84 pixels and one plane for each player. A frame is the blue channel
+of the maximum of the last two of four skipped frames. The observing player's plane is 255, the others are 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLUE = 2
 
 
 def require_atari(env_id: str, rules: Atari | None) -> None:
-    """Raise `ConfigError` if the packages of these games are missing, or `rules` are not for them."""
+    """Raise `ConfigError` if a package of these games is missing, or if `rules` do not suit several players."""
     require("multi_agent_ale_py", "pettingzoo", f"{env_id} on backend=pettingzoo")
     require("ale_py", "pettingzoo", f"{env_id} on backend=pettingzoo")  # its ROMs
     if rules is None:
@@ -34,19 +34,20 @@ def require_atari(env_id: str, rules: Atari | None) -> None:
 
 
 def roms() -> str:
-    """The folder of the ROMs that ale-py brings."""
+    """Path of the ROM folder of ale-py."""
     import ale_py
 
     return str(Path(ale_py.__file__).parent / "roms")
 
 
 class AtariPlayers:
-    """A parallel environment of PettingZoo's over one of its Atari games, `env`."""
+    """A wrapper around the PettingZoo Atari game `env`, with the interface of a parallel environment."""
 
     def __init__(self, env: Any, rules: Atari) -> None:
         from gymnasium import spaces
 
-        self._env, self._frames = env.unwrapped, rules.frames  # beneath two conversions, which cost as much as the game
+        # Unwrapped, to skip two conversions that take as long as the game itself.
+        self._env, self._frames = env.unwrapped, rules.frames
         self._env.ale.setFloat(b"repeat_action_probability", rules.repeat_action_probability)
         self.possible_agents: list[str] = self._env.possible_agents
         players = len(self.possible_agents)
@@ -57,22 +58,22 @@ class AtariPlayers:
         self._space = spaces.Box(0, 255, self._seen.shape[1:], np.uint8)
 
     def observation_space(self, agent: str) -> Any:
-        """Of each player, the same."""
+        """Observation space, which all players share."""
         return self._space
 
     def action_space(self, agent: str) -> Any:
-        """Of each player."""
+        """Action space of the player `agent`."""
         return self._env.action_space(agent)
 
     def reset(self, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """A new game: observations and infos by player."""
+        """Start a new game; observations and infos by player."""
         obs, infos = self._env.reset(seed=seed)
         self._seen[..., : self._frames] = 0
         self._screens = deque([self._blue(obs)], 2)
         return self._observed(), infos
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Four frames: observations, sums of rewards, terminated, truncated and infos by player."""
+        """Play four frames; observations, sums of rewards, terminated, truncated and infos by player."""
         rewards = dict.fromkeys(self.possible_agents, 0.0)
         for _ in range(FRAMES_PER_STEP):
             obs, given, terminations, truncations, infos = self._env.step(actions)
@@ -92,10 +93,10 @@ class AtariPlayers:
         self._env.close()
 
     def _blue(self, obs: dict[str, np.ndarray]) -> np.ndarray:
-        return obs[self.possible_agents[0]][..., BLUE]  # the screen, which is the same for all
+        return obs[self.possible_agents[0]][..., BLUE]  # all players see the same screen
 
     def _observed(self) -> dict[str, np.ndarray]:
-        """What each player sees, of which the latest screens are the newest frame."""
+        """Observations by player, after appending the maximum of the latest two screens as the newest frame."""
         import tinyscaler
 
         screen = np.maximum.reduce(list(self._screens))

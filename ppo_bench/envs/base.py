@@ -1,9 +1,9 @@
-"""The contract of every environment: vectorised, next-step autoreset.
+"""The contract of environments: vectorised, with next-step autoreset.
 
 After a done step (terminated or truncated) the returned observation is the **final** one of its episode. The **next**
-step ignores its action and returns the first observation of the new episode with reward 0; learning masks that step.
-The value of the observation after a truncated step is then simply the next value, shapes are fixed, and one fold
-computes episode returns for every backend. `python -m ppo_bench.check` proves that a backend keeps the contract.
+step is a reset step: it ignores its action and returns the first observation of the new episode with reward 0.
+Learning masks it. The truncation bootstrap is therefore the next value, shapes are fixed, and the same function
+computes episode returns for every backend. `python -m ppo_bench.check` tests whether a backend keeps the contract.
 """
 
 from __future__ import annotations
@@ -26,35 +26,36 @@ if TYPE_CHECKING:
 DEVICES = "devices"
 """The mesh axis by which a JAX program knows the devices that share it."""
 MAX_STEPS_PER_GAME = 27_000
-"""The time limit of an Atari game: 108,000 frames."""
+"""The time limit of an Atari game, in steps of four frames (108,000 frames)."""
 
 
 class Seen(NamedTuple):
-    """Everything that a policy may see before it acts."""
+    """The inputs of a policy before it acts."""
 
     obs: Any
-    """`[N, ...]`; valid until the next step."""
+    """Observations `[N, ...]`; valid until the next step."""
     acts: Any = None
-    """`[N]` bool: whether the action will count; None where all do but those of resets. In a game of turns a row that
-    is not to move passes: it is left out of the policy's loss, not of the critic's."""
+    """Flags `[N]` bool: whether the environment will use the row's action. None if it uses all but those of reset
+    steps. In a turn-based game a player who is not to move passes: the policy's loss leaves that step out, the critic's
+    does not."""
     legal: Any = None
-    """`[N, A]` bool: the choices of which one may be taken, at least one of each component; None where all may be. Only
-    of environments whose `masks_actions` is true, and all true in a row that passes."""
+    """Flags `[N, A]` bool of the legal choices, at least one of each component; None if all are legal. Only
+    environments with `masks_actions` have it; in a row that passes all are true."""
     start: Any = None
-    """`[N]` bool: a network's memory begins anew, since the step before only reset the environment. Known to the
-    runner; None from environments."""
+    """Flags `[N]` bool: whether the network's memory is reset, because the step before was a reset step. The runner
+    sets it; environments leave it None."""
 
     def map(self, function: Callable[[Any], Any]) -> Seen:
-        """`function` of every array that there is."""
+        """A copy with `function` applied to every array that is not None."""
         return Seen(*(None if array is None else function(array) for array in self))
 
 
 class Step(NamedTuple):
-    """What one step of N environments returns; every array is new or stays valid until the next step.
+    """The result of one step of N environments. Arrays stay valid at least until the next step.
 
-    `obs [N, ...]`; `reward [N]` float32, what is learnt from; `terminated`, `truncated`, `episode_over [N]` bool;
-    `raw_reward [N]` float32, the reward of the game itself, before clipping. `episode_over` marks the end of what
-    people call an episode: it is false where only a life was lost. `acts` and `legal` belong to `obs`; see `Seen`.
+    `obs [N, ...]`; `reward [N]` float32, from which the agent learns; `terminated`, `truncated`, `episode_over [N]`
+    bool; `raw_reward [N]` float32, the game's own reward before clipping. `episode_over` marks the end of a whole
+    episode: it is false where only a life was lost. `acts` and `legal` belong to `obs`; see `Seen`.
     """
 
     obs: np.ndarray
@@ -68,17 +69,17 @@ class Step(NamedTuple):
 
     @property
     def seen(self) -> Seen:
-        """Everything that the policy may see now."""
+        """The inputs of the policy after this step."""
         return Seen(self.obs, self.acts, self.legal)
 
     def map(self, function: Callable[[Any], Any]) -> Step:
-        """`function` of every array that there is."""
+        """A copy with `function` applied to every array that is not None."""
         fields: Any = (None if array is None else function(array) for array in self)
         return Step(*fields)
 
     @staticmethod
     def stack(steps: Sequence[Step]) -> Step:
-        """Steps of the same environments as one, `[T, N, ...]` each."""
+        """T steps of the same environments, stacked to arrays `[T, N, ...]`."""
         columns: Any = zip(*steps, strict=True)
         fields: Any = (None if column[0] is None else np.stack(column) for column in columns)
         return Step(*fields)
@@ -87,34 +88,43 @@ class Step(NamedTuple):
 class VectorEnv(Protocol):
     """N environments that step together.
 
-    They may say more of themselves: `players`, how many rows are one game; and, from which warnings are made
-    (ppo_bench/runs/advice.py), `time_limit`, steps after which an episode is truncated; `flattens_images`, whether
-    images are laid out as part of a vector. `told` is what the latest step had in its `info` of `Task.info`, by name:
-    numbers `[N]`, NaN of environments that gave none.
+    Optional attributes are:
+
+    - `players`: number of consecutive rows that form one game,
+    - `told`: the entries of the latest step's `info` that `Task.info` names, `[N]` each by name; NaN where an
+      environment has no such entry,
+    - `time_limit`: steps after which an episode is truncated,
+    - `flattens_images`: whether images are flattened into a vector.
+
+    The last two serve warnings (ppo_bench/runs/advice.py).
     """
 
     num_envs: int
 
     @property
     def masks_actions(self) -> bool:
-        """Whether they say which choices are legal; see `Seen.legal`."""
+        """Whether the environments say which choices are legal; see `Seen.legal`."""
 
     @property
     def observation_space(self) -> gymnasium.spaces.Box[Any]:
-        """Of one environment."""
+        """Observation space of one environment."""
 
     @property
     def action_space(self) -> Any:
-        """Of one environment: `Discrete`; `MultiDiscrete`, `MultiBinary` or `Box` of floats of one dimension."""
+        """Action space of one environment: `Discrete`, or one-dimensional `MultiDiscrete`, `MultiBinary` or `Box` of
+        floats."""
 
     def reset(self, seeds: Sequence[int]) -> Seen:
-        """Fresh environments, one seed each, and what a policy may see of them first."""
+        """Restart all environments, with one seed each, and return the policy's first inputs."""
 
     def step(self, actions: np.ndarray) -> Step:
-        """One step with choices `[N]` or `[N, K]` or floats `[N, A]`; those for done environments are ignored."""
+        """Step all environments with integer actions `[N]` or `[N, K]`, or float actions `[N, A]`.
+
+        Actions of environments whose last step was done are ignored.
+        """
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
 
 
 EnvStep = Callable[[Any, Any], tuple[Any, Step]]
@@ -122,94 +132,106 @@ EnvStep = Callable[[Any, Any], tuple[Any, Step]]
 
 
 class Start(NamedTuple):
-    """Environments of a JAX program that have just been reset."""
+    """The result of resetting the environments of a JAX program."""
 
     step: EnvStep
-    """`(state, actions [N] or [N, A]) -> (state, Step)` of JAX arrays, to be traced into a program. Equal to that of an
-    earlier start where programs made from that one may go on to be used; otherwise they must not be."""
+    """Step function `(state, actions [N] or [N, A]) -> (state, Step)` of JAX arrays, to be traced into a program. If it
+    equals the `step` of an earlier start, programs compiled from the earlier one may be used again; otherwise they must
+    not."""
     state: Any
-    """A pytree of JAX arrays."""
+    """State of the environments: a pytree of JAX arrays."""
     seen: Seen
-    """First observations, with all that a policy may see."""
+    """First observations and the other inputs of the policy."""
 
 
 class GraphEnv(ABC):
     """N environments that step together inside a JAX program, under the same contract as a `VectorEnv`."""
 
     programs_last: ClassVar[bool] = True
-    """Whether a program that steps them is of use to another process."""
+    """Whether a compiled program that steps the environments can be cached for other processes."""
     masks_actions: bool = False
-    """Whether they say which choices are legal; see `Seen.legal`."""
+    """Whether the environments say which choices are legal; see `Seen.legal`."""
     num_envs: int
     observation_space: gymnasium.spaces.Box[Any]
     action_space: Any
 
     @abstractmethod
     def reset(self, seeds: Sequence[int]) -> Start:
-        """Fresh environments, one seed each."""
+        """Restart all environments, with one seed each."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
 
 
 @dataclass
 class Atari:
-    """The preprocessing of Atari games, the same task on every backend (Machado et al. 2018, without sticky actions).
+    """Preprocessing of Atari games: the same task on every backend (Machado et al. 2018, by default without sticky
+    actions).
 
-    84 x 84 grey frames by area interpolation, the maximum of the last two of four skipped frames, `frames` of them
-    stacked, up to 30 no-ops and FIRE at the start, at most 27,000 steps a game.
+    An observation consists of `frames` stacked grey images of 84 x 84 pixels, scaled by area interpolation. Each is the
+    maximum of the last two of four skipped frames. A game starts with up to 30 no-ops and FIRE, and is truncated after
+    27,000 steps.
     """
 
     episodic_life: bool
-    """End an episode for learning, not for statistics, when a life is lost."""
+    """Whether a lost life ends the episode for learning; it never does for statistics."""
     reward_clip: bool
-    """Learn from the sign of the reward."""
+    """Whether the agent learns from the sign of the reward."""
     baselines: bool = younger(False)
-    """The frames and resets of OpenAI Baselines' wrappers instead; see ppo_bench/envs/atari_baselines.py."""
+    """Whether frames and resets are those of OpenAI Baselines' wrappers (ppo_bench/envs/atari_baselines.py)."""
     frames: int = younger(4)
-    """How many of the last frames are observed, stacked."""
+    """Number of stacked frames in an observation."""
     repeat_action_probability: float = younger(0.0)
-    """Sticky actions: how likely the emulator repeats the last one in a frame (Machado et al. 2018)."""
+    """Sticky actions: probability that the emulator repeats the previous action in a frame (Machado et al. 2018)."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Which environments a backend is to build."""
+    """The description of the environments that a backend builds."""
 
     name: str
-    """What the environment is called in file names and reports."""
+    """Name of the environment in file names and reports."""
     id: str
-    """The id under which the backend knows it."""
+    """The backend's id of the environment."""
     num_envs: int
     atari: Atari | None = None
-    """Preprocessing of Atari games; None for everything else."""
+    """Preprocessing of Atari games; None for all other environments."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the environment's constructor."""
     wrappers: tuple[Mapping[str, Any], ...] = ()
     """Gymnasium wrappers around each environment, innermost first: the class as `_target_`, and its arguments."""
     tuning: Tuning = ON
     observe: tuple[int, ...] = ()
-    """Components of vector observations that are seen; all if empty."""
+    """Indices of the components of vector observations that the agent sees; empty for all."""
     players: int = 1
-    """How many play a game of turns, each in a row of its own; see ppo_bench/envs/turns.py."""
+    """Number of players of a game, each in a row of its own (ppo_bench/envs/turns.py)."""
     info: tuple[str, ...] = ()
+<<<<<<< HEAD
     """Numbers of `info` that are kept with episodes, where the environment gives them; see `VectorEnv`."""
     devices: int = 1
     """How many devices of one JAX program step the environments, each an equal part of them."""
+=======
+    """Names of numeric `info` entries that are recorded with episodes; see `told` of `VectorEnv`."""
+>>>>>>> prose
 
     def alone(self) -> Task:
-        """The same with a single environment, or the rows of a single game."""
+        """A copy with a single environment, or with the rows of a single game."""
         return self.at_least(1)
 
     def at_least(self, num_envs: int) -> Task:
+<<<<<<< HEAD
         """The same with so many environments, or more where those would not be whole games."""
         return replace(self, num_envs=-(-num_envs // self.players) * self.players, devices=1)
+=======
+        """A copy with `num_envs` environments, rounded up to whole games."""
+        return replace(self, num_envs=-(-num_envs // self.players) * self.players)
+>>>>>>> prose
 
     def plain(self, backend: str, kwargs_too: bool = False) -> None:
-        """Raise `ConfigError` if something is asked for that `backend` does not take: wrappers, Baselines' resets.
+        """Raise `ConfigError` if the task has wrappers or Baselines' resets, which `backend` does not support.
 
-        Arguments too, if `kwargs_too`.
+        With `kwargs_too`, also if the task has constructor arguments.
         """
         if self.wrappers:
             raise ConfigError(f"env.wrappers: backend={backend} has none; use backend=gymnasium")
@@ -223,13 +245,13 @@ class Task:
 
 
 def require_no_info(task: Task, backend: str) -> None:
-    """Raise `ConfigError` if numbers of `info` are asked for beside the default, of which `backend` tells none."""
+    """Raise `ConfigError` if the task records `info` entries besides the default one, which `backend` cannot do."""
     if set(task.info) - {"is_success"}:
         raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")
 
 
 def supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-    """Raise `ConfigError` unless observations are one array, and actions choices or one vector of floats."""
+    """Raise `ConfigError` unless observations are one array, and actions are integers or a vector of floats."""
     from gymnasium import spaces
 
     if not isinstance(observation_space, spaces.Box):

@@ -1,6 +1,7 @@
-"""Does a backend keep the contract of ppo_bench/envs/base.py? A list of findings, each with the evidence.
+"""Conformance checker: tests whether a backend keeps the contract of ppo_bench/envs/base.py.
 
-The environments are played at random; every rule is checked on every step. Use it on a backend of your own:
+It plays the environments at random, checks every rule on every step, and returns findings with their evidence. Use it
+on a backend of your own:
 
     findings = check_contract(lambda: MyVectorEnv(...))
 """
@@ -18,12 +19,13 @@ from ppo_bench.envs.random_play import Play, by_component, play, players_of
 from ppo_bench.mathematics import noise
 
 FEWEST_STEPS, MOST_STEPS = 1200, 4800
-"""In each environment; a limit of 1,000 steps is seen. They are doubled until there are `ENOUGH_RESETS` in all."""
+"""Bounds of the steps played in each environment. A time limit of 1,000 steps is reached even with the fewest. The
+number is doubled until all environments together have `ENOUGH_RESETS` resets."""
 ENOUGH_RESETS = 4
 
 
 class Finding(NamedTuple):
-    """One rule of the contract: kept or not, and what was seen."""
+    """The verdict on one rule of the contract: whether it is kept, and the evidence."""
 
     rule: str
     kept: bool
@@ -31,10 +33,11 @@ class Finding(NamedTuple):
 
 
 def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | None = None) -> list[Finding]:
-    """Play `num_steps` random steps four times and judge each rule; without `num_steps`, until enough has ended.
+    """Findings for each rule, from four random plays of `num_steps` steps of the environments that `make` builds.
 
-    Seed 1 is played once as it is, once with other actions at resets, and once with the environments in the opposite
-    order and other actions in one of them; seed 2 once, with the actions of seed 1. Raises what the environment does.
+    Without `num_steps`, plays are long enough for `ENOUGH_RESETS` resets. The plays are: seed 1; seed 1 with other
+    actions at resets; seed 1 with the environments in reverse order and other actions in one of them; seed 2 with the
+    actions of the first play. Exceptions of the environment are passed on.
     """
     env = on_host(make())
     players = players_of(env)
@@ -43,12 +46,12 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
         first = play(env, seeds, num_steps or FEWEST_STEPS)
         types = list(_shapes_and_types(first, env))
         if not all(finding.kept for finding in types):
-            return types  # the other rules could not even be put to arrays like these
+            return types  # arrays of wrong shape or dtype cannot be tested further
         while not num_steps and first.resets.sum() < ENOUGH_RESETS and len(first.done) < MOST_STEPS:
             first = play(env, seeds, 2 * len(first.done))
         length = len(first.done)
         altered = play(env, seeds, length, alter_reset_actions=True)
-        # If it differs, is it because of its actions, or because no two plays are the same?
+        # A difference may be due to the other actions, or to plays that are not repeatable at all.
         repeats = _same_play(first, altered) or _same_play(first, play(env, seeds, length))
         mirrored = play(env, seeds, length, mirror=True).mirrored(players)
         other = play(env, others, length)
@@ -92,7 +95,8 @@ def _same_play(a: Play, b: Play) -> bool:
 
 
 def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
-    """NEXT_STEP: the final observation first, then a step with reward 0 that fetches the new episode's first one."""
+    """Next-step autoreset: a done step shows the final observation; the next step has reward 0, ignores its action and
+    shows the first observation of the new episode."""
     steps = first.steps
     done, resets = first.done, first.resets
     count = int(resets.sum())
@@ -100,7 +104,7 @@ def _autoreset(first: Play, altered: Play, repeats: bool) -> Iterator[Finding]:
         "episodes end within the play", count > 0, f"{int(done.sum())} ends; play more steps if there are none"
     )
     paid = int((resets & ((steps.reward != 0) | (steps.raw_reward != 0))).sum())
-    heeded = repeats and not _same_play(first, altered)  # of a play that never repeats it cannot be told
+    heeded = repeats and not _same_play(first, altered)  # undecidable if plays are not repeatable
     shown_twice = sum(np.array_equal(first.obs[t, env], first.obs[t + 1, env]) for t, env in np.argwhere(resets))
     where_else = "and where a row passes " if steps.acts is not None else ""
     same_step = "; the environment resets in the same step, next-step autoreset is asked for"
@@ -147,7 +151,7 @@ def _episodes(first: Play) -> Iterator[Finding]:
 
 
 def _choices(first: Play, env: VectorEnv) -> Iterator[Finding]:
-    """Of environments that say which choices are legal."""
+    """Findings on masks of legal choices, for environments that have them."""
     legal, masks = first.steps.legal, env.masks_actions
     if legal is None and not masks:
         return
@@ -163,7 +167,7 @@ def _choices(first: Play, env: VectorEnv) -> Iterator[Finding]:
 
 
 def _turns(first: Play, players: int) -> Iterator[Finding]:
-    """Of games of several players, which are rows side by side."""
+    """Findings on games of several players, whose rows are adjacent."""
     steps = first.steps
     if players == 1:
         return
@@ -193,7 +197,8 @@ def _turns(first: Play, players: int) -> Iterator[Finding]:
 
 
 def _time_limit(first: Play) -> Finding:
-    """Truncations alone: one length, which no episode exceeds, and the observation before the reset."""
+    """Finding on truncations without termination: all happen at one length, which no episode exceeds, and show the
+    final observation."""
     rule = "a truncation comes at one time limit, with the episode's last observation"
     steps, resets = first.steps, first.resets
     lengths: list[int] = []
@@ -235,7 +240,8 @@ def _seeds(first: Play, other: Play, repeats: bool, players: int) -> Iterator[Fi
 
 
 def _independence(first: Play, mirrored: Play, repeats: bool, players: int) -> Finding:
-    """`mirrored` had its seeds in the opposite order and other actions in environment 0; it is shown in this order."""
+    """Finding on independence. `mirrored` was played in reverse order with other actions in environment 0; its arrays
+    are in the order of `first`."""
     rule = "an environment follows from its own seed and actions alone"
     if not repeats:
         return Finding(rule, True, "of a play that never repeats it cannot be told")

@@ -1,7 +1,9 @@
-"""Deep sea: dive to the treasure, N times right, each of which costs a little (Osband et al. 2020, as bsuite's).
+"""Deep sea, the exploration task of bsuite: find the treasure in an N x N grid (Osband et al. 2020).
 
-Which action goes right is another for each cell. Random play finds the treasure once in 2^N episodes. The rules stand
-once, over NumPy and JAX: below as gymnasium's environment, in `ppo_bench/envs/jax/deep_sea.py` as a JAX program's.
+The diver sinks one row per step, and reaches the treasure only by going right in each of the N steps. Each move to the
+right has a small cost. The action that goes right differs from cell to cell, so that random play finds the treasure
+once in 2^N episodes. The rules are written once, over NumPy and JAX. This module makes a gymnasium environment of them,
+`ppo_bench/envs/jax/deep_sea.py` one inside a JAX program.
 """
 
 from __future__ import annotations
@@ -17,18 +19,18 @@ from ppo_bench.mathematics.arrays import Array
 
 SIZES = range(10, 41)
 COST = 0.01
-"""The cost of going right N times."""
+"""Total cost of going right in all N rows."""
 
 
 class Diver(NamedTuple):
-    """Where an episode stands; integers `[N]` each."""
+    """State of N environments: the diver's cell, integers `[N]`."""
 
     row: Array
     column: Array
 
 
 def right_actions(size: int) -> np.ndarray:
-    """The action that goes right in each cell, `[size, size]`; the same in every episode, of every seed."""
+    """The action that goes right in each cell, `[size, size]` of 0 and 1; the same for all episodes and seeds."""
     one, cells = np.ones(1, np.int32), np.arange(size * size, dtype=np.int32)
     key = noise.stream_key(np, one * size, noise.Stream.ENV_RESETS, one * 0, one * 0)
     words, _ = noise.threefry2x32(key, (cells, 0 * cells))
@@ -36,8 +38,8 @@ def right_actions(size: int) -> np.ndarray:
 
 
 def moved(xp: Any, size: int, right: Array, diver: Diver, actions: Array) -> tuple[Diver, Array, Array]:
-    """The divers, rewards `[N]` and terminated `[N]` after actions `[N]`; `right` is `right_actions`."""
-    row = xp.clip(diver.row, 0, size - 1)  # beyond the last one only where an episode is over
+    """Next states, rewards `[N]` and terminated `[N]` after actions `[N]`; `right` is `right_actions`."""
+    row = xp.clip(diver.row, 0, size - 1)  # it exceeds the last row only after the end of an episode
     goes = right[row, diver.column] == actions
     found = goes & (diver.column == size - 1)
     rewards = xp.where(found, 1.0, 0.0) - xp.where(goes, COST / size, 0.0)
@@ -46,18 +48,18 @@ def moved(xp: Any, size: int, right: Array, diver: Diver, actions: Array) -> tup
 
 
 def observed(xp: Any, size: int, diver: Diver) -> Array:
-    """Observations `[N, size * size]` float32: 1 in the cell of the diver, nowhere once an episode is over."""
+    """Observations `[N, size * size]` float32: 1 in the diver's cell, else 0; all 0 after the end of an episode."""
     cell = xp.where(diver.row < size, diver.row * size + diver.column, -1)
     return (cell[:, None] == xp.arange(size * size)[None, :]).astype(xp.float32)
 
 
 def observation_space(size: int) -> spaces.Box[Any]:
-    """The space of one environment."""
+    """Observation space of one environment."""
     return spaces.Box(0.0, 1.0, (size * size,), np.float32)
 
 
 class DeepSea(gymnasium.Env[np.ndarray, np.int64]):
-    """The task as gymnasium's environment."""
+    """The task as a gymnasium environment."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
 
@@ -78,7 +80,7 @@ class DeepSea(gymnasium.Env[np.ndarray, np.int64]):
         return observed(np, self._size, self._diver)[0], float(rewards[0]), bool(over[0]), False, {}
 
     def render(self) -> np.ndarray:
-        """The sea, `[8 N, 8 N, 3]` uint8: the diver orange, the treasure green."""
+        """An image `[8 N, 8 N, 3]` uint8 of the sea: the diver orange, the treasure green."""
         cells = np.full((self._size, self._size, 3), (31, 119, 180), np.uint8)
         cells[-1, -1] = (44, 160, 44)
         row, column = (int(part[0]) for part in self._diver)

@@ -1,7 +1,8 @@
-"""Is this the same task as gymnasium's? Returns and lengths of random play, compared as two samples.
+"""Test whether two environments are the same task, by the returns and lengths of episodes of random play.
 
-By the test of Kolmogorov and Smirnov: the largest distance between the two distribution functions, and its asymptotic
-probability if both samples are of one distribution. Ties, as in lengths, only make it more lenient.
+The two-sample Kolmogorov-Smirnov test compares the distributions of an environment and of its counterpart on gymnasium.
+Its statistic is the largest distance between the two distribution functions; its p-value is asymptotic. Ties, as in
+lengths, only make the test more lenient.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 
 SIGNIFICANCE = 1e-3
-"""Of each of the two tests: at most 2 in 1,000 environments that are the same are called different. With 1,000 episodes
-each, distribution functions that are 0.09 apart anywhere are told from each other every other time."""
+"""Significance level of each of the two tests: of identical environments, at most 2 in 1,000 are called different. With
+1,000 episodes each, a distance of 0.09 between the distribution functions is detected in half of all cases."""
 
 
 class Episodes(NamedTuple):
-    """Of whole episodes of random play, `[E]` each."""
+    """Returns and lengths of E whole episodes of random play, `[E]` each."""
 
     returns: np.ndarray
     lengths: np.ndarray
@@ -33,16 +34,17 @@ class Episodes(NamedTuple):
 def compare_distributions(
     make: Callable[[], VectorEnv | GraphEnv], make_reference: Callable[[], VectorEnv | GraphEnv], num_episodes: int
 ) -> list[Finding]:
-    """Whether random play has the same returns and lengths on both, `num_episodes` on each or a few more."""
+    """Findings on returns and lengths, from `num_episodes` or a few more episodes of random play in each of the two."""
     ours = random_episodes(make(), num_episodes, seed=1)
     theirs = random_episodes(make_reference(), num_episodes, seed=2)
     return [_compare(name, *samples) for name, *samples in zip(Episodes._fields, ours, theirs, strict=True)]
 
 
 def random_episodes(env: VectorEnv | GraphEnv, num_episodes: int, seed: int) -> Episodes:
-    """The first episodes of each environment, as many of each, `num_episodes` in all or a few more; closes `env`.
+    """Returns and lengths of `num_episodes` episodes of random play (or a few more); closes `env`.
 
-    As many of each: the first to finish, of all of them, would be the short ones.
+    Each environment contributes the same number of episodes. The first ones to finish in any environment would be a
+    biased sample of short episodes.
     """
     host, rng = on_host(env), np.random.default_rng(seed)
     of_each = math.ceil(num_episodes / host.num_envs)
@@ -65,13 +67,13 @@ def random_episodes(env: VectorEnv | GraphEnv, num_episodes: int, seed: int) -> 
 
 
 def kolmogorov_smirnov(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """The statistic and its asymptotic p-value, of samples `[n]` and `[m]` (Smirnov 1939)."""
+    """The Kolmogorov-Smirnov statistic of samples `a [n]` and `b [m]`, and its asymptotic p-value (Smirnov 1939)."""
     points = np.concatenate([a, b])
     below = [np.searchsorted(np.sort(sample), points, side="right") / len(sample) for sample in (a, b)]
     distance = float(np.abs(below[0] - below[1]).max())
     scaled = 2 * len(a) * len(b) / (len(a) + len(b)) * distance**2
     if scaled < 0.1:
-        return distance, 1.0  # to 14 digits, and where the series converges slowly
+        return distance, 1.0  # exact to 14 digits; the series below converges slowly here
     p_value = 2 * sum((-1) ** (k - 1) * math.exp(-scaled * k**2) for k in range(1, 21))
     return distance, min(1.0, p_value)
 

@@ -1,4 +1,4 @@
-"""EnvPool: environments in C++ threads. Keeps next-step autoreset natively (EnvPool >= 1.0)."""
+"""The EnvPool backend: environments in C++ threads, with native next-step autoreset (EnvPool >= 1.0)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ppo_bench.envs.vectors import Vectors, categories
 from ppo_bench.tuning.follow import Followers
 
 QUICK = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
-"""Environments that take about a microsecond a step."""
+"""Prefixes of the ids of environments whose step takes about a microsecond, far less than waking a worker thread."""
 QUICK_ENVS = 64
-"""Of which so many are stepped in the time it takes to wake a thread."""
+"""Up to this many `QUICK` environments share a single thread."""
 SET_HERE = {"num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
-"""Options of every pool that are nobody else's to set."""
+"""Options of a pool that this module sets and `env.kwargs` must not."""
 TOLD = ("lives", "terminated", "reward", "current_player", "legal_action_mask")
-"""Keys of `info` that tell of an Atari game or of a game of turns; see `as_step`."""
+"""Keys of `info` that `as_step` reads, for Atari games and for turn-based games."""
 OF_THE_ATARI_TASK = {
     *("frame_skip", "stack_num", "noop_max", "max_episode_steps", "repeat_action_probability", "full_action_space"),
     *("use_fire_reset", "zero_discount_on_life_loss", "img_height", "img_width", "gray_scale", "use_inter_area_resize"),
 }
-"""Options of its games that make another task than the one of that name on gymnasium."""
+"""Options of Atari games that are part of the task; another value would not be the task on gymnasium."""
 
 
 @dataclass(frozen=True)
 class EnvPoolBackend:
-    """`backend=envpool`; see conf/backend/envpool.yaml for what the options mean."""
+    """`backend=envpool`; conf/backend/envpool.yaml explains its options."""
 
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
@@ -54,7 +54,7 @@ class EnvPoolEnv:
     """A `VectorEnv` over one EnvPool pool."""
 
     def __init__(self, task: Task, num_threads: int, render_mode: str | None = None) -> None:
-        import gymnasium  # noqa: F401 (its import resets warning filters: before ours)
+        import gymnasium  # noqa: F401 (its import resets warning filters, so it precedes ours)
 
         envpool = _envpool()
         keys = _keys(envpool, task)
@@ -63,7 +63,7 @@ class EnvPoolEnv:
         self._id = task.id
         self._options: dict[str, Any] = {"num_envs": games_of(task), "num_threads": num_threads}
         if task.atari:
-            # Everything else is EnvPool's own default, and the same task as on gymnasium.
+            # EnvPool's defaults for all other options are the task on gymnasium.
             self._options |= {"episodic_life": task.atari.episodic_life, "reward_clip": task.atari.reward_clip}
             self._options |= {"stack_num": task.atari.frames}
             self._options |= {"repeat_action_probability": task.atari.repeat_action_probability}
@@ -102,17 +102,17 @@ class EnvPoolEnv:
 
     @property
     def pool(self) -> Any:
-        """EnvPool's own object since the last reset."""
+        """EnvPool's own object, as built by the last reset."""
         return self._pool
 
     def reset(self, seeds: Sequence[int]) -> Seen:
-        """A new pool, since EnvPool takes seeds only when it is built (0.4 s for 8 Atari games)."""
+        """See `VectorEnv.reset`. It builds a new pool, since EnvPool takes seeds only when it is built."""
         import envpool
 
         self.close()
         with self._threads.starting(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # `seed=k` would give env i the seed k + i, so that neighbouring seeds share all but one stream.
+            # `seed=k` would give environment i the seed k + i, so that seeds 1 and 2 would share all but one stream.
             options = {**self._options, "env_seed": list(seeds)[:: self.players]}
             self._pool = envpool.make_gymnasium(self._id, **options, **self._drawn)
             obs, info = self._pool.reset()
@@ -129,7 +129,7 @@ class EnvPoolEnv:
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
         assert self._core, "reset comes first"
-        if self._follows:  # it and this one never run at the same time
+        if self._follows:  # the single worker thread and this thread never run at the same time
             self._threads.gather()
         if self.players > 1:
             actions = of_movers(actions, self._acts, self.players)
@@ -141,7 +141,7 @@ class EnvPoolEnv:
         return step
 
     def render(self) -> np.ndarray:
-        """What the first environment looks like, `[H, W, 3]` uint8; only with `render_mode="rgb_array"`."""
+        """A frame `[H, W, 3]` uint8 of the first environment; only with `render_mode="rgb_array"`."""
         frame: np.ndarray = self._pool.render()[0]
         return frame
 
@@ -153,10 +153,10 @@ class EnvPoolEnv:
 
 
 class Core:
-    """A step of a pool without the dictionaries that EnvPool's wrapper makes of it, as EnvPool 1.2 has them.
+    """The step of a pool at the level of EnvPool's C++ core, for EnvPool 1.2.
 
-    Making them takes longer than a step of CartPole (docs/performance.md). What goes in and comes out are the arrays of
-    the pool's core, by EnvPool's own names for them; they are what `pool.step` returns, bit for bit.
+    It avoids the dictionaries of EnvPool's Python wrapper, which take longer than a step of CartPole
+    (docs/performance.md). Results equal those of `pool.step`, bit for bit.
     """
 
     def __init__(self, pool: Any, players: int, kept: Sequence[str] = ()) -> None:
@@ -175,7 +175,7 @@ class Core:
         self._obs: int | dict[str, int] = next(iter(parts.values())) if len(parts) == 1 else parts
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Observations, rewards, terminated, truncated and what `info` has of `TOLD` and what is kept."""
+        """Observations, rewards, terminated, truncated, and the entries of `info` in `TOLD` and `kept`."""
         self._send([self._ids, self._ids, actions.astype(self._action_dtype, order="C")])
         arrays = self._recv()
         if self._games is not None:
@@ -187,12 +187,12 @@ class Core:
 
 
 def _one_thread_does(task: Task) -> bool:
-    """Whether to wake further threads would take longer than the steps that they could share."""
+    """Whether one thread is fastest: waking further threads would take longer than the steps that they would do."""
     return task.num_envs == 1 or (task.id.startswith(QUICK) and task.num_envs <= QUICK_ENVS)
 
 
 def _envpool() -> Any:
-    """EnvPool, which reads the folder of its ROMs as it is imported. Raises `ConfigError` if that is missing."""
+    """The module `envpool`. Importing it reads the folder of its ROMs; raises `ConfigError` if that is missing."""
     try:
         import envpool
     except (ImportError, OSError) as error:
@@ -204,12 +204,12 @@ def _envpool() -> Any:
 
 
 def _keys(envpool: Any, task: Task) -> set[str]:
-    """The options that EnvPool has for the environment, but for those that are set here.
+    """Names of EnvPool's options for the environment of `task`, without `SET_HERE`.
 
-    Raises `ConfigError` unless it has the environment and what that needs: a ROM, Qt.
+    Raises `ConfigError` if EnvPool lacks the environment, or its ROM or Qt is missing.
     """
     known = envpool.list_all_envs()
-    if task.id not in known and task.atari:  # EnvPool knows the games whose ROMs it finds
+    if task.id not in known and task.atari:  # EnvPool lists only games whose ROMs it finds
         game, games = task.id.removesuffix("-v5"), (name.removesuffix("-v5") for name in _with_roms())
         close = nearest(game, games)
         hint = f"did you mean {', '.join(close)}? If not, its" if close else "if that is its name, its"
@@ -231,39 +231,39 @@ def _keys(envpool: Any, task: Task) -> set[str]:
 
 
 def _with_roms() -> list[str]:
-    """The ids of the Atari games that can be played."""
+    """Ids of the Atari games whose ROMs are installed."""
     from envpool.registration import registry
 
     return [env_id for env_id, (module, *_) in registry.specs.items() if module == "envpool.atari"]
 
 
 def of_movers(actions: np.ndarray, acts: np.ndarray, players: int) -> np.ndarray:
-    """The actions `[G]` that EnvPool takes: of each game's rows, that of the one that acts."""
+    """The actions `[G]` that EnvPool takes: for each of the G games, the action of the row that acts."""
     rows = np.arange(0, len(actions), players) + acts.reshape(-1, players).argmax(1)
     return actions[rows]
 
 
 def in_order(games: np.ndarray, array: np.ndarray) -> np.ndarray:
-    """An array of games, or of their players, in the order of the games' numbers `[G]`; games of several players come
-    as their threads are done with them."""
+    """`array`, with G games or the players of G games along axis 0, sorted by the games' numbers `games [G]`. EnvPool
+    returns games of several players in the order in which its threads finish."""
     by_game = array.reshape(len(games), -1, *array.shape[1:])
     return by_game[np.argsort(games)].reshape(array.shape)
 
 
 class Shown(NamedTuple):
-    """How to read what a pool gives, arrays of NumPy or JAX."""
+    """The layout of a pool's results, arrays of NumPy or JAX."""
 
     vectors: Vectors
     players: int
     mask: str | None
-    """Where it says what is legal: "info", or "obs", of which that is then a part; None if nowhere."""
+    """The dictionary with the mask of legal choices: "info", "obs", or None if there is no mask."""
 
     def arranged(self, obs: Any) -> Any:
         """Observations as one array."""
         return obs if self.vectors.as_given else self.vectors(obs)
 
     def turns(self, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
-        """Whose turn it is `[G]`, and what that player may do `[G, A]`."""
+        """The number of the player to move, `[G]`, and that player's legal choices, `[G, A]`."""
         legal = obs["action_mask"] if self.mask == "obs" else info["legal_action_mask"]
         return info.get("current_player", legal[:, 0] * 0), legal
 
@@ -286,12 +286,12 @@ def as_step(
     truncated: Any,
     info: dict[str, Any],
 ) -> Step:
-    """The `Step` of what a pool returned, arrays of NumPy or JAX; `resets [N]` where the step before was done."""
+    """The `Step` from a pool's results, arrays of NumPy or JAX; `resets [N]` marks reset steps."""
     turns = shown.turns(obs, info) if shown.mask else None
     obs = shown.arranged(obs)
-    reward = reward * ~resets  # of a reset, some of dm_control's tasks return the first state's
-    if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is the game's end alone
-        # And tells of one in the very step of the time limit, which EnvPool calls truncated (ppo_bench/envs/limits.py).
+    reward = reward * ~resets  # some dm_control tasks return the reward of the first state at a reset step
+    if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is only the end of the game
+        # It is also set where a game ends at the time limit, which EnvPool calls truncated (ppo_bench/envs/limits.py).
         game_over = info["terminated"] != 0
         terminated, truncated = terminated | game_over, truncated & ~game_over
         return Step(obs, reward, terminated, truncated, game_over | truncated, info["reward"])

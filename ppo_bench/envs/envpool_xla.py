@@ -14,7 +14,7 @@ from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, Shown, as_step
 
 @dataclass(frozen=True)
 class EnvPoolXlaBackend:
-    """`backend=envpool_xla`; see conf/backend/envpool_xla.yaml for what the options mean."""
+    """`backend=envpool_xla`; conf/backend/envpool_xla.yaml explains its options."""
 
     in_graph: ClassVar[bool] = True
     vmappable: ClassVar[bool] = False
@@ -41,10 +41,11 @@ class EnvPoolXlaBackend:
 class EnvPoolGraphEnv(GraphEnv):
     """A `GraphEnv` over one EnvPool pool.
 
-    Its state is EnvPool's handle, which only keeps the steps in order, and which environments reset in the next step.
+    Its state consists of EnvPool's handle, which only orders the steps, and flags `[N]` of the environments that reset
+    in the next step.
     """
 
-    programs_last: ClassVar[bool] = False  # they hold the address of the pool
+    programs_last: ClassVar[bool] = False  # compiled programs hold the pool's memory address
 
     def __init__(self, task: Task, num_threads: int) -> None:
         self._envs = EnvPoolEnv(task, num_threads)
@@ -54,35 +55,35 @@ class EnvPoolGraphEnv(GraphEnv):
         self.masks_actions = self._envs.masks_actions
         self.time_limit = self._envs.time_limit
         self._steps: dict[bytes, _PoolStep] = {}
-        """Of every address at which there was a pool."""
+        """The step function of every handle (memory address) at which there was a pool."""
 
     def reset(self, seeds: Sequence[int]) -> Start:
-        """A new pool, and the step that belongs to its address.
+        """Build a new pool, and return the step function that belongs to its memory address.
 
-        The address is a constant of every program that steps the pool. A pool at another address needs another program,
-        since the earlier one would step memory that has been given back. Where the memory that the last pool gave back
-        is taken again, and it mostly is, so are the step and the programs made from it, which saves compiling them.
+        Every compiled program that steps a pool contains the pool's address as a constant. A pool at another address
+        needs another program, since the earlier program would step freed memory. The new pool mostly gets the memory of
+        the last one. Then the step function is the same object, and its programs need not be compiled again.
         """
         import jax
         import jax.numpy as jnp
 
         self.close()
         seen = self._envs.reset(seeds)
-        with jax.enable_x64(True):  # EnvPool declares float64 arrays (MuJoCo); cut to float32 they would be misread
+        with jax.enable_x64(True):  # EnvPool declares float64 arrays (MuJoCo); as float32 their bytes would be misread
             handle, _, _, of_pool = self._envs.pool.xla()
             step = self._steps.setdefault(handle.tobytes(), _PoolStep(self._envs.shown))
             step.of_pool, step.action_dtype = of_pool, self._envs.pool.spec.action_array_spec["action"].dtype
             return Start(step, (jnp.array(handle), jnp.zeros(self.num_envs, bool)), seen.map(jnp.array))
 
     def close(self) -> None:
-        """Stop the pool's threads and give its memory back."""
+        """Stop the pool's threads and free its memory."""
         for step in self._steps.values():
             step.of_pool = None
         self._envs.close()
 
 
 class _PoolStep:
-    """The step of whichever pool is at an address."""
+    """The step function of the pool that currently has a given address."""
 
     of_pool: Any
     action_dtype: Any

@@ -1,4 +1,4 @@
-"""Gymnasium: any registered environment, vectorised in this process or in one process each."""
+"""The gymnasium backend: any registered environment, all in this process or each in a process of its own."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
 
 _MASK = "action_mask"
-"""What `info` has of environments that say which choices are legal: of each choice, or a tuple of each component's."""
+"""The key of `info` with the mask of legal choices: an array, or a tuple with an array for each component."""
 
 
 @dataclass(frozen=True)
 class GymnasiumBackend:
-    """`backend=gymnasium`; see conf/backend/gymnasium.yaml for what the options mean."""
+    """`backend=gymnasium`; conf/backend/gymnasium.yaml explains its options."""
 
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
@@ -49,7 +49,7 @@ class GymnasiumEnv:
     def __init__(self, task: Task, vectorization: str, render_mode: str | None = None) -> None:
         build = functools.partial(_make_one, task, render_mode)
         try:
-            # Built once here, where a failure has a readable cause, before worker processes build theirs.
+            # Built once in this process first, where an error has a readable cause; worker processes hide it.
             env = build()
             info = tried(task.id, env.unwrapped)
         except ConfigError:
@@ -65,9 +65,9 @@ class GymnasiumEnv:
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
         self.flattens_images = _flattens_images(env)
-        # A game's own is of frames, and not of gymnasium.
+        # The limit of an Atari game is not in gymnasium's spec.
         self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
-        # Shimmy, which brings dm_control's tasks, says 1,000 times their time step.
+        # Shimmy's render_fps is wrong: it is 1,000 times the time step of the dm_control task.
         of_shimmy = task.id.startswith("dm_control/")
         self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
         self.masks_actions = _MASK in info
@@ -95,19 +95,19 @@ class GymnasiumEnv:
         return Step(obs, learnt, terminated, truncated, episode_over, raw_reward, legal=legal)
 
     def _legal(self, info: dict[str, Any], done: np.ndarray) -> np.ndarray | None:
-        """See `Seen.legal`; those that are done may do anything, since nothing comes of it."""
+        """See `Seen.legal`. In done environments every choice is legal, since the next step ignores it."""
         if not self.masks_actions:
             return None
         if _MASK not in info or not info[f"_{_MASK}"].all():
             raise Failed(f"an environment gave no info[{_MASK!r}], which it gave at first")
         masks = info[_MASK]
-        if masks.dtype == object:  # a tuple of masks, one of each component
+        if masks.dtype == object:  # a tuple of masks, one for each component
             masks = np.stack([np.concatenate(parts) for parts in masks])
         legal: np.ndarray = masks.astype(bool).reshape(self.num_envs, -1) | done[:, None]
         return legal
 
     def render(self) -> np.ndarray:
-        """What the first environment looks like, `[H, W, 3]` uint8; only with `render_mode="rgb_array"`."""
+        """A frame `[H, W, 3]` uint8 of the first environment; only with `render_mode="rgb_array"`."""
         return self._envs.render()
 
     def close(self) -> None:
@@ -116,9 +116,9 @@ class GymnasiumEnv:
 
 
 def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
-    """The numbers `[N]` that environments gave as `info[name]`, NaN of those that gave none; gymnasium marks them.
+    """The entries `info[name]` of N environments, `[N]` float64; NaN where an environment has none.
 
-    Raises `Failed` if they are no numbers.
+    Gymnasium marks the environments that have it in `info["_" + name]`. Raises `Failed` if the entries are not numbers.
     """
     try:
         return np.where(info[f"_{name}"], np.asarray(info[name], np.float64), np.nan)
@@ -129,12 +129,12 @@ def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
 def _make_one(task: Task, render_mode: str | None = None) -> Any:
     import gymnasium
 
-    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # nobody listens to a training
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # no sound
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # v4 tasks are meant where they are named
+        warnings.simplefilter("ignore", DeprecationWarning)  # old versions of tasks, such as v4, are used on purpose
         _register(task)
         if task.atari is None:
-            drawn: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # not all constructors take it
+            drawn: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # some constructors lack it
             return _from_zero(_flat(_wrapped(task, gymnasium.make(task.id, **drawn, **task.kwargs))))
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
@@ -149,7 +149,7 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
 
 
 def _register(task: Task) -> None:
-    """Make the ids of Atari games and dm_control's tasks known to gymnasium, whose packages do not do it themselves."""
+    """Register Atari games and dm_control tasks with gymnasium; their packages do not do so when they are installed."""
     import gymnasium
 
     if task.atari or task.id.startswith("ALE/"):
@@ -157,9 +157,9 @@ def _register(task: Task) -> None:
         require("cv2", "atari", f"{task.id} on backend=gymnasium")
     if task.id.startswith("dm_control/"):
         require("shimmy", "dm-control", f"{task.id} on backend=gymnasium")
-        # Unless it is to draw, which it would otherwise prepare for as soon as it is imported.
+        # dm_control sets up rendering when it is imported, unless MUJOCO_GL says otherwise.
         os.environ.setdefault("MUJOCO_GL", "disable")
-        logging.getLogger("absl").setLevel(logging.ERROR)  # deprecations within its own models
+        logging.getLogger("absl").setLevel(logging.ERROR)  # hides deprecation warnings about dm_control's own models
         import shimmy
 
         gymnasium.register_envs(shimmy)
@@ -171,7 +171,7 @@ def _register(task: Task) -> None:
 
 
 def _wrapped(task: Task, env: Any) -> Any:
-    """`env` within the wrappers that were asked for."""
+    """`env` inside the wrappers of `task.wrappers`. Raises `ConfigError` if one cannot be built."""
     import gymnasium
 
     for wrapper in task.wrappers:
@@ -187,7 +187,7 @@ def _wrapped(task: Task, env: Any) -> Any:
 
 
 def _flattens_images(env: Any) -> bool:
-    """Whether `env`, as `_flat` returns it, lays an image among other observations out as part of a vector."""
+    """Whether `env`, a result of `_flat`, flattens an image that is part of its observations."""
     from gymnasium import spaces, wrappers
 
     if not isinstance(env, wrappers.FlattenObservation):
@@ -198,7 +198,7 @@ def _flattens_images(env: Any) -> bool:
 
 
 def _from_zero(env: Any) -> Any:
-    """`env` with choices that are counted from 0."""
+    """`env` with discrete actions that start at 0."""
     from gymnasium import spaces, wrappers
 
     space = env.action_space
@@ -208,7 +208,7 @@ def _from_zero(env: Any) -> Any:
 
 
 def _flat(env: Any) -> Any:
-    """`env` with observations that are dictionaries, tuples or choices (one-hot) laid out as one vector."""
+    """`env` with flattened observations: dictionaries, tuples and discrete values (one-hot) become one vector."""
     from gymnasium import spaces, wrappers
 
     space = env.observation_space

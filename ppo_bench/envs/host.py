@@ -1,4 +1,4 @@
-"""Any environments as ordinary ones on the host. Light on purpose: JAX is imported only for those that need it."""
+"""Conversion of any environments to a `VectorEnv`. JAX is imported only if the environments need it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ppo_bench.envs.base import GraphEnv, VectorEnv
 
 
 def on_host(env: VectorEnv | GraphEnv) -> VectorEnv:
-    """`env` itself, or a view of it if it is part of a JAX program."""
+    """`env` itself if it is a `VectorEnv`, else a `VectorEnv` that steps the `GraphEnv` `env`."""
     if not isinstance(env, GraphEnv):
         return env
     from ppo_bench.envs.jax.host import HostView

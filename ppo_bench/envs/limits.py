@@ -1,8 +1,9 @@
-"""Failures that EnvPool takes for time limits.
+"""Counts the terminations that EnvPool reports as truncations.
 
-Its `done` says that an episode is over and its `trunc` that the limit is reached; where both happen in the same step,
-nothing tells whether the episode also failed (Atari's `info` does, see `as_step`). Such a failure is learnt as a time
-limit and bootstrapped. A pool with a longer limit, played by the same seeds and actions, shows how many there are.
+EnvPool's `done` says that an episode is over, its `trunc` that the time limit is reached. If both are set in a step,
+nothing shows whether the episode also terminated in that step (Atari's `info` does, see `as_step`). Such a termination
+is learnt as a time limit, with a bootstrap. A second pool with a longer limit and the same seeds and actions shows how
+many there are.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ppo_bench.mathematics import noise
 
 NUM_ENVS = 200
 STEPS = 300
-"""In each environment, to find out how long episodes of random play last."""
+"""Steps of random play in each environment that measure how long episodes last."""
 
 
 class Confusion(NamedTuple):
-    """Episodes at a limit: how many reached it, and how many of them failed in that very step."""
+    """Numbers of episodes that reached the time limit `limit`, and of those that terminated in that very step."""
 
     limit: int
     reached: int
@@ -31,9 +32,9 @@ class Confusion(NamedTuple):
 
 
 def confusion(make: Callable[[Task], VectorEnv], task: Task, limit: int | None = None) -> Confusion | None:
-    """How often a failure falls on a limit of that many steps in random play, by default the median length of failures.
+    """Counts of terminations at a time limit of `limit` steps in random play.
 
-    None if random play does not fail, or if the environments' limit cannot be set.
+    The default limit is the median length of terminated episodes. None if random play rarely terminates.
     """
     task = replace(task, num_envs=NUM_ENVS)
     limit = limit or _median_length(make(task))
@@ -57,7 +58,7 @@ def confusion(make: Callable[[Task], VectorEnv], task: Task, limit: int | None =
 
 
 def _median_length(env: VectorEnv) -> int | None:
-    """Median length of the first episodes that failed within `STEPS`; None if fewer than one in ten did."""
+    """Median length of the first episodes that terminated within `STEPS`; None if fewer than one in ten did."""
     try:
         steps = play(env, noise.env_seeds(1, 0, env.num_envs), STEPS).steps
     finally:
@@ -68,7 +69,7 @@ def _median_length(env: VectorEnv) -> int | None:
 
 
 def evidence(found: Confusion | None, own_limit: int) -> str:
-    """A sentence on what was found; `own_limit` is the environment's."""
+    """A sentence that reports `found`; `own_limit` is the environment's time limit in steps."""
     if found is None:
         return "random play does not fail"
     share = found.failed / max(found.reached, 1)

@@ -1,4 +1,4 @@
-"""Environments of which some components are observed: any backend's, made by a task that names them."""
+"""Environments whose observations are reduced to the components that `env.observe` lists, on any backend."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ppo_bench.envs.base import EnvStep, GraphEnv, Seen, Start, Step, Task, Vect
 
 
 class Makes(Protocol):
-    """A backend, as far as it makes environments."""
+    """The part of a backend that makes environments."""
 
     def make(self, task: Task) -> VectorEnv | GraphEnv:
         """The environments of `task`."""
 
 
 def make_env(backend: Makes, task: Task) -> VectorEnv | GraphEnv:
-    """The environments of `task` on `backend`, with the components that the task observes.
+    """The environments of `task` on `backend`, reduced to the components that the task observes.
 
-    Raises `ConfigError` if they have no such components, or what `backend` raises.
+    Raises `ConfigError` if they lack such components, and whatever `backend` raises.
     """
     env = backend.make(task)
     if not task.observe:
@@ -37,7 +37,7 @@ def make_env(backend: Makes, task: Task) -> VectorEnv | GraphEnv:
 
 
 def _selected(space: Any, task: Task) -> Any:
-    """The space of the observed components of vectors of `space`."""
+    """The space of the observed components. Raises `ConfigError` if `space` has no such components."""
     from gymnasium import spaces
 
     if len(space.shape) != 1:
@@ -49,7 +49,7 @@ def _selected(space: Any, task: Task) -> Any:
 
 
 class _Observed:
-    """A `VectorEnv` that shows some components of another's observations."""
+    """A `VectorEnv` with some components of the observations of another one."""
 
     def __init__(self, env: VectorEnv, space: Any, components: np.ndarray) -> None:
         self._env, self._components = env, components
@@ -57,7 +57,7 @@ class _Observed:
         self.observation_space = space
 
     def __getattr__(self, name: str) -> Any:
-        """What else the environments say of themselves, and how they are drawn."""
+        """Optional attributes of the environments, such as `time_limit`, and `render`."""
         return getattr(self._env, name)
 
     def reset(self, seeds: Sequence[int]) -> Seen:
@@ -77,7 +77,7 @@ class _Observed:
 
 @dataclass(frozen=True)
 class _ObservedStep:
-    """`Start.step` with some components of the observations."""
+    """A `Start.step` that returns some components of the observations; equal for equal steps and components."""
 
     step: EnvStep
     components: tuple[int, ...]
@@ -88,16 +88,16 @@ class _ObservedStep:
 
 
 class _ObservedGraph(GraphEnv):
-    """A `GraphEnv` that shows some components of another's observations."""
+    """A `GraphEnv` with some components of the observations of another one."""
 
     def __init__(self, env: GraphEnv, space: Any, components: np.ndarray) -> None:
         self._env, self._components = env, components
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
-        self.programs_last = env.programs_last  # type: ignore[misc]  # that of what is observed
+        self.programs_last = env.programs_last  # type: ignore[misc]  # a class variable elsewhere
 
     def __getattr__(self, name: str) -> Any:
-        """What else the environments say of themselves."""
+        """Optional attributes of the environments, such as `time_limit`."""
         return getattr(self._env, name)
 
     def reset(self, seeds: Sequence[int]) -> Start:

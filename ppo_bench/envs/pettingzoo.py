@@ -1,4 +1,5 @@
-"""PettingZoo: games whose players act together or in turn, each in a row of its own (ppo_bench/envs/turns.py)."""
+"""The PettingZoo backend: games whose players act simultaneously or in turn, each in a row of its own
+(ppo_bench/envs/turns.py)."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from ppo_bench.envs.turns import games_of, require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
 
 _TRIED_STEPS = 400
-"""Steps of random play before anything runs, in which agents that come and go are found."""
+"""Steps of random play before a run starts, which reveal games whose agents come and go."""
 
 
 @dataclass(frozen=True)
 class PettingZooBackend:
-    """`backend=pettingzoo`; see conf/backend/pettingzoo.yaml for what the options mean."""
+    """`backend=pettingzoo`; conf/backend/pettingzoo.yaml explains its options."""
 
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
@@ -42,7 +43,7 @@ class PettingZooBackend:
 
 
 class PettingZooEnv:
-    """A `VectorEnv` of games with P players, each of whom is a row."""
+    """A `VectorEnv` of G games with P players, in G P rows."""
 
     def __init__(self, task: Task, vectorization: str) -> None:
         task.plain("pettingzoo")
@@ -89,7 +90,7 @@ class PettingZooEnv:
         return array.reshape(self.num_envs, *array.shape[2:])
 
     def render(self) -> np.ndarray:
-        """What the first game looks like, `[H, W, 3]` uint8; only where they are stepped in this process."""
+        """A frame `[H, W, 3]` uint8 of the first game; only with `backend.vectorization=sync`."""
         return self._envs.render()
 
     def close(self) -> None:
@@ -138,7 +139,7 @@ def _called(env_id: str, make: Callable[[], Any]) -> Any:
 
 
 def _try(task: Task, game: Game) -> None:
-    """Raise `ConfigError` if random play shows that agents come and go, or that the environment does not work."""
+    """Raise `ConfigError` if agents come and go, or the environment raises, within `_TRIED_STEPS` of random play."""
     rng = np.random.default_rng(0)
     try:
         seen, _ = game.reset(seed=0)

@@ -1,4 +1,4 @@
-"""One game of PettingZoo as an environment of gymnasium, whose observation is all that is known of its players."""
+"""One PettingZoo game as a gymnasium environment, whose observation combines those of all players."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from gymnasium.vector.utils import batch_space
 from ppo_bench.common.errors import ConfigError, Failed
 
 _MASK = "action_mask"
-"""What an observation that is a dictionary, or `infos`, has of which choices are legal."""
+"""The key of the mask of legal choices, in a dictionary observation or in `infos`."""
 COME_AND_GO = "environments whose agents come and go are not supported"
 
 
 class Game(gymnasium.Env):
-    """One game as an environment of gymnasium, whose observation is all that is known of its players, `[P, ...]` each:
-    `obs`, `rewards` float32, `acts` where it is their turn, and `legal [P, A]` where choices are masked."""
+    """One game of P players as a gymnasium environment.
+
+    Its observation is a dictionary of arrays `[P, ...]`: `obs`; `rewards` float32; `acts`, flags of the players who are
+    to move; and, if the game masks choices, `legal [P, A]`.
+    """
 
     def __init__(self, name: str, table: Together | InTurn) -> None:
         self._name, self._table = name, table
@@ -54,7 +57,7 @@ class Game(gymnasium.Env):
         self.action_space = batch_space(self.player_action_space, players)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict]:
-        """A new game, seeded by those before it unless a `seed` is given."""
+        """Start a new game; without `seed`, its seed is drawn from the generator of the last seed."""
         if seed is not None:
             self._seeds = np.random.default_rng(seed)
         self._table.reset(int(self._seeds.integers(2**31)))
@@ -62,7 +65,7 @@ class Game(gymnasium.Env):
         return self._seen(dict.fromkeys(self.agents, 0.0), over=False), {}
 
     def step(self, actions: Any) -> tuple[dict[str, Any], float, bool, bool, dict]:
-        """A move, of all players or of the one whose turn it is."""
+        """Make a move with `actions [P, ...]`: of all players, or of the one whose turn it is."""
         table = self._table
         table.step(dict(zip(self.agents, actions, strict=True)))
         ended = {agent for agent in self.agents if table.terminations.get(agent) or table.truncations.get(agent)}
@@ -105,7 +108,7 @@ class Game(gymnasium.Env):
 
 
 class Together:
-    """A parallel environment of PettingZoo's: all players act in each step."""
+    """A PettingZoo environment with the parallel API: all players act in each step."""
 
     def __init__(self, env: Any) -> None:
         self.env, self.agents = env, list[str]()
@@ -116,69 +119,69 @@ class Together:
         self.truncations: dict[str, bool] = {}
 
     def reset(self, seed: int) -> None:
-        """A new game."""
+        """Start a new game."""
         self._obs, self.infos = self.env.reset(seed=seed)
         self.agents, self.terminations, self.truncations = list(self._obs), {}, {}
 
     def step(self, actions: dict[str, Any]) -> None:
-        """A step of all players."""
+        """Step the game with the actions of all players."""
         self._obs, self.rewards, self.terminations, self.truncations, self.infos = self.env.step(actions)
         self.agents = list(self._obs)
 
     def observe(self, agent: str) -> Any:
-        """What a player sees."""
+        """The observation of a player."""
         return self._obs[agent]
 
     def acts(self, agent: str) -> bool:
-        """Whether a player's action will count."""
+        """Whether the game will use the player's action: always."""
         return True
 
 
 class InTurn:
-    """An environment of PettingZoo's AEC API: one player after the other."""
+    """A PettingZoo environment with the AEC API: one player moves after the other."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
 
     @property
     def agents(self) -> list[str]:
-        """The players of the game that goes on."""
+        """The players that are in the current game."""
         return list(self.env.agents)
 
     def reset(self, seed: int) -> None:
-        """A new game."""
+        """Start a new game."""
         self.env.reset(seed=seed)
 
     def step(self, actions: dict[str, Any]) -> None:
-        """A move of the player whose turn it is."""
+        """Make the move of the player whose turn it is."""
         self.env.step(actions[self.env.agent_selection])
 
     def observe(self, agent: str) -> Any:
-        """What a player sees."""
+        """The observation of a player."""
         return self.env.observe(agent)
 
     def acts(self, agent: str) -> bool:
-        """Whether it is a player's turn."""
+        """Whether it is the player's turn."""
         return bool(agent == self.env.agent_selection)
 
     @property
     def infos(self) -> Mapping[str, Any]:
-        """Of each player."""
+        """The `info` of each player."""
         return self.env.infos
 
     @property
     def rewards(self) -> Mapping[str, float]:
-        """Of the last move, of each player."""
+        """The reward of each player for the last move."""
         return self.env.rewards
 
     @property
     def terminations(self) -> Mapping[str, bool]:
-        """Of each player."""
+        """Whether the game has terminated for each player."""
         return self.env.terminations
 
     @property
     def truncations(self) -> Mapping[str, bool]:
-        """Of each player."""
+        """Whether the game was truncated for each player."""
         return self.env.truncations
 
 

@@ -1,8 +1,9 @@
-"""Proof of memory: walk to the end of a line that was shown to pay, after it is shown no more.
+"""Proof of memory, a small memory task: walk to the end of a line whose goals are shown only at the start.
 
-The smallest task that no policy without a memory can do (the proof of concept of Pleines et al. 2023, Memory Gym). Its
-rules stand once, over NumPy and JAX: below as gymnasium's environment, in `ppo_bench/envs/jax/proof_of_memory.py` as a
-JAX program's. Both draw an episode from (seed, its number), so that equal seeds and actions play the same on each.
+A policy without memory cannot solve it (the proof-of-concept environment of Pleines et al. 2023, "Memory Gym"). The
+rules are written once, over NumPy and JAX. This module makes a gymnasium environment of them,
+`ppo_bench/envs/jax/proof_of_memory.py` one inside a JAX program. Both draw an episode from the seed and the episode's
+number, so that equal seeds and actions give equal episodes on both.
 """
 
 from __future__ import annotations
@@ -17,30 +18,31 @@ from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
 ENDS = 5
-"""Steps from the middle to either end."""
+"""Number of steps from the middle of the line to either end."""
 POSITIONS = np.arange(-ENDS, ENDS + 1, dtype=np.float32) / ENDS
-"""Positions as they are observed."""
+"""The observed value of each position, from -1 to 1."""
 STARTS = 2
-"""An episode begins within so many steps of the middle."""
+"""Maximum distance between the start of an episode and the middle of the line."""
 SHOWN_STEPS = 2
-"""In which the ends are shown and nobody moves, at no cost."""
+"""Number of first steps, which show the rewards of the ends, do not move the agent and cost nothing."""
 PAYS = 1.6
 STEP_COSTS = 0.1
 TIME_LIMIT = 16
 
 
 class Line(NamedTuple):
-    """Where an episode stands; integers `[N]` each."""
+    """State of N environments; integers `[N]`."""
 
     position: Array
-    """From `-ENDS` to `ENDS`."""
+    """Position from `-ENDS` (left end) to `ENDS` (right end)."""
     pays: Array
-    """1 if the right end pays and the left one costs, else -1."""
+    """1 if the reward is positive at the right end and negative at the left end, -1 for the opposite."""
     steps: Array
+    """Number of steps since the start of the episode."""
 
 
 def first(xp: Any, words: Array) -> Line:
-    """Beginnings of episodes from random words `[N, 2]` int32."""
+    """Initial states of N episodes, from random words `[N, 2]` int32."""
     where, which = words.T
     starts = noise.uniform(xp, where, xp.float32) * (2 * STARTS + 1)
     right = noise.uniform(xp, which, xp.float32) < 0.5
@@ -48,7 +50,7 @@ def first(xp: Any, words: Array) -> Line:
 
 
 def moved(xp: Any, line: Line, actions: Array) -> tuple[Line, Array, Array]:
-    """The lines, rewards `[N]` and terminated `[N]` after actions `[N]`: 1 goes right, 0 left."""
+    """Next states, rewards `[N]` and terminated `[N]` after actions `[N]`: 1 goes right, 0 left."""
     walks = line.steps >= SHOWN_STEPS
     position = line.position + xp.where(actions == 1, 1, -1) * walks
     arrived = abs(position) == ENDS
@@ -57,21 +59,21 @@ def moved(xp: Any, line: Line, actions: Array) -> tuple[Line, Array, Array]:
 
 
 def observed(xp: Any, line: Line) -> Array:
-    """Observations `[N, 3]` float32: what the left end pays, the position, and what the right end pays.
+    """Observations `[N, 3]` float32: sign of the left end's reward, position, sign of the right end's reward.
 
-    The ends are 0 once they are shown no more.
+    Both signs are 0 once they are no longer shown.
     """
     shown = line.pays * (line.steps <= SHOWN_STEPS)
     return xp.stack([-shown, xp.asarray(POSITIONS)[line.position + ENDS], shown], -1).astype(xp.float32)
 
 
 def observation_space() -> spaces.Box[Any]:
-    """The space of one environment."""
+    """Observation space of one environment."""
     return spaces.Box(-1.0, 1.0, (3,), np.float32)
 
 
 class ProofOfMemory(gymnasium.Env[np.ndarray, np.int64]):
-    """The task as gymnasium's environment."""
+    """The task as a gymnasium environment."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
 
@@ -81,7 +83,7 @@ class ProofOfMemory(gymnasium.Env[np.ndarray, np.int64]):
         self._seed, self._episode = 0, -1
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """See `gymnasium.Env.reset`; without a seed, the next episode of the last one."""
+        """See `gymnasium.Env.reset`. Without a seed, it starts the next episode of the last seed."""
         super().reset(seed=seed)
         self._seed, self._episode = (self._seed, self._episode + 1) if seed is None else (seed, 0)
         seeds, episodes = np.array([[self._seed], [self._episode]], np.int32)
@@ -94,7 +96,7 @@ class ProofOfMemory(gymnasium.Env[np.ndarray, np.int64]):
         return observed(np, self._line)[0], float(rewards[0]), bool(arrived[0]), False, {}
 
     def render(self) -> np.ndarray:
-        """The line, `[32, 352, 3]` uint8: the walker blue, ends green and red while they are shown."""
+        """An image `[32, 352, 3]` uint8 of the line: the agent blue, the ends green and red while they are shown."""
         colours = np.full((2 * ENDS + 1, 3), 220, np.uint8)
         left, _, right = observed(np, self._line)[0]
         for end, pays in ((0, left), (-1, right)):

@@ -1,4 +1,4 @@
-"""Random play of any environments on the host, for those who judge them."""
+"""Random play of a `VectorEnv`, for the conformance checker and other tests of environments."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from ppo_bench.envs.base import Step, VectorEnv
 
 
 class Play(NamedTuple):
-    """What a play saw: observations `[T + 1, N, ...]`, and the steps' other arrays `[T, N]`."""
+    """The record of T random steps: observations `[T + 1, N, ...]`, and the steps' other arrays `[T, N, ...]`."""
 
     obs: np.ndarray
     steps: Step
 
     @property
     def done(self) -> np.ndarray:
-        """`[T, N]` bool, terminated or truncated."""
+        """Flags `[T, N]` bool of the steps that terminated or were truncated."""
         return self.steps.terminated | self.steps.truncated
 
     @property
     def resets(self) -> np.ndarray:
-        """`[T, N]` bool, the steps after a done one."""
+        """Flags `[T, N]` bool of the reset steps, which follow a done step."""
         resets = np.zeros_like(self.done)
         resets[1:] = self.done[:-1]
         return resets
 
     def mirrored(self, players: int) -> Play:
-        """The same with its environments in the opposite order; games, if they are of several players."""
+        """A copy with the environments in reverse order; rows of a game of several `players` stay together."""
         order = _opposite(self.obs.shape[1], players)
         return Play(self.obs[:, order], self.steps.map(lambda x: x[:, order] if x.size else x))
 
 
 def players_of(env: VectorEnv) -> int:
-    """How many rows are one game."""
+    """Number of rows of `env` that form one game."""
     return int(getattr(env, "players", 1))
 
 
@@ -44,7 +44,7 @@ def _opposite(num_envs: int, players: int) -> np.ndarray:
 
 
 def by_component(space: Any, lanes: np.ndarray) -> list[np.ndarray]:
-    """Lanes `[N, A]` of each component of the choices of `space`."""
+    """`lanes [N, A]`, with a column for each choice, split into one array for each component of `space`."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -54,8 +54,8 @@ def by_component(space: Any, lanes: np.ndarray) -> list[np.ndarray]:
 
 
 def random_actions(env: VectorEnv, rng: np.random.Generator, legal: np.ndarray | None = None) -> np.ndarray:
-    """Uniform choices `[N]` or `[N, K]` of those that are `legal [N, A]`; or floats `[N, A]` within the bounds and, as
-    far as those allow, +-1."""
+    """Uniform random actions: integers `[N]` or `[N, K]` among the choices that `legal [N, A]` allows, or floats
+    `[N, A]` in the intersection of the bounds and `[-1, 1]`."""
     from gymnasium import spaces
 
     space = env.action_space
@@ -78,10 +78,10 @@ def play(
     alter_reset_actions: bool = False,
     mirror: bool = False,
 ) -> Play:
-    """`num_steps` random steps from `seeds`, always with the same actions but where they are to be altered.
+    """A `Play` of `num_steps` random steps from `seeds`. Calls with equal arguments take equal actions.
 
-    `alter_reset_actions`: other actions at resets and where a row passes. `mirror`: seeds and actions in the opposite
-    order, and other actions in the first environment or game, which then is the last.
+    `alter_reset_actions` takes other actions at reset steps and in rows that pass. `mirror` reverses the order of seeds
+    and actions, and takes other actions in the first environment or game, which is the last one in the reversed order.
     """
     players = players_of(env)
     order = _opposite(env.num_envs, players) if mirror else np.arange(env.num_envs)

@@ -1,4 +1,4 @@
-"""A recording environment and its replaying twin: one framework leads, others follow on the same steps."""
+"""Environments that record steps, and environments that replay them: one framework leads, others follow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ppo_bench.mathematics.parts import WHOLE, Part
 
 
 class Recording(NamedTuple):
-    """The steps of one iteration, and the actions that led to them: `[T, N, ...]` each."""
+    """The steps of one iteration and the actions that led to them, `[T, N, ...]` each."""
 
     steps: Step
     actions: np.ndarray
@@ -27,7 +27,7 @@ class Recording(NamedTuple):
 
 
 class RecordingEnv:
-    """A `VectorEnv` that keeps what passes through it until it is taken."""
+    """A `VectorEnv` that wraps another one and records its steps and actions."""
 
     def __init__(self, env: VectorEnv) -> None:
         self._env = env
@@ -50,18 +50,18 @@ class RecordingEnv:
         return step
 
     def take(self) -> Recording:
-        """What was recorded since the last call."""
+        """The recording since the last call, which is then cleared."""
         recording = Recording(Step.stack(self._steps), np.stack(self._actions))
         self._steps, self._actions = [], []
         return recording
 
     def close(self) -> None:
-        """Close what is recorded."""
+        """Close the wrapped environments."""
         self._env.close()
 
 
 class ReplayEnv:
-    """A `VectorEnv` that gives back the steps of a recording, whatever the actions, and keeps those."""
+    """A `VectorEnv` that returns recorded steps whatever the actions are, and records these actions."""
 
     def __init__(self, like: VectorEnv, part: Part = WHOLE) -> None:
         """Environments `like` these, which are this part of those that were recorded."""
@@ -80,7 +80,7 @@ class ReplayEnv:
         self._actions = []
 
     def reset(self, seeds: Sequence[int]) -> Seen:
-        """Blank observations: a follower's state comes from its leader."""
+        """Observations of zeros; a follower takes its real state from the leader."""
         return Seen(np.zeros((self.num_envs, *self.observation_space.shape), self.observation_space.dtype))
 
     def step(self, actions: np.ndarray) -> Step:
@@ -93,4 +93,4 @@ class ReplayEnv:
         return np.stack(self._actions)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there are no resources to release."""

@@ -1,4 +1,4 @@
-"""One environment of gymnasium, tried for a reset and a step: what is wrong with it is named before anything runs."""
+"""A trial of a gymnasium environment with one reset and one step, which reports its faults before a run starts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from ppo_bench.common.errors import ConfigError
 
 
 def tried(name: str, env: Any) -> Mapping[str, Any]:
-    """The `info` of a reset of the environment beneath its wrappers. Raises `ConfigError` if it is not gymnasium's API,
-    or not what its spaces say."""
+    """The `info` of a reset of `env`; `name` is its name in messages.
+
+    Raises `ConfigError` if `env` violates gymnasium's API, or if its observations do not fit its space.
+    """
     given = _called(name, "reset", lambda: env.reset(seed=0))
     match given:
         case (obs, dict() as info):
@@ -47,7 +49,7 @@ def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
 
 
 def _action(space: Any, info: Mapping[str, Any]) -> Any:
-    """Any action, or where `info` has a mask of the choices the first that is legal."""
+    """A random action of `space`, or the first legal one if `info` has a mask of legal choices."""
     from gymnasium import spaces
 
     if "action_mask" not in info:
@@ -61,7 +63,7 @@ def _action(space: Any, info: Mapping[str, Any]) -> Any:
 
 
 def _require_observation(name: str, method: str, space: Any, obs: Any) -> None:
-    """Raise `ConfigError` unless an observation of a `Box` has its shape and type and is finite."""
+    """Raise `ConfigError` if `space` is a `Box` and `obs` has another shape or dtype or is not finite."""
     from gymnasium import spaces
 
     if not isinstance(space, spaces.Box):

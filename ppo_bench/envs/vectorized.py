@@ -1,4 +1,4 @@
-"""Environments of gymnasium's kind, stepped by its own vectorisation in this process or in one process each."""
+"""Vectorisation of gymnasium environments by `SyncVectorEnv` (this process) or `AsyncVectorEnv` (a process each)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ppo_bench.common.errors import ConfigError, Failed
 
 
 def require_vectorization(vectorization: str) -> None:
-    """Raise `ConfigError` unless it is one of the two that there are."""
+    """Raise `ConfigError` unless `vectorization` is sync or async."""
     if vectorization not in ("sync", "async"):
         raise ConfigError(f"backend.vectorization={vectorization}: choose sync or async")
 
 
 class Vectorized:
-    """N environments that `build` makes; an end is followed by a step that only resets."""
+    """N environments that `build` makes, with next-step autoreset."""
 
     def __init__(self, env_id: str, build: Callable[[], Any], num_envs: int, vectorization: str) -> None:
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
@@ -37,7 +37,7 @@ class Vectorized:
             raise Failed(f"a worker process of {env_id} has ended as it began") from error
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
-        """Observations and infos of fresh environments, one seed each, as gymnasium gives them."""
+        """Restart all environments, with one seed each; observations and infos as in gymnasium."""
         try:
             given: tuple[Any, dict[str, Any]] = self._envs.reset(seed=list(seeds))
         except (EOFError, ConnectionError) as error:
@@ -46,7 +46,7 @@ class Vectorized:
         return given
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Observations, rewards, terminated, truncated and infos, as gymnasium gives them."""
+        """Step all environments; observations, rewards, terminated, truncated and infos as in gymnasium."""
         try:
             given: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._envs.step(actions)
         except (EOFError, ConnectionError) as error:
@@ -55,18 +55,18 @@ class Vectorized:
         return given
 
     def render(self) -> np.ndarray:
-        """What the first environment looks like, `[H, W, 3]` uint8."""
+        """A frame `[H, W, 3]` uint8 of the first environment."""
         frame: np.ndarray = self._envs.render()[0]
         return frame
 
     def _name_lost_workers(self, error: Exception) -> None:
-        """Raise `Failed` if there are worker processes; else the error is of the environment itself."""
+        """Raise `Failed` if there are worker processes; otherwise the environment itself raised `error`."""
         if self._has_workers:
             self._lost_worker = True
             raise Failed(f"{self._ended()}") from error
 
     def _ended(self) -> str:
-        """Which worker processes have ended, and how."""
+        """A message that names the worker processes that have ended, with their exit codes."""
         sentinels = {process.sentinel: i for i, process in enumerate(self._envs.processes)}
         ended = [sentinels[ready] for ready in multiprocessing.connection.wait(list(sentinels), timeout=1.0)]
         for i in ended:
@@ -82,18 +82,18 @@ class Vectorized:
             try:
                 self._envs.close()
                 return
-            except (EOFError, ConnectionError):  # a worker has ended and nobody has noticed yet
+            except (EOFError, ConnectionError):  # a worker has ended unnoticed
                 pass
-        for process in self._envs.processes:  # gymnasium would wait for the answer of the one that has ended
+        for process in self._envs.processes:  # gymnasium's close would wait forever for the worker that has ended
             process.terminate()
         self._envs.closed = True
 
 
 def _built(build: Callable[[], Any], maker: int) -> Any:
-    """An environment; `maker` is the id of the process that steps it or has a worker do so."""
+    """An environment; `maker` is the id of the process that created the vector of environments."""
     if os.getpid() != maker:
-        # A worker of AsyncVectorEnv leaves Ctrl-C to the process that waits for its answers.
+        # Workers of AsyncVectorEnv leave Ctrl-C to that process.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # it has inherited that process's answers
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # drops the parent's handlers, if inherited
             signal.signal(number, signal.SIG_DFL)
     return build()

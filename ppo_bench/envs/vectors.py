@@ -1,6 +1,6 @@
-"""Observations that are dictionaries, choices or grids of categories, laid out as one vector of NumPy or JAX.
+"""Flattening of dictionary, discrete and categorical-grid observations to one vector, for arrays of NumPy or JAX.
 
-In the order of gymnasium's `flatten`: a dictionary's parts by name, a choice as ones and zeros.
+The order is that of gymnasium's `flatten`: the parts of a dictionary sorted by name, discrete values one-hot.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 
 Part = Callable[[Any], Any]
-"""Arrays `[N, ...]` of one kind as `[N, D]`."""
+"""A function that flattens arrays `[N, ...]` of one space to `[N, D]`."""
 
 CELLS = (11, 6, 3)
-"""Objects, colours and states of a cell of MiniGrid's grids (Chevalier-Boisvert et al. 2023)."""
+"""Numbers of object types, colours and states of a cell of MiniGrid (Chevalier-Boisvert et al. 2023)."""
 
 
 class Vectors:
-    """Observations of `space` as arrays of one kind."""
+    """The flattening of observations of `space`; observations that are one array already stay as they are."""
 
     def __init__(self, space: Any) -> None:
         from gymnasium import spaces
 
-        if isinstance(space, spaces.MultiBinary):  # a board, a plane of it for each kind of piece
+        if isinstance(space, spaces.MultiBinary):  # a board, with a plane for each kind of piece
             space = spaces.Box(0, 1, space.shape, np.bool_)
         self.space, self._parts = space, _parts(space)
-        """`space`: of what comes out; as it was, where it is an array already or of a kind that has no place here."""
+        """Space of the results: a flat `Box`, or the given space if it is a `Box` already or cannot be flattened."""
         self.as_given = not self._parts
-        """Whether observations are arrays already, and need not be laid out."""
+        """Whether observations are not flattened."""
         if self._parts:
             boxes = list(_leaves(space).values())
             floats = [box.dtype for box in boxes if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
@@ -37,14 +37,15 @@ class Vectors:
             self.space = spaces.Box(-np.inf, np.inf, (size,), self._dtype)
 
     def __call__(self, obs: Any) -> Any:
-        """Observations `[N, D]` of those `[N, ...]`, or of a dictionary of them; not for those that are `as_given`."""
+        """Flattened observations `[N, D]`, from an array `[N, ...]` or a dictionary of arrays; not if `as_given`."""
         arrays = _leaves(obs)
         parts = [part(arrays[name]).astype(self._dtype) for name, part in self._parts.items()]
         return parts[0].__array_namespace__().concatenate(parts, 1)
 
 
 def categories(env_id: str, space: Any) -> Any:
-    """`space`, with the grids that are declared as bytes and hold categories as what they are: those of MiniGrid."""
+    """`space`, with MiniGrid's images declared as `MultiDiscrete`: MiniGrid declares them as bytes, but they hold
+    categories."""
     from gymnasium import spaces
 
     if not env_id.startswith(("MiniGrid-", "BabyAI-")):
@@ -54,7 +55,7 @@ def categories(env_id: str, space: Any) -> Any:
 
 
 def _parts(space: Any) -> dict[str, Part]:
-    """How each part is laid out, by name; none where nothing is to be done, or nothing can be."""
+    """The flattening functions of the parts of `space`, by name; empty if `space` is a `Box` or cannot be flattened."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box):
@@ -64,7 +65,7 @@ def _parts(space: Any) -> dict[str, Part]:
 
 
 def _leaves(tree: Any, name: str = "") -> dict[str, Any]:
-    """Spaces or arrays by name, those within dictionaries as EnvPool's core names them."""
+    """The spaces or arrays in nested dictionaries, by their path with colons, as in EnvPool's core."""
     from gymnasium import spaces
 
     if not isinstance(tree, dict | spaces.Dict):
@@ -82,7 +83,7 @@ def _part(space: Any) -> Part | None:
     if isinstance(space, spaces.MultiDiscrete):
         return _one_hot(space.nvec.ravel(), 0)
     if isinstance(space, spaces.Box) and space.dtype == np.uint8:
-        return lambda x: _rows(x) * np.float32(1 / 255)  # as images' bytes: 255 is 1
+        return lambda x: _rows(x) * np.float32(1 / 255)  # bytes are scaled to 0 to 1, as those of images are
     return _rows if isinstance(space, spaces.Box | spaces.MultiBinary) else None
 
 
@@ -91,7 +92,7 @@ def _rows(x: Any) -> Any:
 
 
 def _one_hot(sizes: np.ndarray, first: int) -> Part:
-    """Lanes of choices `[N, K]` among `sizes [K]`: 1 in that of each choice, 0 in the others of its component."""
+    """A function from choices `[N, K]` to concatenated one-hot vectors `[N, sum(sizes)]`; values count from `first`."""
     component = np.repeat(np.arange(len(sizes)), sizes)
     choice = np.concatenate([np.arange(first, first + size) for size in sizes])
     return lambda x: _rows(x)[:, component] == choice

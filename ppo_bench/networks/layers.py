@@ -95,7 +95,7 @@ class Residual:
 
 @dataclass(frozen=True)
 class Spread:
-    """A transposed convolution on channels-last images without padding, followed by `activation` (Zeiler et al. 2010)."""
+    """A transposed convolution on channels-last images, unpadded, followed by `activation` (Zeiler et al. 2010)."""
 
     name: str
     inputs: int

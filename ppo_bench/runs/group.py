@@ -194,8 +194,8 @@ def require_launched(config: Config) -> None:
         return
     if config.framework.process_per_device:
         raise ConfigError(
-            f"{told.world_size} processes were started, and devices={config.root.devices}: add devices={told.world_size} and "
-            "ppo.shards, of which that is a divisor"
+            f"{told.world_size} processes were started, and devices={config.root.devices}: add "
+            f"devices={told.world_size} and ppo.shards, of which that is a divisor"
         )
     raise ConfigError(f"framework={config.framework.name} is one process, whatever devices=: start it without torchrun")
 

@@ -1,4 +1,4 @@
-"""A training in a process of its own, as every way to launch several has it."""
+"""A training in a child process, used by all launchers of sweeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO
 from ppo_bench.common.errors import reason
 
 LINES_KEPT = 200
-"""Of the end of what a training prints, to say why it failed."""
+"""Number of last lines of a training's stderr that are kept, to find the reason of a failure."""
 
 
 def train_in_process(
@@ -24,10 +24,10 @@ def train_in_process(
     log: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Train `python -m ppo_bench <words>`; None if it succeeded, else why not, in a line.
+    """Run `python -m ppo_bench <words>`; returns None if it succeeded, else the reason of its failure in one line.
 
-    What it prints goes to the file `log` if there is one, else where this process prints. It is left to end in its own
-    way when this process is asked to stop by SIGINT or SIGTERM, which `stop_requests` then has.
+    Its output is appended to the file `log`, or else goes to this process's output. If this process gets SIGINT or
+    SIGTERM, the signal is appended to `stop_requests`, and the training is asked to stop and waited for.
     """
     command = [sys.executable, "-m", "ppo_bench", *words]
     lines: deque[str] = deque(maxlen=LINES_KEPT)
@@ -41,19 +41,19 @@ def train_in_process(
             if not stop_requests:
                 os.write(2, b"ppo_bench: the sweep stops after the iteration in progress\n")
             stop_requests.append(number)
-            child.terminate()  # a terminal has sent SIGINT to the child too; SIGTERM after it changes nothing
+            child.terminate()  # on Ctrl-C the child has got SIGINT from the terminal too; SIGTERM then has no effect
 
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             code = child.wait()
-        except BaseException:  # submitit ends this process from its handler of signals
+        except BaseException:  # submitit's signal handler ends this process by an exception
             child.terminate()
             child.wait()
             raise
         finally:
             for number, previous in before.items():
                 signal.signal(number, previous)
-        reader.join(1.0)  # what the child has left behind may keep the pipe open
+        reader.join(1.0)  # processes that the child has left may keep the pipe open
     return reason(code, list(lines)) if code else None
 
 

@@ -1,4 +1,4 @@
-"""Jobs of a sweep, from words in which one key may have several values."""
+"""Expansion of a sweep's overrides, in which a key may have several values, to the overrides of its jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ppo_bench.configuration.compose import compose_root, explain, readable
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
-    """The overrides of each job: the product of all that are lists (`a,b`), ranges or globs."""
+    """The overrides of each job: the product over all lists (`a,b`), ranges and globs in `overrides`."""
     try:
         with _parsed(overrides) as parsed:
             alternatives = [
@@ -35,12 +35,12 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
 
 
 def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
-    """The overrides of each job, those included that an experiment sweeps over by itself (`hydra.sweeper.params`)."""
+    """The overrides of each job, including those from the experiment's own sweep (`hydra.sweeper.params`)."""
     return [whole for job in expand(overrides) for whole in expand([*own_sweep(job), *job])]
 
 
 def own_sweep(overrides: Sequence[str]) -> list[str]:
-    """The words by which the experiment that `overrides` name sweeps over the keys that they leave to it."""
+    """Overrides with several values from the experiment's own sweep, for the keys that `overrides` do not set."""
     given = {word.lstrip("+~").partition("=")[0] for word in overrides}
     experiment = next((word for word in overrides if word.startswith("experiment=")), "")
     return [f"{key}={values}" for key, values in _values_swept(experiment) if key not in given]
@@ -55,7 +55,7 @@ def _values_swept(experiment: str) -> tuple[tuple[str, str], ...]:
 
 
 def corner(overrides: Sequence[str]) -> list[str]:
-    """One job of those that a sweeper may choose: of each list its first value, of each interval its start."""
+    """The overrides of one job that a sweeper may choose: the first value of each list, the start of each interval."""
     try:
         with _parsed(overrides) as parsed:
             return [
@@ -78,5 +78,5 @@ def _first(override: Override) -> Any:
 @contextmanager
 def _parsed(overrides: Sequence[str]) -> Iterator[list[Override]]:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()  # which globs are expanded by
+        loader = GlobalHydra.instance().config_loader()  # globs are expanded by it
         yield OverridesParser.create(loader).parse_overrides(readable(overrides))

@@ -1,4 +1,7 @@
-"""What became of the jobs of a sweep, wherever they ran: written by each, reported at once, shown in the end."""
+"""The journal of a sweep: a file with the outcome of each job. Jobs write it, on whatever machine they run.
+
+The sweep reads it to report failures at once and to print a table at the end.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +26,25 @@ STATES = {"done": "green", "failed": "red", "skipped": "dim"}
 
 
 class JobOutcome(NamedTuple):
-    """What became of a job."""
+    """The outcome of a job."""
 
     state: str
-    """done, failed, or skipped because it was done before."""
+    """One of done, failed, and skipped (it was done before)."""
     words: list[str]
-    """Its overrides."""
+    """Overrides of the job."""
     folder: str
     detail: str
-    """The error of a failed job, else its `final_return_mean`, that of all its seeds."""
+    """The error of a failed job, else its `final_return_mean`, averaged over its seeds."""
 
 
 class Journal:
-    """A file to which any process adds outcomes, and which the sweep reads."""
+    """A file to which jobs append their outcomes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def add(self, outcome: JobOutcome) -> None:
-        """Append an outcome in one piece."""
+        """Append an outcome as one line, in a single write."""
         with open(self.path, "a") as file:
             file.write(json.dumps(outcome) + "\n")
 
@@ -51,7 +54,8 @@ class Journal:
 
 
 def finished(state: str, words: list[str], folders: Sequence[Path]) -> tuple[JobOutcome, float | None]:
-    """The outcome of a job whose seeds' `folders` are complete, and the mean of their `final_return_mean`."""
+    """The outcome of a complete job, and the mean of `final_return_mean` over its seeds, whose run folders are
+    `folders`; None if a seed has none."""
     found = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
     values = [value for value in found if value is not None]
     value = statistics.fmean(values) if len(values) == len(found) else None
@@ -60,7 +64,7 @@ def finished(state: str, words: list[str], folders: Sequence[Path]) -> tuple[Job
 
 @contextmanager
 def failures_reported(journal: Journal) -> Iterator[None]:
-    """Say at once which jobs fail and why, wherever they run."""
+    """A context in which a thread reports failed jobs and their errors on stderr as soon as they are in the journal."""
     over, stderr = threading.Event(), sys.stderr
 
     def report() -> None:
@@ -86,7 +90,7 @@ def failures_reported(journal: Journal) -> Iterator[None]:
 
 
 def print_table(outcomes: Sequence[JobOutcome]) -> None:
-    """A row for each job: its state, what sets it apart from the others, its return or its error."""
+    """Print a row for each job: its state, the overrides that not all jobs share, and its final return or error."""
     shared = set.intersection(*(set(outcome.words) for outcome in outcomes)) if len(outcomes) > 1 else set()
     table = Table(box=None)
     for column in ("state", "job", "final return or error"):

@@ -1,4 +1,4 @@
-"""Hydra's launchers and sweepers: which jobs are run where, and on which CPUs if several run at the same time."""
+"""Use of Hydra's launchers and sweepers, and division of CPUs among jobs that run at the same time."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ppo_bench.common.progress import say
 from ppo_bench.sweeps.sweep_job import SweepJob, divide
 
 PLUGINS = {
-    # As many runs at a time as there are CPUs; a worker takes one after the other, not several at once.
+    # As many workers as there are CPUs; each takes one job at a time.
     "hydra/launcher=joblib": (
         "hydra_plugins.hydra_joblib_launcher",
         ["hydra.launcher.n_jobs=-1", "hydra.launcher.batch_size=1"],
     ),
-    # Runs wait for their CPUs within the time limit.
+    # The time limit includes waiting for CPUs, so it is a year.
     "hydra/launcher=submitit_local": (
         "hydra_plugins.hydra_submitit_launcher",
         ["hydra.launcher.cpus_per_task=1", "hydra.launcher.timeout_min=525600"],
     ),
-    # Returns are to be high; with a seed the same command asks for the same trials again; a failed run ends nothing.
+    # It maximises returns. With a seed, the same command chooses the same trials. Failed runs do not end the search.
     "hydra/sweeper=optuna": (
         "hydra_plugins.hydra_optuna_sweeper",
         [
@@ -42,14 +42,18 @@ PLUGINS = {
         ],
     ),
 }
-"""Where Hydra's choices come from, and the values that they have here unless the command line gives others."""
+"""For choices of Hydra's groups: the module of the plugin, and defaults that the command line can override."""
 
 SUBMITTED_AT_A_TIME = 8
-"""Jobs that submitit starts for each that can run: each waits in a process, and a thousand would fill the memory."""
+"""Number of jobs to submit at a time to submitit's local launcher, per job that can run. Each waiting job has a
+process, and a thousand of these would fill the memory."""
 
 
 def with_defaults(own: Sequence[str]) -> list[str]:
-    """Hydra's own overrides, after the defaults of what they choose. Raises `ConfigError` if that is not installed."""
+    """Hydra's own overrides, preceded by the defaults of the plugins that they choose.
+
+    Raises `ConfigError` if a plugin is not installed.
+    """
     words = list(own)
     for choice in PLUGINS.keys() & set(own):
         module, defaults = PLUGINS[choice]
@@ -59,7 +63,7 @@ def with_defaults(own: Sequence[str]) -> list[str]:
 
 
 def launch(own: Sequence[str], jobs: Sequence[list[str]], job: SweepJob) -> None:
-    """Have Hydra's launcher run `jobs`, each the words of one. Raises what the launcher raises."""
+    """Run `jobs`, lists of overrides, by Hydra's launcher; it calls `job`. Exceptions of the launcher are passed on."""
     job.total = len(jobs)
     with _composed([*own, *jobs[0]]) as (config, context):
         at_once = _share_cpus(config.hydra.launcher, job, len(jobs))
@@ -71,7 +75,7 @@ def launch(own: Sequence[str], jobs: Sequence[list[str]], job: SweepJob) -> None
 
 
 def search(own: Sequence[str], words: Sequence[str], job: SweepJob) -> None:
-    """Have Hydra's sweeper choose jobs from `words` and launch them. Raises what the sweeper raises."""
+    """Let Hydra's sweeper choose jobs from `words` and launch them; it calls `job`. Exceptions of it are passed on."""
     with _composed([*own, *words]) as (config, context):
         _share_cpus(config.hydra.launcher, job, config.hydra.sweeper.get("n_jobs", 1))
         if config.hydra.sweeper._target_.endswith("OptunaSweeper"):
@@ -79,7 +83,7 @@ def search(own: Sequence[str], words: Sequence[str], job: SweepJob) -> None:
 
             optuna.logging.set_verbosity(logging.WARNING)
         if not any(word.lstrip("+").startswith("hydra.sweep.dir=") for word in own):
-            config.hydra.sweep.dir = str(job.journal.with_suffix(""))  # of this search alone, for the best values
+            config.hydra.sweep.dir = str(job.journal.with_suffix(""))  # a folder of this search, for the best values
         Path(config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
         sweeper = Plugins.instance().instantiate_sweeper(hydra_context=context, task_function=job, config=config)
         sweeper.sweep(list(config.hydra.overrides.task))
@@ -89,7 +93,7 @@ def search(own: Sequence[str], words: Sequence[str], job: SweepJob) -> None:
 
 @contextmanager
 def _composed(words: Sequence[str]) -> Iterator[tuple[DictConfig, HydraContext]]:
-    """What Hydra's plugins are made from."""
+    """The configuration and the context from which Hydra makes its plugins."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         config = loader.load_configuration("config", list(words), RunMode.MULTIRUN)
@@ -97,7 +101,7 @@ def _composed(words: Sequence[str]) -> Iterator[tuple[DictConfig, HydraContext]]
 
 
 def _share_cpus(launcher: DictConfig, job: SweepJob, jobs: int) -> int:
-    """Divide this machine's CPUs among the jobs that are to run at the same time; how many those are."""
+    """Divide this machine's CPUs among the jobs that run at the same time, and return the number of these jobs."""
     cpus = sorted(os.sched_getaffinity(0))
     if launcher._target_.endswith("JoblibLauncher"):
         asked = launcher.n_jobs if launcher.n_jobs > 0 else len(cpus)

@@ -1,4 +1,4 @@
-"""What the environments of a sweep are asked before its first run starts."""
+"""Checks of a sweep's environments before its first run starts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ppo_bench.runs.video.filmer import Filmer
 
 
 def check_environments(configs: Iterable[Config]) -> None:
-    """Raise `ConfigError` for one that gymnasium or EnvPool does not have, or that cannot be drawn where that is asked.
+    """Raise `ConfigError` if an environment cannot be made, or not be rendered although the run records videos.
 
-    Those of a JAX program are left to the runs, as a GPU is.
+    Environments inside a JAX program are checked by their runs, as GPUs are.
     """
     seen, before = set(), dict(os.environ)
     try:
@@ -28,6 +28,6 @@ def check_environments(configs: Iterable[Config]) -> None:
                 make_env(config.backend, task).close()
             if films:
                 Filmer(config).require()
-    finally:  # what libraries of physics and graphics were told is no business of the runs
+    finally:  # physics and graphics libraries may have set environment variables, which the runs must not inherit
         os.environ.clear()
         os.environ.update(before)

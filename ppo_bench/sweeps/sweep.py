@@ -1,7 +1,7 @@
-"""Several runs by one command: expanded here or chosen by a sweeper, and launched by Hydra's launchers.
+"""Sweeps: several runs by one command. Jobs are expanded here or chosen by a sweeper; Hydra's launchers run them.
 
-Each runs in a process of its own, so that thread counts, compile caches and GPU memory do not leak from one run into
-the next. What is done already is not launched again.
+Each job runs in a process of its own, so that thread counts, compilation caches and GPU memory do not leak from one run
+into the next. Complete jobs are not launched again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ppo_bench.sweeps.sweep_job import SweepJob
 
 
 def sweep(overrides: Sequence[str]) -> int:
-    """Run every job of a sweep; 1 if any failed. Raises `ConfigError` for the first that is misconfigured."""
+    """Run all jobs of a sweep; returns 1 if one failed, else 0. Raises `ConfigError` for the first wrong one."""
     own = [word for word in overrides if word.lstrip("+~").startswith(("hydra/", "hydra."))]
     words = [word for word in overrides if word not in own]
     own = with_defaults(own)
@@ -55,7 +55,7 @@ def sweep(overrides: Sequence[str]) -> int:
     if on_slurm:
         require_slurm()
         say(f"{len(todo)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")
-    trouble = None  # of a search, where nobody knows which jobs it has cost
+    trouble = None  # error of a search's launcher, which may have lost an unknown number of jobs
     if searching:
         outcomes, trouble = _run(outputs, on_slurm, partial(search, own, words))
     else:
@@ -72,11 +72,11 @@ def sweep(overrides: Sequence[str]) -> int:
 
 
 def _run(outputs: Path, on_slurm: bool, start: Callable[[SweepJob], None]) -> tuple[list[JobOutcome], str | None]:
-    """What became of the jobs that `start` launches, and what went wrong with the launcher. Raises `Interrupted`."""
+    """The outcomes of the jobs that `start` launches, and the error of the launcher, if any. Raises `Interrupted`."""
     journal = _journal(outputs)
     job = SweepJob(journal.path, sweep_process=None if on_slurm else os.getpid())
     trouble = None
-    # What submitit prints while it waits, it also raises if it matters.
+    # On SLURM, messages of submitit are hidden; it raises the important ones too.
     silence = redirect_stderr(io.StringIO()) if on_slurm else nullcontext()
     try:
         with failures_reported(journal), silence:
@@ -85,7 +85,7 @@ def _run(outputs: Path, on_slurm: bool, start: Callable[[SweepJob], None]) -> tu
         job.stop_requests.append(signal.SIGINT)
     except HydraException as error:
         raise ConfigError(explain(error)) from error
-    except Exception as error:  # of a launcher, whatever it meets
+    except Exception as error:  # launchers can raise anything
         if "sbatch: error" in str(error):
             raise refusal(error) from error
         trouble = f"{type(error).__name__}: {one_line(error)}"
@@ -99,7 +99,7 @@ def _run(outputs: Path, on_slurm: bool, start: Callable[[SweepJob], None]) -> tu
 def _lost(
     todo: dict[tuple[Path, ...], list[str]], ended: Sequence[JobOutcome], trouble: str | None
 ) -> list[JobOutcome]:
-    """Jobs that a launcher lost have left no outcome; what counts is what is there."""
+    """Outcomes of jobs without an entry in the journal, which a launcher has lost: done if their results are there."""
     known = [outcome.words for outcome in ended]
     return [
         finished("done", job, folders)[0]
@@ -111,7 +111,7 @@ def _lost(
 
 
 def _journal(outputs: Path) -> Journal:
-    """A new file for the outcomes of a sweep. Raises `ConfigError` if it cannot be written."""
+    """A new, empty journal for a sweep. Raises `ConfigError` if its file cannot be written."""
     folder = outputs / ".sweeps"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def _journal(outputs: Path) -> Journal:
 
 
 def show_config(arguments: Sequence[str], program: str = "ppo_bench") -> int:
-    """Hydra's own views of a configuration: `--cfg`, `--resolve`, `--package`, `--info`, and completion, `-sc`."""
+    """Print Hydra's views of a configuration (`--cfg`, `--resolve`, `--package`, `--info`), or completions (`-sc`)."""
     before = sys.argv
     sys.argv = [program, *arguments]
     try:

@@ -1,7 +1,7 @@
-"""One job of a sweep: a training in a process of its own, on CPUs of its own if jobs run side by side.
+"""One job of a sweep: a training in a child process, with CPUs of its own if several jobs run at the same time.
 
-Hydra's launchers call it, in the sweep's process or in others, perhaps on other machines; what became of it is
-therefore written to a file, the sweep's journal.
+Hydra's launchers call it in the sweep's process or in other processes, perhaps on other machines. It therefore writes
+its outcome to a file, the sweep's journal.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from ppo_bench.tuning.machine import is_alive
 
 @dataclass
 class SweepJob:
-    """What a launcher calls with the configuration of each job."""
+    """The task function that a launcher calls for each job."""
 
     journal: Path
     shares: list[list[int]] = field(default_factory=list)
-    """The CPUs of each of the jobs that run at the same time; empty if they run in turn."""
+    """Sets of CPUs, one for each job that runs at the same time; empty if jobs run one after the other."""
     sweep_process: int | None = None
-    """A job does not start after this process of its machine has ended."""
+    """Id of the sweep's process. No job starts after it has ended; None if jobs run on other machines."""
     stop_requests: list[int] = field(default_factory=list)
     """Signals by which this process was asked to stop."""
     total: int = 0
-    """Jobs of the sweep; 0 where nobody knows, as in a search."""
+    """Number of jobs of the sweep; 0 if it is not known, as in a search."""
     seconds: list[float] = field(default_factory=list)
-    """How long the jobs of this process have taken."""
+    """Durations of the jobs that this process has run."""
 
     def __call__(self, _: DictConfig) -> float | None:
-        """Train the job of Hydra's current configuration; its `final_return_mean`, or None if there is none."""
+        """Train the job of Hydra's current configuration; returns its `final_return_mean`, None if there is none."""
         with _share(self.journal.parent, self.shares, self._is_over) as share:
             if self._is_over():
                 return None
@@ -66,7 +66,7 @@ class SweepJob:
         return f"job {number + 1}" + (f" of {self.total}" if self.total else "")
 
     def _left(self, number: int) -> str:
-        """How long the jobs from this one on will take, one after the other, by those before it."""
+        """A phrase with the estimated time for this and all later jobs, from the mean duration of earlier ones."""
         if not self.seconds or not self.total or self.shares:
             return ""
         mean = sum(self.seconds) / len(self.seconds)
@@ -79,7 +79,7 @@ class SweepJob:
         try:
             config = load_config([*_search_path(), *words])
             config.require()
-        except ConfigError as error:  # of values that a sweeper has chosen
+        except ConfigError as error:  # a sweeper has chosen wrong values
             return JobOutcome("failed", words, "", str(error)), None
         folder, folders = config.job_folder, config.folders
         if are_complete(folders):
@@ -93,7 +93,7 @@ class SweepJob:
                 return None, None
             if failure is None:
                 return finished("done", words, folders)
-            if not in_use(folder):  # else another process has taken it since it was looked at
+            if not in_use(folder):  # otherwise another process has started to train there in the meantime
                 return JobOutcome("failed", words, str(folder), failure), None
 
     def _wait_for(self, folder: Path) -> None:
@@ -104,11 +104,11 @@ class SweepJob:
             time.sleep(POLL_SECONDS)
 
     def _train(self, words: Sequence[str], shared: bool) -> str | None:
-        """Why a training failed, or None. On SLURM a job that was told to end is queued again."""
+        """Train; returns the reason of a failure, or None. On SLURM a job that is told to end is queued again."""
         environment = os.environ | ({JOBS_AT_ONCE: str(len(self.shares))} if shared else {})
         try:
             failure = train_in_process([*_search_path(), *words], self.stop_requests, environment=environment)
-        except Exception as error:  # submitit's, from its handler of signals: over the time limit too many times
+        except Exception as error:  # submitit's signal handler raises if the job timed out too often
             return str(error)
         if failure and self.stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             requeue()
@@ -116,21 +116,22 @@ class SweepJob:
 
 
 def _search_path() -> list[str]:
-    """Words by which files outside of the package are found."""
+    """The overrides that set Hydra's search path, for YAML files outside of the package."""
     return [word for word in HydraConfig.get().overrides.hydra if word.startswith("hydra.searchpath=")]
 
 
 def divide(cpus: Sequence[int], jobs: int) -> list[list[int]]:
-    """As many equal parts of `cpus` as there are jobs at the same time; what does not divide is left out."""
+    """`cpus` divided into `jobs` parts of equal size; CPUs that are left over are in no part."""
     size = len(cpus) // jobs
     return [list(cpus[k * size : (k + 1) * size]) for k in range(jobs)]
 
 
 @contextmanager
 def _share(folder: Path, shares: list[list[int]], is_over: Any) -> Iterator[list[int]]:
-    """Wait for a share of the CPUs that no other job of this machine has, and keep this process and its children to it.
+    """A context in which this process and its children run only on one of `shares`, which no other job here uses.
 
-    By affinity, which PyTorch's, XLA's and EnvPool's threads all respect.
+    It waits for a free share, and yields it; the result is empty if `shares` is empty or the sweep is over. The CPU
+    affinity enforces it; threads of PyTorch, XLA and EnvPool respect that.
     """
     held = _hold_share(folder, shares, is_over) if shares else None
     if held is None:
@@ -147,7 +148,7 @@ def _share(folder: Path, shares: list[list[int]], is_over: Any) -> Iterator[list
 
 
 def _hold_share(folder: Path, shares: list[list[int]], is_over: Any) -> tuple[list[int], ExitStack] | None:
-    """A share and the locks of its CPUs, held; None if the sweep is over before one is free."""
+    """A free share with the locks of its CPUs, which are held; None if the sweep is over before one is free."""
     waiting = False
     while not is_over():
         for share in shares:
@@ -161,9 +162,9 @@ def _hold_share(folder: Path, shares: list[list[int]], is_over: Any) -> tuple[li
 
 
 def _locks(folder: Path, share: Sequence[int]) -> ExitStack | None:
-    """Locks of all CPUs of a share, until they are closed; None if one of them is another job's."""
+    """Locks of all CPUs of a share, held until they are closed; None if another job has one of these CPUs."""
     with ExitStack() as locks:
-        for cpu in share:  # of this machine: the folder may be several machines'
+        for cpu in share:  # files are named after the machine, since several machines may share the folder
             file = locks.enter_context(open(folder / f"cpu.{socket.gethostname()}.{cpu}", "w"))
             if not lock(file.fileno()):
                 return None

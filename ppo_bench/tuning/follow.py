@@ -1,7 +1,8 @@
-"""Threads that keep to the core of the thread they work for.
+"""CPU affinity of worker threads: they follow their caller to its core.
 
-A thread that sleeps until it is asked, and whose caller sleeps until it has answered, gains nothing from a core of its
-own, and loses what it takes to wake a core that idles: more than a step of a small environment on a virtual machine.
+A worker that sleeps while its caller runs, and whose caller sleeps while it runs, gains nothing from a core of its own.
+It loses the time that waking an idle core takes; on a virtual machine that is more than a step of a small environment
+(docs/performance.md).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def _threads() -> set[int]:
 
 
 class Followers:
-    """The threads that were started within `starting`; `gather` brings them to the caller's core."""
+    """A set of worker threads: those started inside `starting`. `gather` moves them to the caller's core."""
 
     def __init__(self) -> None:
         self._threads: set[int] = set()
@@ -27,13 +28,13 @@ class Followers:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Take the threads that are started here for the followers."""
+        """A context; the threads that start inside it become the followers."""
         before = _threads()
         yield
         self._threads, self._core = _threads() - before, None
 
     def gather(self) -> None:
-        """Have them run where the caller runs now; it stays free to move, and so does nothing where it has not."""
+        """Pin the followers to the core on which the caller runs now; does nothing if the caller has not moved."""
         core = self._current_core()
         if core != self._core:
             self._threads = {thread for thread in self._threads if _moved(thread, core)}
@@ -41,9 +42,9 @@ class Followers:
 
 
 def _moved(thread: int, core: int) -> bool:
-    """Move `thread` to `core`; False if it no longer runs, as those that only helped to start others."""
+    """Pin `thread` to `core`; False if that fails, mostly because the thread has ended."""
     try:
         os.sched_setaffinity(thread, {core})
-    except OSError:  # or it may not be moved, which costs time and nothing else
+    except OSError:  # harmless: a thread on another core is only slower
         return False
     return True

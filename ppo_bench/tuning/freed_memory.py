@@ -1,4 +1,4 @@
-"""Freed memory that PyTorch keeps on a CPU: 1.06 [1.00, 1.22] and 1.06 [1.02, 1.12] times as fast on Breakout."""
+"""Reuse of freed memory by PyTorch on a CPU (measured in docs/performance.md)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _KEPT_BYTES = 1 << 30
 
 
 def keep_freed_memory() -> bool:
-    """Have glibc keep freed blocks of up to 1 GiB for this whole process; whether it could be told to.
+    """Make glibc keep freed blocks of up to 1 GiB in this process; returns whether that succeeded.
 
-    On a CPU PyTorch takes the memory of every intermediate result from the system's allocator, which hands large blocks
-    back as soon as they are free. An iteration of Breakout then touches 290,000 new pages, a fifth of its CPU time.
+    On a CPU PyTorch allocates every intermediate result by the C library, which by default returns large blocks to the
+    operating system as soon as they are freed. The next allocation then has to map new pages.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Convolutions and pooling of JAX on a CPU: 27 times as fast on Breakout as XLA's own (docs/performance.md)."""
+"""Convolutions and max pooling for JAX on a CPU, faster than XLA's own (measured in docs/performance.md)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import jax
 import jax.numpy as jnp
 
 SLICES_BYTES = 4 * 2**20
-"""At most, of the images that a convolution takes at a time; less would part the 8 frames of an Atari step."""
+"""Maximum size of the image patches that one matrix product takes. A smaller limit would split the 8 frames of an Atari
+step."""
 
 
 def convolve(x: jax.Array, weight: jax.Array, stride: int, padding: int, dtype: jnp.dtype) -> jax.Array:
-    """A convolution of channels-last `x [B, H, W, C]` by `weight [out, k, k, C]`, in its type; sums of type `dtype`.
+    """The convolution of channels-last `x [B, H, W, C]` by `weight [out, k, k, C]`, computed in the dtype of `weight`.
 
-    On a CPU the gradients of XLA's own fall into a slow path, 10 times slower and worse in a loop, so the same sum is
-    written as matrix products: of a few images at a time where there are many, so that slices stay in the cache and
-    the gradient makes them anew instead of keeping them all (docs/performance.md).
+    The result has dtype `dtype`. On a CPU the gradient of XLA's own convolution takes a slow path
+    (docs/performance.md). This function therefore computes matrix products of image patches. Large batches are
+    processed a few images at a time, so that the patches stay in the cache; the gradient recomputes patches instead of
+    storing them.
     """
-    # Gradients of parts are added up in the type of sums, not in that of the layers.
+    # The weight's gradients of all parts are summed in `dtype`, not in the layers' dtype.
     batch, wide, kind = x.shape[0], weight.astype(dtype), weight.dtype
 
     def one(part: jax.Array) -> jax.Array:
@@ -34,9 +36,9 @@ def convolve(x: jax.Array, weight: jax.Array, stride: int, padding: int, dtype: 
 
 
 def max_pool(x: jax.Array) -> jax.Array:
-    """`MaxPool` of channels-last `x [B, H, W, C]`: columns, then rows, where the first of equal pixels stays.
+    """`MaxPool` of channels-last `x [B, H, W, C]`, first along columns, then along rows.
 
-    The gradient of `lax.reduce_window` takes 5 times as long on a CPU (docs/performance.md).
+    The gradient goes to the first of equal pixels. That of `lax.reduce_window` is slow on a CPU (docs/performance.md).
     """
     for axis in (2, 1):
         padding = [(1, 1) if i == axis else (0, 0) for i in range(4)]
@@ -49,7 +51,8 @@ def max_pool(x: jax.Array) -> jax.Array:
 
 
 def _by_products(x: jax.Array, weight: jax.Array, stride: int, padding: int, dtype: jnp.dtype) -> jax.Array:
-    """`convolve`: blocks of stride x stride pixels become channels; then one product for each row of the kernel."""
+    """The computation of `convolve`: blocks of stride x stride pixels become channels; each row of the kernel is then
+    one matrix product. The kernel must be a multiple of the stride."""
     outputs, kernel, sides = weight.shape[0], weight.shape[1], (padding, padding)
     if kernel % stride:
         raise ValueError(f"a kernel of {kernel} is no multiple of its stride {stride}")
@@ -70,11 +73,11 @@ def _by_products(x: jax.Array, weight: jax.Array, stride: int, padding: int, dty
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _product(x: jax.Array, matrix: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """`x [B, K]` times `matrix [N, K]`, transposed; sums of type `dtype`.
+    """The product of `x [B, K]` and the transpose of `matrix [N, K]`, in dtype `dtype`.
 
-    XLA makes a gradient `[N, K]` of few rows twice as fast as one `[K, N]`, and forward the product by `[K, N]`.
+    The forward product is fastest by a transposed copy `[K, N]`. The gradient is fastest in the shape `[N, K]`.
     """
-    turned = jax.lax.optimization_barrier(matrix.T)  # else XLA folds the transposition into the product
+    turned = jax.lax.optimization_barrier(matrix.T)  # keeps XLA from folding the transposition into the product
     return jnp.matmul(x, turned, preferred_element_type=dtype)
 
 

@@ -1,4 +1,4 @@
-"""What the system says of this machine, by `/proc` and `/dev`."""
+"""Facts about this machine and its processes, read from `/proc` and `/dev`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def cpu_model() -> str | None:
-    """The name of the first CPU; None where the system does not tell."""
+    """Model name of the first CPU; None if `/proc/cpuinfo` does not have it."""
     return _value(Path("/proc/cpuinfo"), "model name")
 
 
 def gpu_model() -> str | None:
-    """The name of the first NVIDIA GPU, as its driver tells without any framework; None without one."""
+    """Model name of the first NVIDIA GPU according to its driver, without a framework; None without a GPU."""
     files = sorted(NVIDIA_GPUS.glob("*/information"))
     return _value(files[0], "Model") if files else None
 
 
 def has_nvidia_gpu() -> bool:
-    """Whether the machine has an NVIDIA GPU that is not hidden from this process, seen by a framework or not."""
+    """Whether the machine has an NVIDIA GPU that `CUDA_VISIBLE_DEVICES` does not hide, even if no framework sees it."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "all") in ("", "-1", "NoDevFiles"):
         return False
-    return any(NVIDIA_GPUS.glob("*")) or any(Path("/dev").glob("nvidia[0-9]*"))  # a sandbox may have the second alone
+    return any(NVIDIA_GPUS.glob("*")) or any(Path("/dev").glob("nvidia[0-9]*"))  # a container may have only the latter
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of this id runs; one that has ended and is not yet waited for does not."""
+    """Whether the process with the id `process` runs; a zombie does not."""
     try:
         state = Path(f"/proc/{process}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which tuning is on. Each field is a module's, and off what there would be without that module."""
+"""Switches of the optimisations in this folder. Each has a module; switched off, the module has no effect."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ppo_bench.common.values import younger
 
 @dataclass(frozen=True)
 class Tuning:
-    """The keys of `tuning`; see conf/tuning/on.yaml."""
+    """The keys of the group `tuning`; conf/tuning/on.yaml explains them."""
 
     keep_freed_memory: bool = younger(True)
-    """`freed_memory.py`."""
+    """See `freed_memory.py`."""
     sleep_idle_threads: bool = younger(True)
-    """`idle_threads.py`."""
+    """See `idle_threads.py`."""
     follow_caller: bool = younger(True)
-    """`follow.py`."""
+    """See `follow.py`."""
     convolve_by_products: bool = younger(True)
-    """`jax_convolutions.py`."""
+    """See `jax_convolutions.py`."""
 
 
 ON = Tuning()

@@ -1,4 +1,4 @@
-"""See `ppo_bench.commands.bench.command`."""
+"""Entry point of `python -m ppo_bench.bench`; see `ppo_bench.commands.bench.command`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which optimisation brings which share: a ladder from plain execution to the fastest, one step at a time."""
+"""Ablation: the gain of each optimisation, on a ladder of variants from the plainest execution to the fastest.
+
+Each rung of a ladder adds one optimisation to all those below it.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,13 @@ BOOTSTRAP_DRAWS = 2_000
 
 
 class Rung(NamedTuple):
-    """A way of executing, and what it adds to the one below."""
+    """A rung of a ladder: an optimisation, and the overrides that switch it on."""
 
     title: str
     words: tuple[str, ...]
-    """Overrides that are this rung's and those' above it, until one of theirs has the same key."""
+    """Overrides of this rung. The rungs above keep them, except for keys that they override themselves."""
     needs: str | None = None
-    """What the rung is there for, of `circumstances`; None is everywhere."""
+    """The element of `circumstances` without which the rung is left out; None for rungs that always apply."""
 
 
 TORCH = (
@@ -54,13 +57,16 @@ JAX = (
 )
 LADDERS = {"PyTorch": TORCH, "JAX": JAX}
 GRAPH_BACKENDS = ("jax", "envpool_xla")
-"""The first that an environment has is climbed to."""
+"""Backends for environments inside a JAX program; a ladder takes the first one that offers the environment."""
 
 
 def circumstances(
     network: NetworkSpec, backend: str, gpu: tuple[int, int] | None, graph_backend: str | None
 ) -> set[str]:
-    """What `Rung.needs` may name; `gpu` is the GPU's compute capability."""
+    """The set of conditions that hold, for `Rung.needs`.
+
+    `gpu` is the GPU's compute capability, None without a GPU. `graph_backend` is one of `GRAPH_BACKENDS` or None.
+    """
     found = {"gpu" if gpu else "cpu", backend}
     if gpu and gpu >= (8, 0):
         found.add("tf32")
@@ -72,14 +78,15 @@ def circumstances(
 
 
 class LadderStep(NamedTuple):
-    """A rung as it is run."""
+    """A rung to be measured."""
 
     title: str
     words: list[str]
+    """Overrides of the rung and of those below it."""
 
 
 def steps(ladder: Sequence[Rung], there: set[str], graph_backend: str | None) -> list[LadderStep]:
-    """Those rungs of a ladder that there are, from the lowest; each has the words of those below."""
+    """The rungs of a ladder that apply, from the lowest; `there` is the result of `circumstances`."""
     climbed: list[LadderStep] = []
     words: dict[str, str] = {}
     for rung in ladder:
@@ -90,16 +97,20 @@ def steps(ladder: Sequence[Rung], there: set[str], graph_backend: str | None) ->
 
 
 class Climb(NamedTuple):
-    """A ladder as it is measured."""
+    """A ladder to be measured."""
 
     job: list[str]
-    """What was asked for, but for the framework."""
+    """The user's overrides, without the framework."""
     steps: list[LadderStep]
     configs: list[Config]
+    """The configuration of each step."""
 
 
 def ablation(overrides: list[str]) -> None:
-    """Measure, print and draw the ladders of each environment and workload; each is in the file once it is known."""
+    """Measure, print and draw the ladders of each environment and workload.
+
+    The JSON file is updated after each ladder.
+    """
     groups: dict[Path, dict[str, Climb]] = {}
     for job in expand(overrides):
         config = load(job)
@@ -120,7 +131,7 @@ def ablation(overrides: list[str]) -> None:
 
 
 def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
-    """The ladders that a job asks for, by their titles. Raises `ConfigError` if one cannot be climbed."""
+    """Title and ladder for each framework family that `job` asks for. Raises `ConfigError` if one cannot run."""
     root, backend = schema(config), config.backend
     if backend.in_graph:
         raise ConfigError(
@@ -157,7 +168,7 @@ def _gpu(config: Config) -> tuple[int, int] | None:
 
 
 def _measured(climb: Climb) -> list[dict[str, Any]]:
-    """Every step measured in alternation with the others."""
+    """A row for each step of a ladder; the steps are measured in alternation."""
     root = schema(climb.configs[0])
     measured = in_turn([(Laps, config) for config in climb.configs], root.rounds, root.iterations)
     seconds = np.array([np.reshape(found.turns, (root.rounds, root.iterations)) for found in measured])
@@ -177,10 +188,11 @@ def _measured(climb: Climb) -> list[dict[str, Any]]:
 
 
 def shares(seconds: np.ndarray) -> list[dict[str, Any]]:
-    """Of each step its part in the whole, from the seconds of its iterations `[steps, rounds]`.
+    """A dictionary for each step with its speed-up, from the seconds per iteration `seconds [steps, rounds]`.
 
-    `times_previous` is the median over rounds of how many times as fast as the step below it is, with its 95% interval
-    by bootstrap over rounds; `share` is its logarithm's part in that of the whole.
+    `times_previous` is the median over rounds of the speed-up over the step below, `low` and `high` are its 95%
+    interval by bootstrap over rounds. `times_first` is the speed-up over the lowest step. `share` is the logarithm of
+    `times_previous` as a fraction of the logarithm of the whole ladder's speed-up.
     """
     rng = np.random.default_rng(0)
     rounds = seconds.shape[1]
@@ -206,8 +218,8 @@ def shares(seconds: np.ndarray) -> list[dict[str, Any]]:
 
 
 def print_ladder(title: str, rows: Sequence[dict[str, Any]]) -> None:
-    """A line for each step."""
-    print(f"{title}: each step has all those above it; times the step before, with a 95% interval over rounds")
+    """Print a ladder, with a line for each step."""
+    print(f"{title}: each step includes those above it; times: speed-up over the step above, 95% interval over rounds")
     width = max(len(row["title"]) for row in rows) + 2
     print(f"{'':<{width}}{'SPS':>9}{'times':>8}{'interval':>15}{'in all':>8}{'share':>7}")
     for row in rows:
@@ -219,7 +231,7 @@ def print_ladder(title: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def draw_ladders(title: str, ladders: dict[str, list[dict[str, Any]]], path: Path) -> None:
-    """A picture of all ladders beside the JSON file at `path`."""
+    """Write a figure of all ladders as SVG and PNG beside the JSON file at `path`."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,9 +1,10 @@
 """`python -m ppo_bench.bench [overrides]`: where the time of an iteration goes, against what the machine could do.
 
-Every framework, on every backend that offers the environment, has a process of its own; one at a time has its turn, so
-that what else the machine does reaches all of them alike. Lists choose: env=breakout framework=torch_eager,jax_xla
-workload=canonical,throughput. ablation=true asks what each optimisation brings, scaling=true what more environments,
-steps, units and seeds cost, trace=true for a profiler's record of an iteration.
+It measures every framework on every backend that offers the environment. Each has a process of its own, and the
+processes take turns, so that other load on the machine affects all of them alike. Lists choose what is measured:
+env=breakout framework=torch_eager,jax_xla workload=canonical,throughput. Other modes are ablation=true (the gain of
+each optimisation), scaling=true (speed and memory against environments, steps, units and seeds) and trace=true (a
+profiler's trace of an iteration).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ppo_bench.sweeps.expand import expand
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print a table, write JSON and a picture for each environment and workload."""
+    """Measure; print a table and write a JSON file and a figure for each environment and workload."""
     parser = Parser("python -m ppo_bench.bench", description=__doc__)
     parser.add_overrides("as for a sweep; and workload=canonical,throughput rounds=5")
     overrides = overrides_of(parser.parse_intermixed_args(arguments))
@@ -52,13 +53,13 @@ def main(arguments: list[str]) -> int:
 def _phases(programs: Sequence[tuple[list[str], Config]]) -> None:
     configs = [config for _, config in programs]
     root, path = schema(configs[0]), bench_file(configs[0], "", ".json")
-    arithmetics = _arithmetics(configs)  # first: on a device that PyTorch does not see there is none
+    arithmetics = _arithmetics(configs)  # first, since it fails if PyTorch does not see the device
     measured = in_turn([(Phases, config) for config in configs], root.rounds, root.iterations)
     report(configs, labels([job for job, _ in programs]), measured, arithmetics, path)
 
 
 def _arithmetics(configs: list[Config]) -> list[Arithmetic]:
-    """Of each program; those that compute the same share a measurement."""
+    """The arithmetic of each program; programs with equal networks and hyperparameters share a measurement."""
     known: dict[str, Arithmetic] = {}
     keys = [f"{c.network} {c.ppo} {c.root.precision} {c.root.device}" for c in configs]
     for key, config in zip(keys, configs, strict=True):

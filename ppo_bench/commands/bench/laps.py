@@ -1,4 +1,4 @@
-"""A training whose iterations are timed, and nothing else."""
+"""Timing of the iterations of a training, without its phases."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 
 WARM_UP_ITERATIONS = 2
-"""The first compiles, the second may compile what the first left in other shapes."""
+"""Number of iterations before the first measured one. The first compiles; the second may compile again for other
+shapes."""
 
 
 class StartUp(NamedTuple):
-    """What a program took before its first turn."""
+    """Time and memory that a program used before its first measurement."""
 
     setup_seconds: float
-    """Environments, network and initial weights, with the import of their packages."""
+    """Duration of importing packages and of making environments, network and initial weights."""
     compile_seconds: float
-    """How much longer the first block of `iterations_per_call` took than the second."""
+    """Duration of the first block of `iterations_per_call` iterations minus that of the second."""
     peak_memory_bytes: int
-    """Of the process, environments included."""
+    """Peak resident memory of the process, including its environments."""
     gpu_memory_bytes: int | None
-    """The most that the framework had in use on the device; None without one."""
+    """Peak memory of the framework on the GPU; None without one."""
 
 
 class Training:
@@ -49,9 +50,10 @@ class Training:
         self._at_once = config.framework.iterations_per_call
 
     def iteration(self) -> tuple[float, float, float]:
-        """Seconds of an iteration, of the environments in it, and after their last step (0 within a program).
+        """Run an iteration; its duration, that of its environment steps, and the time after its last step, in seconds.
 
-        Where the device is given several iterations at once, the mean of as many.
+        The latter two are 0 if the environments are inside a JAX program. With `iterations_per_call` above 1, the
+        duration is the mean over that many iterations.
         """
         if self.timed:
             self.timed.stepping_seconds = 0.0
@@ -65,7 +67,7 @@ class Training:
 
 
 class Laps:
-    """What a program's process measures where only its speed is asked for."""
+    """`Measures` for modes that need only the speed of a program."""
 
     def __init__(self, config: Config) -> None:
         started = time.perf_counter()
@@ -75,12 +77,12 @@ class Laps:
         self.start = StartUp(setup_seconds, (first - last) * config.framework.iterations_per_call, *_memory(config))
 
     def turn(self) -> float:
-        """Seconds of an iteration."""
+        """Duration of an iteration, in seconds."""
         return self.training.iteration()[0]
 
 
 def _memory(config: Config) -> tuple[int, int | None]:
-    """`StartUp.peak_memory_bytes` and `StartUp.gpu_memory_bytes` of this process, now."""
+    """`StartUp.peak_memory_bytes` and `StartUp.gpu_memory_bytes` of this process."""
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return host, _gpu_memory_bytes(config)
 

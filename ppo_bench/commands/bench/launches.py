@@ -1,7 +1,7 @@
-"""How often an iteration asks the device for something, and how often data cross to it and back, from a trace.
+"""Number of kernel launches and of copies to and from the device in an iteration, counted in a profiler's trace.
 
-On a GPU these are a profiler's kernels, graphs and copies. On a CPU nothing crosses, and what is counted is what a GPU
-would be asked for: the operations of PyTorch that compute, calls of compiled regions, the programs of JAX.
+On a GPU these are launches of kernels and CUDA graphs, and memory copies. On a CPU there are no copies. The launches
+counted there are those that a GPU would get: PyTorch operations that compute, calls of compiled regions, JAX programs.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ VIEWS = frozenset(
         *("empty", "empty_strided", "empty_like", "lift_fresh", "resolve_conj", "resolve_neg", "result_type", "to"),
     )
 )
-"""Operations of PyTorch that compute nothing."""
+"""PyTorch operations that launch no kernel."""
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "hipLaunchKernel", "hipGraphLaunch")
 
 
 class Launches(NamedTuple):
-    """Counts of one iteration."""
+    """Numbers of launches and copies in one iteration."""
 
     launches: int
-    """Kernels and graphs on a GPU; else operations that compute, or programs."""
+    """Launches of kernels and graphs on a GPU; on a CPU operations that compute, or programs."""
     copies_in: int | None
-    """To the device; None on a CPU."""
+    """Copies from the host to the device; None on a CPU."""
     copies_out: int | None
+    """Copies from the device to the host; None on a CPU."""
 
     def in_words(self, steps: int) -> str:
-        """A line for an iteration of so many environment steps."""
+        """A line of text on an iteration of `steps` environment steps."""
         what = f"{self.launches:,} launches in an iteration of {steps} steps"
         if self.copies_in is None:
             return f"{what} (as counted on a CPU: operations that compute, or programs)"
@@ -42,7 +43,7 @@ class Launches(NamedTuple):
 
 
 def launches(trace: Path) -> Launches:
-    """Counts of a trace that `Traced` has written."""
+    """The launches and copies in the file `trace`, which `Traced` has written."""
     with gzip.open(trace, "rt", encoding="utf-8") as file:
         found = json.load(file)
     events = found["traceEvents"] if isinstance(found, dict) else found
@@ -59,7 +60,7 @@ def launches(trace: Path) -> Launches:
 
 
 def _is_gpu(event: dict[str, Any]) -> bool:
-    """Whether an event names a GPU of JAX's."""
+    """Whether a trace event declares a GPU of JAX as a process."""
     return event.get("name") == "process_name" and "/device:GPU" in str(event.get("args", {}).get("name"))
 
 
@@ -77,7 +78,7 @@ def _starts(beginning: str) -> Callable[[str], bool]:
 
 
 def _outermost(spans: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Spans that are not within another of the same thread."""
+    """Spans that are not inside another span of the same thread."""
     found: list[dict[str, Any]] = []
     ends: dict[int, float] = {}
     for event in sorted(spans, key=lambda event: (event["ts"], -event["dur"])):
@@ -88,7 +89,7 @@ def _outermost(spans: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _innermost(spans: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Spans within which there is no other of the same thread."""
+    """Spans that contain no other span of the same thread."""
     found: list[dict[str, Any]] = []
     for event in sorted(spans, key=lambda event: (event["tid"], event["ts"], -event["dur"])):
         last = found[-1] if found else None

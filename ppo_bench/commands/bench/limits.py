@@ -1,4 +1,4 @@
-"""How fast an iteration could be here: its arithmetic at the best rate that convolutions or products reach."""
+"""A speed limit of an iteration on this machine: its floating-point operations at the best rate that is measured."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from ppo_bench.configuration.config import Config
 
 REPEATS = 7
 PRODUCT_SIZES = {"cpu": 2048, "cuda": 8192}
-"""Of the large product, by kind of device: far more than what launching it takes."""
+"""Rows and columns of the large matrix product, by kind of device; it takes far longer than its launch."""
 
 
 class Arithmetic(NamedTuple):
-    """What an iteration has to compute, and how fast the machine can."""
+    """The floating-point operations of an iteration, and the rate at which the machine can execute them."""
 
     flop: float
-    """Floating-point operations: a forward pass of each step, and forward and backward in every epoch."""
+    """Floating-point operations of an iteration: a forward pass for each step, and a forward and a backward pass for
+    each transition in every epoch."""
     flop_per_second: float
-    """The best of a large product and of the network's own convolutions on a minibatch, forward and backward."""
+    """The higher of two rates: that of a large matrix product, and that of the network's own forward and backward pass
+    on a minibatch (if it has convolutions)."""
 
     @property
     def seconds(self) -> float:
-        """Of the network alone in one iteration."""
+        """Minimum duration of the network's computation in one iteration, in seconds."""
         return self.flop / self.flop_per_second
 
 
 def arithmetic(config: Config) -> Arithmetic:
-    """Measured in a process of its own, with all threads. Needs PyTorch."""
+    """The arithmetic of a configuration, measured by PyTorch in a process of its own with all threads."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_arithmetic, config).result()
 
@@ -58,7 +60,7 @@ def _arithmetic(config: Config) -> Arithmetic:
 
     ops, start = TorchOps(dtype, layers), torch.zeros(rows, dtype=dtype, device=device) if network.carry else None
     carry = {c.name: torch.zeros((rows, *c.shape), dtype=dtype, device=device) for c in network.carry}
-    for array in carry.values():  # in a sequence the gradient goes on through it
+    for array in carry.values():  # networks that learn from sequences backpropagate through the carry
         array.requires_grad_(network.sequences)
 
     def forward() -> Any:
@@ -89,6 +91,6 @@ def _arithmetic(config: Config) -> Arithmetic:
     if network.convolutions:
         rates.append(flop(both) / seconds(both))
     per_row, per_row_learnt = flop(forward) / rows, flop(both) / rows
-    steps = config.ppo.batch_size + config.ppo.num_envs  # and the values after the last step
+    steps = config.ppo.batch_size + config.ppo.num_envs  # includes the values after the last step
     total = steps * per_row + config.ppo.update_epochs * config.ppo.batch_size * per_row_learnt
     return Arithmetic(total, max(rates))

@@ -1,4 +1,4 @@
-"""Where the time of an iteration goes: a program's training, one with twice the epochs, and its parts alone."""
+"""Phases of an iteration, from three measurements: the training, the same with twice the epochs, and single parts."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ from ppo_bench.mathematics.precision import PRECISIONS
 
 
 class Turn(NamedTuple):
-    """Seconds of one iteration."""
+    """Durations of one iteration and of its phases, in seconds."""
 
     iteration: float
     environment: float
+    """Environment steps."""
     inference: float
-    """Forward passes of the policy, with the way of observations to the device and back."""
+    """Forward passes of the policy, including the transfer of observations to the device and of actions back."""
     acting: float
-    """The rest of a rollout: noise, sampling, normalisation, storing. Inference is part of it where it cannot be run
-    alone as it is run in training: inside a JAX program, and as a CUDA graph."""
+    """The rest of a rollout: noise, sampling, normalisation, storage. It includes inference where that cannot be
+    measured separately: inside a JAX program, and in a CUDA graph."""
     learning: float
     """All epochs of gradient steps."""
     rest: float
     """Advantages, the values after the last step, transfers, metrics."""
     environment_alone: float
-    """As many steps with random actions and nothing else."""
+    """The same number of environment steps with random actions and nothing else."""
 
 
 class Phases:
-    """What a program's process measures where the parts of an iteration are asked for."""
+    """`Measures` for the phases of a program's iterations."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         laps = Laps(config)
         self.start, self._training = laps.start, laps.training
-        # What more an iteration takes with twice the epochs is what the epochs take.
+        # The difference to an iteration with twice the epochs is the duration of the epochs.
         self._doubled = Training(config, 2 * config.ppo.update_epochs)
         for _ in range(WARM_UP_ITERATIONS):
             self._doubled.iteration()
@@ -52,7 +53,7 @@ class Phases:
         self._inference = None if self._training.timed is None or replayed else self._policy()
 
     def turn(self) -> Turn:
-        """One iteration of each, and every part alone."""
+        """Durations of an iteration's phases, from one run of each measurement."""
         iteration, environment, after = self._training.iteration()
         doubled, _, doubled_after = self._doubled.iteration()
         alone = self._alone()
@@ -64,7 +65,7 @@ class Phases:
         return Turn(iteration, environment, inference, acting, learning, after - learning, alone)
 
     def _policy(self) -> Any:
-        """A function that infers as often as a rollout does, and returns how long that took."""
+        """A function that runs the forward passes of a rollout and returns their duration in seconds."""
         config, training = self._config, self._training
         (arrays,) = training.runner.export(training.state)
         policy = config.framework.policy(training.network, arrays, config.root.precision, config.root.device)
@@ -84,8 +85,13 @@ class Phases:
 
 
 def _alone(config: Config) -> Any:
+<<<<<<< HEAD
     """A function that steps environments as often as a rollout does, and returns how long that took."""
     env, steps = make_env(config.backend, replace(config.task, devices=1)), config.ppo.num_steps
+=======
+    """A function that runs the environment steps of a rollout and returns their duration in seconds."""
+    env, steps = make_env(config.backend, config.task), config.ppo.num_steps
+>>>>>>> prose
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     if isinstance(env, GraphEnv):
         return _alone_in_program(env, seeds, steps, config)
@@ -93,7 +99,7 @@ def _alone(config: Config) -> Any:
     env.reset(seeds)
 
     def play() -> float:
-        if env.masks_actions:  # what is legal follows from the first step on
+        if env.masks_actions:  # the recorded actions are legal only from the start of an episode on
             env.reset(seeds)
         started = time.perf_counter()
         for t in range(steps):
@@ -105,11 +111,11 @@ def _alone(config: Config) -> Any:
 
 def _actions(env: VectorEnv | GraphEnv, steps: int) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
-    return [random_actions(env, rng) for _ in range(steps)]  # type: ignore[arg-type]  # looks at the space alone
+    return [random_actions(env, rng) for _ in range(steps)]  # type: ignore[arg-type]  # it only reads the space
 
 
 def _legal_play(env: VectorEnv, seeds: Sequence[int], steps: int) -> list[np.ndarray]:
-    """Random legal actions of each step after a reset by `seeds`."""
+    """Random legal actions for each of `steps` steps after a reset with `seeds`."""
     rng, seen, actions = np.random.default_rng(0), env.reset(seeds), []
     for _ in range(steps):
         actions.append(random_actions(env, rng, seen.legal))
@@ -131,7 +137,7 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
 
     def play() -> float:
         nonlocal state
-        with jax.default_device(device):  # part of what a compiled program is found by
+        with jax.default_device(device):  # the device is part of the compilation cache's key
             started = time.perf_counter()
             state = jax.block_until_ready(program(state))[0]
             return time.perf_counter() - started
@@ -142,7 +148,10 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
 
 
 def _of_legal(start: Start) -> tuple[EnvStep, Any]:
-    """A step that takes instead of each choice the next one that is legal, of a state that knows which are."""
+    """A step function and state for environments that mask actions.
+
+    The state includes the legal choices. The step replaces each choice by the next legal one.
+    """
 
     def step(state: Any, actions: Any) -> tuple[Any, Step]:
         import jax.numpy as jnp

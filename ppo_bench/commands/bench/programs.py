@@ -1,4 +1,4 @@
-"""What a bench runs: the configurations that its words name."""
+"""The programs of a benchmark: the configurations that its overrides describe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ppo_bench.sweeps.expand import expand
 
 WORKLOADS = ("canonical", "throughput")
 CHOICES = {"framework", "backend"}
-"""Groups that are taken in every way unless one is asked for."""
+"""Groups of which all choices are measured unless the user chooses."""
 
 
 @dataclass
 class BenchSchema(RootSchema):
-    """The keys of conf/bench.yaml."""
+    """The keys of conf/bench.yaml; it explains them."""
 
     workload: str
     throughput_num_envs: dict[str, int]
@@ -35,13 +35,13 @@ class BenchSchema(RootSchema):
 
 
 def schema(config: Config) -> BenchSchema:
-    """The root of a bench's configuration."""
+    """The root of a benchmark's configuration."""
     assert isinstance(config.root, BenchSchema)
     return config.root
 
 
 def load(job: list[str]) -> Config:
-    """The configuration of one program, with as many environments as its workload has. Raises `ConfigError`."""
+    """The configuration of one program, with the number of environments of its workload. Raises `ConfigError`."""
     if any(word.startswith("total_timesteps=") for word in job):
         raise ConfigError("total_timesteps: a bench ends after its rounds and iterations; leave it out")
     config = load_config(job, "bench", BenchSchema)
@@ -66,7 +66,7 @@ def load(job: list[str]) -> Config:
 
 
 def network_of(config: Config) -> NetworkSpec:
-    """The network of a configuration, whose environments are made to ask for their spaces."""
+    """The network of a configuration. It makes the environments to read their spaces, and closes them."""
     env = make_env(config.backend, config.task)
     try:
         return config.network_for(env)
@@ -75,10 +75,10 @@ def network_of(config: Config) -> NetworkSpec:
 
 
 def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
-    """The words and the configuration of every program: what is not chosen is taken in every way that there is.
+    """Overrides and configuration of every program; groups in `CHOICES` that the user did not choose take all choices.
 
-    Left out is what cannot be or lacks a package. Raises `ConfigError` if that leaves nothing, or if it is the one
-    thing that is asked for.
+    Impossible combinations, and programs whose packages are missing, are left out. Raises `ConfigError` if no program
+    is left, or if the left-out one is all that the user asked for.
     """
     chosen = {word.partition("=")[0] for word in overrides}
     frameworks = sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), reverse=True)
@@ -99,19 +99,20 @@ def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
                     continue
                 found.append((words, config))
     if not found:
-        load(expand(overrides)[0]).require()  # which says why
+        load(expand(overrides)[0]).require()  # raises the reason, if there is one
         raise ConfigError("no framework can step these environments here; what was left out stands above")
     return found
 
 
 def _backends(job: list[str]) -> list[list[str]]:
-    """The words for every backend on which a job's environment exists."""
+    """The overrides for each backend that offers a job's environment."""
     env = load(job).root.env
     return [[]] if env.id else [[f"backend={name}"] for name in env.ids]
 
 
 def labels(jobs: Sequence[Sequence[str]]) -> list[str]:
-    """What tells programs of the same framework and backend apart: words that not all of them have."""
+    """A label for each program, which tells programs of equal framework and backend apart: the overrides that not all
+    programs share."""
     shared = set.intersection(*map(set, jobs))
     return [
         " ".join(word for word in job if word not in shared and word.partition("=")[0] not in CHOICES) for job in jobs

@@ -1,4 +1,4 @@
-"""What a bench found: a table, a JSON file and a picture of where the time goes."""
+"""Results of a benchmark: a table, a JSON file and a figure of the phases of an iteration."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.runs.provenance import provenance
 
 PHASES = ("environment", "inference", "acting", "learning", "rest")
-COLOURS = ("#009E73", "#56B4E9", "#0072B2", "#D55E00", "#999999")  # Okabe and Ito: safe for the colour-blind
+COLOURS = ("#009E73", "#56B4E9", "#0072B2", "#D55E00", "#999999")  # the colour-blind safe palette of Okabe and Ito
 
 
 def report(
     configs: list[Config], names: list[str], measured: list[Measured], arithmetics: list[Arithmetic], path: Path
 ) -> None:
-    """Print the table, and write `path`, a JSON file, and `.svg` and `.png` beside it; the path comes last.
+    """Print the table, write the JSON file `path` and a figure (`.svg`, `.png`) beside it, and print the path.
 
     `names` tell programs of the same framework and backend apart.
     """
@@ -37,7 +37,8 @@ def report(
 
 
 def bench_file(config: Config, what: str, suffix: str) -> Path:
-    """`<outputs>/bench/<env>-<workload>[-<what>]<suffix>`, in a folder that is there, or else raises `ConfigError`."""
+    """The path `<outputs>/bench/<env>-<workload>[-<what>]<suffix>`, whose folder is made. Raises `ConfigError` if that
+    fails."""
     root = schema(config)
     folder = Path(root.outputs) / "bench"
     try:
@@ -49,7 +50,7 @@ def bench_file(config: Config, what: str, suffix: str) -> Path:
 
 
 def about(config: Config) -> dict[str, Any]:
-    """What every file of a bench says of itself: what was measured, and on what."""
+    """The entries that every JSON file of a benchmark begins with: environment, workload, hardware and versions."""
     root = schema(config)
     return {"schema_version": SCHEMA_VERSION, "env": config.task.name, "workload": root.workload} | provenance()
 

@@ -1,4 +1,4 @@
-"""What a training costs as the work grows: speed and memory against environments, steps, width and seeds."""
+"""Scaling: speed and memory of a training against the number of environments, steps, hidden units and seeds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AXES = {
     "hidden_size": "network.hidden_sizes=[{0},{0}]",
     "num_seeds": "num_seeds={}",
 }
-"""Each axis, and the word that sets it."""
+"""The override that sets each axis."""
 TITLES = {
     "num_envs": "environments",
     "num_steps": "steps of a rollout",
@@ -32,14 +32,17 @@ TITLES = {
 }
 
 LEAST_SECONDS, MOST_SECONDS = 2.0, 20.0
-"""For which a point takes iterations."""
+"""Minimum and maximum duration of the measurement of one point, in seconds."""
 STYLES = (("o", "-"), ("s", "--"), ("D", ":"), ("^", "-."))
-"""Markers and lines of backends; colours are frameworks."""
+"""Marker and line style of each backend; colours stand for frameworks."""
 
 
 def scaling(programs: Sequence[tuple[list[str], Config]]) -> None:
-    """Measure, print and draw every point, each in a process of its own, one after the other: what they use must not
-    add up. What is known is in the file from the first point on; one that fails is null there."""
+    """Measure every point, print the results and draw a figure.
+
+    Points are measured one after the other, each in a process of its own, so that they do not share memory. The JSON
+    file is updated after each point; the results of a point that fails are null.
+    """
     todo = [point for job, config in programs for point in points(job, config)]
     first = programs[0][1]
     path = bench_file(first, "scaling", ".json")
@@ -55,7 +58,7 @@ def scaling(programs: Sequence[tuple[list[str], Config]]) -> None:
 
 
 def points(job: list[str], config: Config) -> list[tuple[str, int, Config]]:
-    """Every axis that means something to a program, and its values."""
+    """The points to measure for a program: axis, value and configuration. Axes that do not apply to it are left out."""
     found = []
     for axis, values in schema(config).scales.items():
         if axis not in AXES:
@@ -85,7 +88,7 @@ def _row(axis: str, value: int, config: Config) -> dict[str, Any]:
     }
     try:
         measured = _measure(config)
-    except Failed as error:  # too much for the machine's memory, say
+    except Failed as error:  # for example, it needs more memory than the machine has
         say(f"warning: {axis}={value} {config.framework.name} on {config.backend.name}: {error}")
         return row
     sps = config.ppo.batch_size * config.root.num_seeds / statistics.median(measured.turns)
@@ -93,7 +96,7 @@ def _row(axis: str, value: int, config: Config) -> dict[str, Any]:
 
 
 def _measure(config: Config) -> Measured:
-    if config.framework.compiles:  # which takes memory: it is done before, and kept
+    if config.framework.compiles:  # a first process fills the compilation cache, since compiling takes memory too
         Program(Laps, config).stop()
     program: Program[float] = Program(Laps, config)
     root = schema(config)
@@ -103,13 +106,13 @@ def _measure(config: Config) -> Measured:
             if seconds >= LEAST_SECONDS and len(turns) > root.rounds * root.iterations:
                 break
             turns.append(program.turn())
-        return Measured(program.start, turns[1:] or turns)  # the first wakes a processor that was idle
+        return Measured(program.start, turns[1:] or turns)  # the first one may find an idle processor at low clock rate
     finally:
         program.stop()
 
 
 def print_scales(rows: Sequence[dict[str, Any]]) -> None:
-    """A line for each point."""
+    """Print a line for each point."""
     print(f"{'axis':<13}{'value':>6}  {'backend':<12}{'framework':<15}{'SPS':>12}{'MB':>8}{'GPU MB':>8}")
     for row in rows:
         line = f"{row['axis']:<13}{row['value']:>6}  {row['backend']:<12}{row['framework']:<15}"
@@ -122,7 +125,7 @@ def print_scales(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """One picture, beside the JSON file at `path`: a column for each axis, speed above memory."""
+    """Write a figure beside the JSON file at `path`: a column for each axis, with speed above memory."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,4 +1,4 @@
-"""Where the time of an iteration goes, as environments see it: between steps the policy acts, after them it learns."""
+"""A wrapper that times environment steps. Between them the policy acts; after the last one of a rollout it learns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ppo_bench.envs.base import Seen, Step, VectorEnv
 
 
 class TimedEnv:
-    """A `VectorEnv` that notes how long its steps take and when the last one ended."""
+    """A `VectorEnv` that adds up the duration of its steps, and records the time at which the last step ended."""
 
     def __init__(self, env: VectorEnv) -> None:
         self._env = env

@@ -1,4 +1,4 @@
-"""One iteration under the framework's own profiler, as a file that Perfetto (ui.perfetto.dev) opens."""
+"""Trace of one iteration by the framework's own profiler, in a format that Perfetto (ui.perfetto.dev) opens."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ppo_bench.configuration.config import Config
 
 
 class Traced(Laps):
-    """`Laps` whose turns are recorded."""
+    """`Laps` that records each turn with a profiler."""
 
     def __init__(self, path: Path, config: Config) -> None:
-        """`path` is where the trace is written, a `.json.gz`."""
+        """`path` is the file for the trace, a `.json.gz`."""
         super().__init__(config)
         self._path = path
         self._of_torch = config.framework.name.startswith("torch")
 
     def turn(self) -> float:
-        """Seconds of an iteration with the profiler, slower than without."""
+        """Duration of an iteration in seconds; the profiler makes it longer."""
         return self._by_torch() if self._of_torch else self._by_jax()
 
     def _by_torch(self) -> float:

@@ -1,4 +1,4 @@
-"""The process of one program, which measures whenever it has its turn."""
+"""Processes of the measured programs, which take turns."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ Turn_co = TypeVar("Turn_co", covariant=True)
 
 
 class Measures(Protocol[Turn_co]):
-    """What measures, in the program's process."""
+    """An object in a program's process that takes measurements."""
 
     start: StartUp
 
     def turn(self) -> Turn_co:
-        """One measurement."""
+        """Take one measurement."""
 
 
 class Program(Generic[Turn_co]):
-    """A process that measures one program whenever it has its turn."""
+    """The process of one program, which measures when it is asked to."""
 
     def __init__(self, make: Callable[[Config], Measures[Turn_co]], config: Config) -> None:
-        """`make(config)` is called in the process. Raises `ConfigError` or `Failed` if that cannot be done."""
+        """Start the process, which calls `make(config)`. Raises `ConfigError` or `Failed` if that fails."""
         self._worker = Worker(f"{config.framework.name} on {config.backend.name}", _measure, make, config)
         self.start: StartUp = self._worker.answer()
 
     def turn(self) -> Turn_co:
-        """Have it measure. Raises `Failed` if it has ended."""
+        """Ask for a measurement and wait for it. Raises `Failed` if the process has ended."""
         self._worker.ask(None)
         answer: Turn_co = self._worker.answer()
         return answer
@@ -49,17 +49,18 @@ def _measure(make: Callable[[Config], Measures[Any]], config: Config) -> Generat
 
 
 class Measured(NamedTuple):
-    """One program's figures."""
+    """The measurements of one program."""
 
     start: StartUp
     turns: list[Any]
-    """What `Measures.turn` returned each time."""
+    """Results of `Measures.turn`, in order."""
 
 
 def in_turn(
     programs: Sequence[tuple[Callable[[Config], Measures[Any]], Config]], rounds: int, iterations: int
 ) -> list[Measured]:
-    """Every program's turns, taken in alternation: `rounds` times `iterations` of each. Raises `Failed`."""
+    """The measurements of each program. Programs alternate: in each of `rounds` rounds, every program takes
+    `iterations` measurements in a row. Raises `Failed` if a process ends."""
     running: list[Program[Any]] = []
     turns: list[list[Any]] = [[] for _ in programs]
     try:

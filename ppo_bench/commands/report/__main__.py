@@ -1,4 +1,4 @@
-"""See ppo_bench/commands/report/command.py."""
+"""Entry point of `python -m ppo_bench.report`; see ppo_bench/commands/report/command.py."""
 
 import sys
 

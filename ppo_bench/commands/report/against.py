@@ -1,4 +1,4 @@
-"""Our figures beside published ones."""
+"""Comparison of this report's returns and speeds with published ones."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ MARGIN = 0.05
 
 
 class AgainstPublished(NamedTuple):
-    """Ours beside a published figure."""
+    """A group of runs beside one published result."""
 
     group: Group
     returns: SampleMoments | None
+    """Moments of the group's final returns; None without finished runs."""
     sps: float | None
-    """Mean over the training, as publications have it: steps over time."""
+    """Steps over training time, averaged over the runs, as in publications."""
     reference: Reference
     low: float
-    """Ends of the 95% interval of the difference of mean returns; NaN where it has none."""
+    """Lower end of the 95% interval of the difference of mean returns; NaN if there is no interval."""
     high: float
+    """Upper end of that interval."""
     comparison: Comparison | None = None
-    """Whether both are the same within the margin; None where steps or deviations do not allow to say."""
+    """Equivalence test of the mean returns; None if numbers of steps differ or there are too few seeds."""
 
 
 def against_published(group: Group, margin: float = MARGIN) -> list[AgainstPublished]:
-    """Ours beside everything published of the same environment; `margin` as in `margin_beside`."""
+    """`group` beside each published result for its environment; `margin` as in `margin_beside`."""
     finals, speeds = group.values("final_return_mean"), group.values("mean_sps")
     ours = moments(finals) if len(finals) else None
     sps = float(speeds.mean()) if len(speeds) else None
@@ -53,9 +55,9 @@ def against_published(group: Group, margin: float = MARGIN) -> list[AgainstPubli
 
 
 def margin_beside(env_id: str, published: float, margin: float) -> float:
-    """Largest difference of mean returns that counts as the same, a part of the environment's published scale.
+    """The equivalence margin as a return: the fraction `margin` of the environment's published scale.
 
-    Where there is none, it is a part of the published mean, counted from random play if that is known.
+    Without a scale it is that fraction of the `published` mean return, measured from random play if that is known.
     """
     scale = scale_of(env_id)
     if scale and scale.high is not None:

@@ -1,4 +1,4 @@
-"""Every number of the report, from groups of runs."""
+"""Computation of the report's numbers from groups of runs; curves are in curves.py."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from ppo_bench.commands.report.statistics import (
 )
 
 ALL = "all"
-"""The env of what is computed over all tasks."""
+"""Value of the column env for statistics over all tasks."""
 THRESHOLDS = 101
-"""Of a performance profile."""
+"""Number of thresholds of a performance profile."""
 HIGHEST_THRESHOLD = 8.0
-"""As in Agarwal et al.; single games reach many times that."""
+"""Upper limit of the thresholds, as in Agarwal et al.; single games have far higher scores."""
 
 
 class Aggregate(NamedTuple):
@@ -52,23 +52,23 @@ class Aggregate(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A group against its baseline."""
+    """The comparison of a group with its baseline."""
 
     task: ComparedTask
     group: Group
     baseline: Group
     speedup: Estimate | None
-    """Steady SPS of the group over the baseline's."""
+    """Ratio of steady SPS: the group's over the baseline's."""
     wall_speedup: Estimate | None
-    """Wall time of the baseline over the group's."""
+    """Ratio of wall times: the baseline's over the group's."""
     returns: Comparison | None
-    """Of final returns."""
+    """Equivalence test of the final returns."""
     paired: bool
-    """Whether both have the same seeds, which are then compared one by one."""
+    """Whether both have the same seeds; the test is then a paired one."""
 
 
 class Improvement(NamedTuple):
-    """How likely a run of one algorithm is to end above one of another."""
+    """The probability that a run of `ours` has a higher final return than one of `theirs`."""
 
     task: str
     ours: str
@@ -78,24 +78,24 @@ class Improvement(NamedTuple):
 
 @dataclass
 class Analysis:
-    """What the report says in numbers."""
+    """All numbers of the report but the curves."""
 
     tasks: list[ComparedTask]
     algorithms: list[str]
     scales: dict[str, Scale]
-    """By task; `low_is` says between what its scores are normalised. Of those with a scale: see `_scale`."""
+    """The scale by which a task's scores are normalised, by the task's label; see `_scale`."""
     aggregates: list[Aggregate]
     pairs: list[Pair]
     improvements: list[Improvement]
     shared: list[ComparedTask]
-    """Tasks with a scale that every algorithm finished: those that aggregates over tasks are of."""
+    """Tasks that have a scale and that every algorithm has finished; statistics over tasks use these."""
     profiles: dict[str, Band]
     thresholds: Array
     references: list[AgainstPublished]
 
 
 def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
-    """Compute everything but the curves."""
+    """Compute all numbers of the report but the curves."""
     names = algorithms(tasks)
     scales = {task.label: scale for task in tasks if (scale := _scale(task))}
     pairs = [pair for task in tasks for group in task.groups if (pair := _pair(task, group, options))]
@@ -119,7 +119,7 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
 
 
 def normalise(values: Array, scale: Scale) -> Array:
-    """Returns as scores: 0 at the scale's low return, 1 at its high one."""
+    """Returns as normalised scores: 0 at the scale's low return, 1 at its high return."""
     assert scale.high is not None
     return (values - scale.low) / (scale.high - scale.low)
 
@@ -129,13 +129,13 @@ def _finals(group: Group) -> Array:
 
 
 def _scale(task: ComparedTask) -> Scale | None:
-    """The published scale of a task, or from the lowest to the highest final return in the report if these differ."""
+    """The published scale of a task, or else the range of its final returns in the report; None if that is empty."""
     known = scale_of(task.env_id)
     if known and known.high is not None:
         return known
     finals = np.concatenate([_finals(group) for group in task.groups])
     if not len(finals) or not finals.max() > finals.min():
-        return None  # how good a lone run is cannot be said
+        return None  # a single return has no scale
     low, high = float(finals.min()), float(finals.max())
     return Scale(task.env, low, high, "lowest run", "highest run", "the runs of this report")
 
@@ -153,7 +153,7 @@ def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:
 
     ours, theirs = group.finals(), baseline.finals()
     x, y = np.array([*ours.values()]), np.array([*theirs.values()])
-    # The same seed means the same noise, so runs that have it belong together.
+    # Runs with the same seed use the same noise, so they are compared in pairs.
     paired = list(ours) == list(theirs)
     returns = None
     if min(len(x), len(y)) > 1:
@@ -163,9 +163,10 @@ def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:
 
 
 def margin_of(task: ComparedTask, baseline: Array, options: Options) -> float:
-    """Largest difference of mean returns that counts as the same, fixed before, whatever is compared.
+    """The equivalence margin of a task, as a return; it does not depend on the group that is compared.
 
-    A part of the published scale where there is one, else of the baseline's mean, counted from random play if known.
+    It is `margin_return` if that is set. Otherwise it is the fraction `margin` of the published scale or, without a
+    scale, of the baseline's mean return, measured from random play if that is known.
     """
     if options.margin_return is not None:
         return options.margin_return
@@ -180,7 +181,7 @@ def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[
     rows = []
 
     def add(metric: str, statistic: Callable[[Scores], Array] | None, values: Array) -> None:
-        """A row of a statistic, or of the mean if there is none."""
+        """Add a row with a bootstrap interval of `statistic`, or with the mean and Student's interval if it is None."""
         if len(values):
             estimate = (
                 bootstrap(statistic, [values], seed=options.seed, resamples=options.resamples)
@@ -225,7 +226,7 @@ def _scores(tasks: Sequence[ComparedTask], algorithm: str, scales: dict[str, Sca
 
 
 def _over_tasks(shared: Sequence[ComparedTask], scales: dict[str, Scale], options: Options) -> list[Aggregate]:
-    """Aggregates of normalised scores over the tasks that all algorithms share, if those are several."""
+    """Aggregates of normalised scores over the `shared` tasks, if there are several."""
     rows = []
     human = [task for task in shared if scales[task.label].high_is == "human"]
     for tasks, name in ((shared, "normalised_score"), (human, "human_normalised_score")):
@@ -262,7 +263,7 @@ def _profiles(
 def _improvements(
     tasks: Sequence[ComparedTask], shared: Sequence[ComparedTask], names: Sequence[str], options: Options
 ) -> list[Improvement]:
-    """Of every algorithm over every earlier one: by task, and over the shared tasks where those are several."""
+    """Probabilities of improvement of each algorithm over each earlier one: per task, and over several shared tasks."""
     found = []
     for task in tasks:
         groups = [group for group in task.groups if len(_finals(group))]

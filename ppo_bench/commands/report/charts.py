@@ -1,4 +1,4 @@
-"""What is drawn: charts as data, from which both the figures and the page are made."""
+"""Charts as data; figures (figures.py) and the page (page.py) are both made from them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MAX_SERIES = 8
-"""Curves in a chart, so that each can be told from the others."""
+"""Maximum number of curves in a chart, so that they remain distinguishable."""
 MAX_ROWS = 60
-"""Bars in a chart."""
+"""Maximum number of bars in a chart."""
 STEPS = ("by environment steps", "environment steps")
 TIME = ("by wall time", "training time without compilation (s)")
 Colours = Callable[[Panel, int], int]
-"""The colour of a panel's group with this index."""
+"""A function from a panel and the index of a group in it to the index of a colour."""
 
 
 @dataclass
 class Series:
-    """A curve with its band and the runs behind it."""
+    """A mean curve with its confidence band and the curves of its runs."""
 
     name: str
     colour: int
@@ -38,7 +38,7 @@ class Series:
     low: Array
     high: Array
     runs: Array
-    """`[N, K]`."""
+    """Curves of the single runs, `[N, K]`."""
 
 
 @dataclass
@@ -54,32 +54,34 @@ class Lines:
 
 @dataclass
 class ChartRow:
-    """A bar or a point with its interval."""
+    """A row of a chart: a bar or a point with its interval."""
 
     task: str
-    """Above the first of its rows; nothing where the title says it."""
+    """Heading above the first row of the task; empty if the chart's title names it."""
     name: str
     colour: int
     value: Estimate
     dots: list[float] = field(default_factory=list)
+    """Values of the single runs."""
 
 
 @dataclass
 class RowsPanel:
-    """A chart of horizontal bars from zero, or of points, below each other."""
+    """A chart with a horizontal bar, or a point, in each row."""
 
     title: str
     x_label: str
     rows: list[ChartRow]
     bars: bool
+    """Whether values are bars from 0, or points."""
     mark: list[float] = field(default_factory=list)
-    """Values that matter, drawn as lines."""
+    """Values at which a vertical line is drawn."""
     note: str = ""
 
 
 @dataclass
 class Figure:
-    """Charts that belong side by side, and the section of the page they are in."""
+    """Charts side by side, with the section of the page to which they belong."""
 
     key: str
     section: str
@@ -88,7 +90,7 @@ class Figure:
 
 
 def figures(analysis: Analysis, connection: DuckDBPyConnection, drawn: Sequence[str], options: Options) -> list[Figure]:
-    """Every figure that there is something to show in; `drawn` are the columns of `steps` beside the returns."""
+    """All figures that are not empty; `drawn` are the columns of the table `steps` to draw besides the returns."""
     split, colours = panels(analysis.tasks), _colours(analysis)
     made = [
         *_learning(split, connection, options, colours),
@@ -137,7 +139,7 @@ def _training(
     options: Options,
     colours: Colours,
 ) -> list[Figure]:
-    """Of each panel a chart of every measurement that its runs have, over environment steps."""
+    """A figure for each panel, with a chart of each column in `drawn` over environment steps."""
     kept = [_best(panel) for panel in panels]
     numbers = [group.numbers for panel in kept for group in panel.groups]
     how: Any = {"seed": options.seed, "resamples": options.resamples, "weight": "1"}
@@ -159,12 +161,12 @@ def _training(
 
 
 def file_stem(name: str) -> str:
-    """`name` as part of a file's name."""
+    """`name` as a part of a file name: ASCII letters, digits and underscores, at most 40 characters."""
     return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)[:40]
 
 
 def _best(panel: Panel) -> Panel:
-    """The panel with no more groups than can be told apart, those with the highest returns."""
+    """The panel reduced to the `MAX_SERIES` groups with the highest returns."""
     order = sorted(range(len(panel.groups)), key=lambda index: -_final(panel.groups[index]))
     kept = sorted(order[:MAX_SERIES])
     return Panel(panel.title, [panel.groups[index] for index in kept], [panel.names[index] for index in kept])
@@ -176,7 +178,8 @@ def _final(group: Group) -> float:
 
 
 def _colours(analysis: Analysis) -> Colours:
-    """The same colour for an algorithm everywhere; in a panel of several settings one for each of them."""
+    """The function that chooses colours: one for each algorithm in all charts, or one for each setting in a panel that
+    has several."""
     fixed = {name: index for index, name in enumerate(analysis.algorithms)}
 
     def colour(panel: Panel, index: int) -> int:
@@ -197,7 +200,7 @@ def _panel_rows(analysis: Analysis, panel: Panel, colours: Colours, metric: str,
 
 
 def _task_rows(analysis: Analysis, metric: str) -> list[ChartRow]:
-    """A row a group, below its task's name."""
+    """A row for each group that has the metric, under the name of its task."""
     by = {(row.env, row.backend, row.framework): row for row in analysis.aggregates if row.metric == metric}
     return [
         ChartRow(task.label, group.algorithm, index, Estimate(found.point, found.low, found.high))

@@ -1,4 +1,4 @@
-"""What a reader must know before trusting a comparison: too few seeds, unlike machines, unfinished runs."""
+"""Warnings about comparisons: too few seeds, different machines, unfinished runs, and the like."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.groups import ComparedTask, baseline_of, differing
 
 COVERAGE = {2: 0.51, 3: 0.74, 4: 0.79, 5: 0.83, 6: 0.86, 7: 0.88, 8: 0.89, 9: 0.89}
-"""Share of percentile bootstrap intervals "of 95%" that hold the mean of so many normal scores (docs/report.md)."""
+"""Actual coverage of percentile bootstrap intervals at a nominal 95%, by number of seeds, for the mean of normal scores
+(docs/report.md)."""
 LOST = 0.1
-"""Part of a run's steps that restarts may cut before its returns are doubted."""
+"""Fraction of a run's steps that restarts may cut without a warning."""
 SHARED = 0.05
-"""Of a run's time: less than that with another is no matter."""
+"""Fraction of a run's duration during which another run may overlap without a warning."""
 Span = tuple[float, float]
+"""Start and end of a run, in seconds since the epoch."""
 SPARE_LOAD = 0.5
-"""A load of so much more than the cores is no matter: threads that have just ended still count."""
+"""Excess of the load average over the number of cores without a warning, since recently ended threads still count."""
 NAMED = 6
-"""So many are named in a sentence, or in as many sentences; the rest are counted."""
+"""Maximum number of items that a warning names; the others are counted."""
 
 
 def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
-    """A sentence for each; `baseline` is the framework that others are compared with."""
+    """A sentence for each warning; `baseline` is the framework with which others are compared."""
     backends = partial(_backends, baseline=baseline)
     checks = (_few_seeds, _cut, _unfinished, _without_returns, _unlike, backends, _at_once, _loaded, _apart)
     return [sentence for check in checks for sentence in check(tasks)]
 
 
 def left_out(folders: Sequence[LeftOut]) -> list[str]:
-    """A sentence for each of a few; the table has all."""
+    """A sentence for each of the first `NAMED` folders, and one with the number of the others."""
     more = [f"and {len(folders) - NAMED} more folders, named at the end"] if len(folders) > NAMED else []
     return [f"left out: {each.folder}: {each.reason}" for each in folders[:NAMED]] + more
 
@@ -46,14 +48,14 @@ def _few_seeds(tasks: Sequence[ComparedTask]) -> list[str]:
         for task, group, seeds in groups
         if seeds in COVERAGE
     ]
-    covered = "of few finished seeds the bootstrap's intervals (medians, IQMs, ratios) cover less than their 95%"
+    covered = "with few finished seeds the bootstrap's intervals (medians, IQMs, ratios) cover less than their 95%"
     return ([f"no two finished seeds, and so no intervals: {_some(alone)}"] if alone else []) + (
         [f"{covered}: {_some(few)}"] if few else []
     )
 
 
 def _cut(tasks: Sequence[ComparedTask]) -> list[str]:
-    """Runs whose restarts cut many episodes, long ones more often: they are in no return."""
+    """Runs in which restarts of the environments cut many episodes. These have no return, and are mostly long ones."""
     runs = [run for task in tasks for group in task.groups for run in group.finished]
     names = [
         f"{run.folder} ({run.cut_fraction:.0%} of its steps, {run.cut_episodes} episodes)"
@@ -80,12 +82,12 @@ def _without_returns(tasks: Sequence[ComparedTask]) -> list[str]:
 
 
 def _unlike(tasks: Sequence[ComparedTask]) -> list[str]:
-    """Facts in which runs of one task differ, with how many runs have which value."""
+    """Facts in which runs of a task differ, such as hardware or versions, with the number of runs for each value."""
     said: dict[str, list[str]] = {}
     for task in tasks:
         runs = [run for group in task.groups for run in group.runs]
         for key in differing([run.facts for run in runs]):
-            # What only some frameworks record, such as a flag of their own, is no difference.
+            # A fact that only some frameworks record, such as a flag of their own, is no difference.
             having = [run for run in runs if key in run.facts]
             values = Counter(_shown(run.facts[key]) for run in having)
             if len(values) > 1:
@@ -95,7 +97,7 @@ def _unlike(tasks: Sequence[ComparedTask]) -> list[str]:
 
 
 def _backends(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
-    """Comparisons of groups on different backends, so that what differs is not the framework alone."""
+    """Comparisons of groups on different backends; their differences are not due to the framework alone."""
     found = [
         f"{task.label} ({other.first.framework} on {other.backend}, {group.first.framework} on {group.backend})"
         for task in tasks
@@ -106,9 +108,9 @@ def _backends(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
 
 
 def _at_once(tasks: Sequence[ComparedTask]) -> list[str]:
-    """Runs that shared their time with others on hardware of the same kind, which may have been the same machine."""
+    """The number of runs that overlapped in time with others on equal hardware, perhaps the same machine."""
     runs = [run for task in tasks for group in task.groups for run in group.runs]
-    # Seeds of one program lie side by side and took equally long to the last digit; they are one.
+    # Seeds of one program count as one run; they have the same parent folder and exactly the same duration.
     programs = {(run.path.parent, run.wall_seconds) if "num_seeds" in run.execution else run.path: run for run in runs}
     machines: dict[str, list[Span]] = {}
     for run in programs.values():
@@ -126,7 +128,7 @@ def _at_once(tasks: Sequence[ComparedTask]) -> list[str]:
 
 
 def _loaded(tasks: Sequence[ComparedTask]) -> list[str]:
-    """Runs at whose end the machine had more to do than it has cores: their speeds are not those of a run alone."""
+    """Runs whose final load average exceeded the number of cores, so that they were slowed by other processes."""
     runs = [run for task in tasks for group in task.groups for run in group.finished]
     names = [
         f"{run.folder} ({run.load_average:.1f} on {cores} cores)"
@@ -139,7 +141,7 @@ def _loaded(tasks: Sequence[ComparedTask]) -> list[str]:
 
 
 def _neighbours(spans: Sequence[Span]) -> Iterator[tuple[Span, Span]]:
-    """Each span of time with the earlier one that ends last."""
+    """Pairs of each span but the first with that earlier span that ends last; `spans` are sorted by their start."""
     latest = spans[0]
     for span in spans[1:]:
         yield span, latest
@@ -154,7 +156,7 @@ def _began(run: Run) -> float | None:
 
 
 def _apart(tasks: Sequence[ComparedTask]) -> list[str]:
-    """Envs whose runs have different hyperparameters, and therefore are not compared."""
+    """Environments whose runs differ in hyperparameters, so that they are different tasks."""
     envs = Counter(task.env for task in tasks)
     sentences = []
     for env, count in envs.items():

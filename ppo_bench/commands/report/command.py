@@ -1,6 +1,7 @@
 """`python -m ppo_bench.report DIR...`: which framework is faster, by how much, and do they learn the same?
 
-Reads run folders and writes report.html, figures/, tables/, marl_eval.json and runs.parquet, all or nothing.
+It reads run folders and writes report.html, figures/, tables/, marl_eval.json and runs.parquet; if writing fails, an
+earlier report stays as it was.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ METHOD = (
 
 
 def main(arguments: list[str]) -> int:
-    """Write the report, print its summary and, last, where it is."""
+    """Write the report; print its summary and, as the last line, the path of its page."""
     parser = Parser("python -m ppo_bench.report", description=__doc__)
     parser.add_argument("folders", metavar="DIR", nargs="+", help="outputs, or any folders with runs below them")
     parser.add_argument("--out", type=Path, help="folder to write (default: report within the first DIR)")
@@ -46,11 +47,11 @@ def main(arguments: list[str]) -> int:
         "--margin",
         type=float,
         default=0.05,
-        help="of equivalence, as part of a task's scale or the baseline's mean (0.05)",
+        help="margin of equivalence, as a fraction of a task's scale or the baseline's mean (0.05)",
     )
-    parser.add_argument("--margin-return", type=float, help="of equivalence as a return, in place of --margin")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (0)")
-    parser.add_argument("--resamples", type=int, default=2000, help="of the bootstrap (2000)")
+    parser.add_argument("--margin-return", type=float, help="margin of equivalence as a return, instead of --margin")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (0)")
+    parser.add_argument("--resamples", type=int, default=2000, help="resamples of the bootstrap (2000)")
     words = parser.parse_args(arguments)
     if not 0 < words.margin < 1:
         parser.error("--margin must lie between 0 and 1")
@@ -79,7 +80,7 @@ def _baseline(asked: str | None, database: Database) -> str:
 
 
 def _check_out(out: Path) -> None:
-    """Raise `ConfigError` if `out` is, or holds, anything but an earlier report."""
+    """Raise `ConfigError` if `out` is a file, or a folder with anything but an earlier report."""
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} is a file: name a folder")
     others = sorted({path.name for path in out.iterdir()} - WRITTEN) if out.exists() else []
@@ -88,7 +89,7 @@ def _check_out(out: Path) -> None:
 
 
 def _write(database: Database, tasks: list[ComparedTask], options: Options, out: Path) -> list[Paragraph]:
-    """Write everything beside `out` and rename it when it is whole; the summary."""
+    """Write the report to a temporary folder, rename that to `out`, and return the summary."""
     analysis = analyse(tasks, options)
     charts = figures(analysis, database.connection, database.drawn, options)
     found = tables(analysis, options, database.runs, database.left_out)

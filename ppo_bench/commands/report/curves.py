@@ -1,4 +1,4 @@
-"""Curves on a grid: a run's return, losses and all else in its rows, over its steps or its seconds of training."""
+"""Curves on a grid: returns, losses and other columns of metrics.jsonl, over steps or seconds of training."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 CELLS = 100
-"""Of a curve's grid."""
+"""Number of cells of a curve's grid, K."""
 
 
 class Curves(NamedTuple):
-    """The runs of a group over one axis."""
+    """The curves of the N runs of a group over one axis."""
 
     x: Array
-    """Centres of the grid's cells `[K]`."""
+    """Centres of the grid's cells, `[K]`."""
     runs: Array
-    """Values `[N, K]`; NaN before a run's first one and after its last step."""
+    """Values of each run, `[N, K]`; NaN before its first value and after its last step."""
     band: Band
+    """Mean over runs with its confidence band."""
 
 
 def curves(
@@ -36,17 +37,18 @@ def curves(
     column: str = "episodic_return",
     weight: str = "episodes",
 ) -> list[Curves]:
-    """The curves of each group of runs, which are numbers in `steps`, over `global_step` or `training_seconds`.
+    """The curves of each group of runs over `axis`, which is `global_step` or `training_seconds`.
 
-    The grid of a group goes from 0 to its longest run. A cell is the mean of `column` in the iterations that ended in
-    it, each with its `weight`: of returns the mean over episodes. Cells without any are interpolated.
+    `groups` lists the runs' numbers in the table `steps`. The grid of a group goes from 0 to the end of its longest
+    run. The value of a cell is the weighted mean of `column` over the iterations that ended in it; with the weight
+    `episodes`, that is the mean over episodes. Cells without iterations are interpolated.
     """
     if not groups:
         return []
     group_of = [(run, group) for group, runs in enumerate(groups) for run in runs]
     connection.execute("create or replace temp table members (run INTEGER, team INTEGER)")
     connection.executemany("insert into members values (?, ?)", group_of)
-    # What ends on the border of two cells happened in the earlier one.
+    # An iteration that ends on the border of two cells belongs to the earlier one.
     cell = f"greatest(ceil({axis} * {CELLS} / longest - 1e-9) - 1, 0)::INTEGER"
     cells = connection.execute(
         f"""with spans as (select team, max({axis}) as longest from steps join members using (run) group by team)

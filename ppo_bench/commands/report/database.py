@@ -1,6 +1,7 @@
-"""Run folders as DuckDB's tables and views: `runs`, `metrics`, `episodes`.
+"""Run folders as tables and views of DuckDB: `runs`, `metrics`, `episodes`.
 
-JSON lines are read in place. A line that is no JSON, because it was cut or damaged, counts as a row without values.
+DuckDB reads the JSON lines from the run folders. A line that is not valid JSON, because it was cut or damaged, becomes
+a row without values.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ RUN_COLUMNS = {
     **dict.fromkeys(("cores", "threads"), "BIGINT"),
     **dict.fromkeys(("setting", "execution", "facts"), "JSON"),
 }
-"""Of `runs` and runs.parquet, one row a run."""
+"""Columns and types of the table `runs` and of runs.parquet, which have a row for each run."""
 METRICS = (
     *("iteration", "global_step", "wall_seconds", "sps"),
     *(metric.name for metric in metrics_of(Ppo("ppo"))),
     *("episodes", "episodic_return", "episodic_length"),
 )
-"""Columns that the view has whatever the runs are; those that a run's rows have beyond them are added."""
+"""Columns that the view `metrics` always has; it also has all other columns of the runs' rows."""
 LEARNING = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance")
-"""Columns of metrics that are drawn; those that a run's rows have beyond `METRICS` are drawn, too."""
+"""Columns of `METRICS` that are drawn; all columns beyond `METRICS` are drawn too."""
 EPISODES = ("global_step", "env", "return", "length")
 LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "1GB",
@@ -56,7 +57,7 @@ RECENT_EPISODES = 100
 
 @dataclass
 class LeftOut:
-    """A folder that the report does without, and why."""
+    """A folder that is not in the report, and the reason."""
 
     folder: str
     reason: str
@@ -64,14 +65,14 @@ class LeftOut:
 
 @dataclass
 class Database:
-    """What was read."""
+    """The runs that were read, and the database with their rows."""
 
     connection: DuckDBPyConnection
     runs: list[Run] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
-    """The columns of `steps` that tell how learning went: an evaluation's first, then `info`'s, then the losses'."""
+    """Columns of `steps` to draw besides the returns: of evaluations, then of `info`, then losses."""
 
 
 def open_database(folders: Sequence[str]) -> Database:
@@ -99,7 +100,7 @@ def open_database(folders: Sequence[str]) -> Database:
 
 
 def _keep_one_of_each_identity(database: Database) -> None:
-    """Of runs that claim to be the same, keep a finished one, and of those the one that started last."""
+    """Keep one run of each identity: a finished one if there is one, and the latest of these."""
     claims: dict[tuple[Any, ...], list[Run]] = {}
     for run in database.runs:
         claims.setdefault(run.identity, []).append(run)
@@ -113,7 +114,8 @@ def _keep_one_of_each_identity(database: Database) -> None:
 
 
 def _read_steps(database: Database) -> None:
-    """Fill `steps` with the rows of metrics up to the first missing one, and sum up unfinished runs."""
+    """Fill the table `steps` with each run's rows of metrics.jsonl up to the first missing one, and set the counters of
+    unfinished runs."""
     connection = database.connection
     connection.execute("create table files (run INTEGER, file VARCHAR)")
     present = [run for run in database.runs if (run.path / "metrics.jsonl").is_file()]
@@ -138,7 +140,7 @@ def _read_steps(database: Database) -> None:
     try:
         _insert_steps(connection, [run.path for run in present], columns)
     except duckdb_error():
-        # One file that DuckDB cannot read at all must not cost the others.
+        # Read file by file, so that one that DuckDB cannot read does not exclude the others.
         connection.execute("delete from steps")
         for number, run in enumerate(present):
             try:
@@ -160,7 +162,7 @@ def _insert_steps(connection: DuckDBPyConnection, folders: Sequence[Path], colum
 
 
 def _cut(database: Database, damaged: Mapping[int, str]) -> None:
-    """Use each run up to its first missing iteration, say where rows were lost, and leave out runs without any."""
+    """Truncate each run at its first missing iteration, warn where rows were lost, and leave out runs without rows."""
     connection = database.connection
     connection.execute(
         """create table cuts as
@@ -190,7 +192,7 @@ def _cut(database: Database, damaged: Mapping[int, str]) -> None:
 
 
 def _sum_up(database: Database, readable: set[int]) -> None:
-    """Take the counters of unfinished runs from their rows, and number the runs that stay."""
+    """Set the counters of unfinished runs from their rows, and renumber the `readable` runs."""
     connection = database.connection
     unfinished = {number: run for number, run in enumerate(database.runs) if number in readable and not run.finished}
     for number, iterations, global_step, wall_seconds, sps, episodes in connection.execute(
@@ -222,9 +224,9 @@ def _sum_up(database: Database, readable: set[int]) -> None:
 
 
 def _count_training_seconds(database: Database) -> None:
-    """Give `steps` the wall time without compilation, which would otherwise set the seeds of a curve apart.
+    """Add the column `training_seconds` to `steps`: wall time without compilation, which varies between seeds.
 
-    Of a run that has not finished, compilation is what its first iteration took above the usual.
+    The compilation time of an unfinished run is estimated as the excess of its first iteration over the median one.
     """
     connection = database.connection
     connection.execute("alter table steps add column training_seconds DOUBLE")
@@ -242,7 +244,7 @@ def _count_training_seconds(database: Database) -> None:
 
 
 def _make_views(database: Database) -> None:
-    """The table `runs` and the views `metrics` and `episodes`, which begin with the run they belong to."""
+    """Create the table `runs` and the views `metrics` and `episodes`, whose first columns name the run."""
     connection = database.connection
     columns = ", ".join(f"{name} {kind}" for name, kind in RUN_COLUMNS.items())
     connection.execute(f"create table runs ({columns})")
@@ -252,7 +254,7 @@ def _make_views(database: Database) -> None:
     for view, known in (("metrics", METRICS), ("episodes", EPISODES)):
         files = [run.path / f"{view}.jsonl" for run in database.runs if (run.path / f"{view}.jsonl").is_file()]
         names = columns_of(files, known)
-        # The environment's number in its vector would hide the environment's name.
+        # Renamed, since `env` of an episode is the index of the environment, and `env` of a run is its name.
         shown = ", ".join("x.env as env_index" if name == "env" else f'x."{name}"' for name in names)
         rows = (
             rows_of(files, names)
@@ -271,7 +273,7 @@ def _row(run: Run) -> list[Any]:
         "device": facts.get("execution.device"),
         "precision": run.execution.get("precision"),
         "cpu": facts.get("hardware.cpu"),
-        "gpu": facts.get("execution.gpu") or facts.get("hardware.gpu"),  # else the machine's first
+        "gpu": facts.get("execution.gpu") or facts.get("hardware.gpu"),  # the latter is the machine's first GPU
         "git_commit": facts.get("git_commit"),
         "cores": facts.get("hardware.cores"),
         "threads": facts.get("execution.threads"),

@@ -1,4 +1,4 @@
-"""The runs for other programs: a Parquet file, and JSON as marl-eval reads it."""
+"""Export of the runs for other programs: a Parquet file, and JSON in the layout of marl-eval."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def write_parquet(connection: DuckDBPyConnection, path: Path) -> None:
-    """One row a run."""
+    """Write a Parquet file with a row for each run."""
     quoted = str(path).replace("'", "''")
     connection.execute(f"copy runs to '{quoted}' (format parquet)")
 
 
 def marl_eval(connection: DuckDBPyConnection, tasks: list[ComparedTask]) -> dict[str, Any]:
-    """Environment, task, algorithm, run, step: the layout of Gorsane et al. 2022 (arXiv 2209.10485).
+    """The finished runs, nested by environment, task, algorithm, run and step (Gorsane et al. 2022, arXiv 2209.10485).
 
-    Of finished runs. The steps are the cells of the learning curves' grid, the metric is the mean return of the
-    episodes that ended in them, and the absolute metric that of the last 100 episodes.
+    A step is a cell of the learning curve's grid. Its metric is the mean return of the episodes that ended in the cell;
+    the absolute metric of a run is the mean return of its last 100 episodes.
     """
     groups = [group for task in tasks for group in task.groups]
     members = [
@@ -42,7 +42,7 @@ def marl_eval(connection: DuckDBPyConnection, tasks: list[ComparedTask]) -> dict
         run_of = dict(zip(group.numbers, group.runs, strict=True))
         for number, values in zip(numbers, curve.runs, strict=True):
             run = run_of[number]
-            # Programs that read this layout know no gaps: what came before a run's first episode is as good as it.
+            # Readers of this layout expect a value in every step: cells before the first episode repeat its value.
             known = np.isfinite(values)
             filled = np.interp(np.arange(len(values)), np.flatnonzero(known), values[known]) if known.any() else values
             steps: dict[str, Any] = {
@@ -55,5 +55,5 @@ def marl_eval(connection: DuckDBPyConnection, tasks: list[ComparedTask]) -> dict
 
 
 def write_marl_eval(connection: DuckDBPyConnection, tasks: list[ComparedTask], path: Path) -> None:
-    """The same in a file."""
+    """Write the result of `marl_eval` to a JSON file."""
     path.write_text(json.dumps(marl_eval(connection, tasks), allow_nan=False) + "\n")

@@ -1,4 +1,4 @@
-"""Charts as SVG and PNG, for papers."""
+"""Drawing of charts as SVG and PNG files, for papers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
-"""Okabe and Ito's, which the colour-blind can tell apart, without the yellow that white paper swallows."""
+"""The colour-blind safe palette of Okabe and Ito, without yellow, which is hardly visible on white."""
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 ROW_INCHES = 0.25
 MARGIN_INCHES = 0.78
@@ -25,11 +25,11 @@ RIGHT_INCHES = 0.15
 MAX_COLUMNS = 3
 MAX_LETTERS = 32
 WIDTHS = {1: 5.6, 2: 4.2, 3: 3.6}
-"""Of a chart, in inches, by how many are side by side."""
+"""Width of a chart in inches, by the number of charts side by side."""
 STYLE = {
-    "text.parse_math": False,  # names are no formulas
+    "text.parse_math": False,  # names may have characters of formulas
     "svg.fonttype": "none",
-    "svg.hashsalt": "ppo_bench",  # the same figure is the same file
+    "svg.hashsalt": "ppo_bench",  # makes the files reproducible
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -40,17 +40,17 @@ STYLE = {
 
 
 def colour(index: int) -> str:
-    """Of the series with this number."""
+    """The colour with this index; colours repeat."""
     return COLOURS[index % len(COLOURS)]
 
 
 def clipped(name: str, letters: int = MAX_LETTERS) -> str:
-    """A name that leaves room for what it names; the tables have it in full."""
+    """`name` cut to at most `letters` characters; tables have the whole name."""
     return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def draw(figure: Figure, folder: Path) -> None:
-    """Write `<key>.svg` and `<key>.png`."""
+    """Write a figure as `<key>.svg` and `<key>.png` in `folder`."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -65,7 +65,7 @@ def draw(figure: Figure, folder: Path) -> None:
     head = TITLE_INCHES if len(figure.charts) > 1 and figure.section in ("learning", "training", "speed") else 0.0
     foot = TITLE_INCHES * -(-len(names) // beside)
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-        # Where everything goes is known beforehand; letting matplotlib find out takes longer than drawing.
+        # Positions are computed here, since matplotlib's automatic layout takes longer than drawing.
         size = (width * columns, head + height * lines + foot)
         canvas = Canvas(figsize=size)
         FigureCanvasAgg(canvas)
@@ -90,13 +90,13 @@ def draw(figure: Figure, folder: Path) -> None:
 
 
 def _legend(figure: Figure) -> list[str]:
-    """The names of the curves; charts side by side have the same."""
+    """Names of the curves of a figure; all its charts have the same curves."""
     first = figure.charts[0]
     return [clipped(series.name, 2 * MAX_LETTERS) for series in first.series] if isinstance(first, Lines) else []
 
 
 def _letters(chart: Lines | RowsPanel) -> int:
-    """Of the longest name beside an axis."""
+    """Number of letters of the longest name beside the vertical axis."""
     return 0 if isinstance(chart, Lines) else max(len(clipped(row.name)) for row in chart.rows)
 
 
@@ -121,7 +121,7 @@ def _lines(axes: Axes, chart: Lines) -> None:
 
 
 def _rows(axes: Axes, chart: RowsPanel, rows: float) -> None:
-    """`rows` is how many there is room for, so that bars of charts side by side are equally thick."""
+    """Draw a `RowsPanel` with space for `rows` rows, so that bars of charts side by side are equally thick."""
     height, ticks, labels, task = 0.0, [], [], ""
     for row in chart.rows:
         if row.task != task:
@@ -157,7 +157,7 @@ def _rows(axes: Axes, chart: RowsPanel, rows: float) -> None:
 
 
 def _engineering(axes: Axes) -> None:
-    """20k and 1M in place of as many zeros."""
+    """Format large numbers on the horizontal axis as 20k and 1M."""
     from matplotlib.ticker import EngFormatter
 
     if max(map(abs, axes.get_xlim())) >= 10_000:

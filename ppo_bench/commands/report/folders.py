@@ -1,4 +1,4 @@
-"""Which folders are runs, and what their run.json and result.json say."""
+"""Search for run folders, and reading of their run.json and result.json."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
 from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS
 
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
-"""A folder with any of them is a run's."""
+"""Files of a run; a folder with any of them is a run folder."""
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
-"""Keys of a configuration that do not change what is learned: where it goes, and how it is executed."""
+"""Keys of a configuration that do not change what is learned: paths, trackers and the like, and the execution."""
 
 
 class Unreadable(Exception):
-    """Why a folder is left out of the report."""
+    """The reason why a folder is left out of the report."""
 
 
 @dataclass
 class Run:
-    """A run as its files tell it; null where they do not."""
+    """A run as described by its files; values that they lack are None."""
 
     folder: str
     name: str
@@ -41,13 +41,13 @@ class Run:
     finished: bool
     total_timesteps: int
     kind: str | None
-    """`Atari`, or nothing."""
+    """`Atari`, or None."""
     setting: dict[str, Any]
-    """What is learned and with which hyperparameters: flat keys and values."""
+    """Task and hyperparameters, with dotted keys."""
     execution: dict[str, Any]
-    """How it was executed: the flat keys of framework, backend, precision and device."""
+    """Framework, backend, precision, device and tuning, with dotted keys."""
     facts: dict[str, Any]
-    """Hardware, versions, precision flags, threads and commit, flat."""
+    """Hardware, versions, precision flags, threads and commit, with dotted keys."""
     started: str | None
     iterations: int | None = None
     global_step: int | None = None
@@ -55,61 +55,61 @@ class Run:
     final_return_mean: float | None = None
     final_return_std: float | None = None
     recent_return_mean: float | None = None
-    """Of the last 100 episodes so far; of a finished run the same as `final_return_mean`."""
+    """Mean return of the last 100 episodes so far; in a finished run it equals `final_return_mean`."""
     wall_seconds: float | None = None
     setup_seconds: float | None = None
     compile_seconds: float | None = None
     steady_sps: float | None = None
     mean_sps: float | None = None
-    """Environment steps over training time less compilation."""
+    """Environment steps divided by training time without compilation."""
     cut_episodes: int | None = None
     cut_steps: int | None = None
     masked_fraction: float | None = None
     peak_memory_bytes: int | None = None
     ratings: dict[str, list[float]] = field(default_factory=dict)
-    """Of a game's checkpoints, by iteration; see ppo_bench/runs/rating.py."""
+    """Ratings of a game's checkpoints, by iteration; see ppo_bench/runs/rating.py."""
     load_average: float | None = None
-    """Processes that ran or waited for a core of the machine in the run's last minute, its own included."""
+    """The machine's load average over the run's last minute; it includes the run itself."""
     measured: dict[str, float] = field(default_factory=dict)
-    """The last evaluation while it was trained, and means of `env.info` over its last 100 episodes, by their names."""
+    """Results of the last evaluation during training, and means of `env.info` over the last 100 episodes, by name."""
     path: Path = field(default_factory=Path)
 
     @property
     def cut_fraction(self) -> float | None:
-        """Part of the steps whose episodes restarts of the environments cut; None where it was not counted."""
+        """Fraction of the steps that belong to episodes cut by restarts of the environments; None if not recorded."""
         return None if self.cut_steps is None or not self.global_step else self.cut_steps / self.global_step
 
     @property
     def setting_key(self) -> str:
-        """Runs with the same key learn the same task with the same hyperparameters."""
+        """A digest of task and hyperparameters."""
         return digest({"env": self.env, **self.setting})
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Two runs with the same identity are the same experiment with the same seed."""
+        """A tuple that is equal for runs of the same experiment with the same seed."""
         return self.env, self.backend, self.framework, self.setting_key, digest(self.execution), self.seed
 
 
 def digest(value: Any) -> str:
-    """Eight characters that stand for a JSON value."""
+    """The first eight hexadecimal digits of the SHA-256 of `value` as JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def find(folders: Sequence[str]) -> list[Path]:
-    """Every run folder in or below `folders`, once, in order. Raises `ConfigError` if one of those is not there."""
+    """The sorted run folders in or below `folders`, without duplicates. Raises `ConfigError` if one is missing."""
     found: dict[Path, Path] = {}
     for folder in folders:
         if not Path(folder).is_dir():
             raise ConfigError(f"{folder} is not a folder: name one that outputs= named, or a run's")
         for run in _below(Path(folder)):
-            found.setdefault(run.resolve(), run if run.name else run.resolve())  # "." names no file as it is written
+            found.setdefault(run.resolve(), run if run.name else run.resolve())  # "." has no name
     return [found[resolved] for resolved in sorted(found)]
 
 
 def _below(folder: Path) -> Iterator[Path]:
     for where, folders, files in os.walk(folder):
         if any(name in files for name in FILES):
-            folders.clear()  # what a run keeps is no run
+            folders.clear()  # a run folder has no run folders below it
             yield Path(where)
         else:
             folders[:] = [name for name in folders if not name.startswith(".")]
@@ -142,7 +142,7 @@ def read(path: Path) -> Run:
         told = evaluated | dict(result.get("info") or {})
         run.measured = {name: number for name, value in told.items() if (number := _number(value)) is not None}
         run.recent_return_mean = run.final_return_mean
-        if run.mean_sps is None and run.global_step and run.wall_seconds:  # older runs did not write it
+        if run.mean_sps is None and run.global_step and run.wall_seconds:  # older runs did not record it
             training = run.wall_seconds - (run.compile_seconds or 0.0)
             run.mean_sps = (run.global_step - (_number(result.get("loaded_steps")) or 0.0)) / training
     return run
@@ -151,19 +151,19 @@ def read(path: Path) -> Run:
 def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
     config = about["config"]
     backend, framework = config["backend"]["name"], config["framework"]["name"]
-    # Older runs did not write it down.
+    # Older runs did not record their identity.
     trained = about.get("identity") or identity(config, (about.get("loaded") or {}).get("arrays_sha256"))
     env, env_id = env_of(config)
     setting = {key: value for key, value in trained.items() if key not in NO_SETTING}
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
     execution = {key: trained[key] for key in EXECUTION if key in trained}
     together = result.get("num_seeds", config.get("num_seeds", 1))
-    if together > 1:  # each is as fast as they are together, divided among them
+    if together > 1:  # several seeds in one program: the speed of each is the program's, divided by their number
         execution["num_seeds"] = together
     recorded = {key: about.get(key) or {} for key in ("hardware", "versions", "execution")}
     facts = flat({**recorded, "git_commit": about.get("git_commit")})
     if isinstance(device := facts.get("execution.device"), str):
-        facts["execution.device"] = execution["device"] = device.removesuffix(":0")  # not the `auto` that was asked for
+        facts["execution.device"] = execution["device"] = device.removesuffix(":0")  # the actual device, not `auto`
     return Run(
         folder=str(path),
         name=str(config.get("name", "default")),
@@ -175,7 +175,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
         finished=False,
         total_timesteps=int(config["total_timesteps"]),
         kind="Atari" if trained["env"]["atari"] else None,
-        # A key that an older version did not have is as good as an empty one.
+        # A key that an older version did not have counts as an empty one.
         setting={key: value for key, value in flat(setting).items() if value not in (None, [], {})},
         execution=flat(execution),
         facts=facts,
@@ -185,7 +185,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
 
 
 def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """A tree of mappings as one, with dotted keys."""
+    """A tree of mappings as one dictionary with dotted keys."""
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping) and value:
@@ -196,7 +196,7 @@ def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file, or None if there is no file."""
+    """The object in a JSON file, or None if the file is missing. Raises `Unreadable` if it is damaged."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Runs sorted into what is compared: tasks, and in each the ways of executing it."""
+"""Grouping of runs: by task, and within a task by the way of executing it."""
 
 from __future__ import annotations
 
@@ -12,56 +12,59 @@ from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.statistics import Array
 
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
-"""In this order; others follow by name."""
+"""The order of frameworks in the report; others follow by name."""
 SHOWN_KEYS = 3
-"""So many differing hyperparameters name a setting; where more are needed a digest does."""
+"""Maximum number of hyperparameters in a setting's label; a digest replaces them if more are needed."""
 OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
-"""Figures that seeds which were trained by one program (`num_seeds`) have from one measurement."""
+"""Measurements that all seeds of one program (`num_seeds`) share."""
 MAX_VALUE = 16
-"""Letters of a value that is short."""
+"""Maximum number of letters of a value that labels prefer."""
 
 
 @dataclass
 class Group:
-    """The seeds of one task executed in one way: a curve, or a bar."""
+    """The runs of one task with one way of executing it, which differ only in their seeds: a curve or a bar."""
 
     task: str
-    """Env, and what tells its hyperparameters from others' of the same env."""
+    """Label of the task: the environment, and hyperparameters that distinguish it from others of that environment."""
     algorithm: str
-    """Framework, and backend and options where a task has several of them."""
+    """Label of the way of executing: framework, and backend and options where these differ."""
     framework: str
-    """Framework with its options, without the backend."""
+    """Framework and options, without the backend."""
     backend: str
     runs: list[Run]
     numbers: list[int] = field(default_factory=list)
-    """Of the runs, as the database counts them."""
+    """Numbers of the runs in the database."""
 
     @property
     def first(self) -> Run:
-        """One of the runs; they agree on everything but their seeds."""
+        """The first of the runs, which differ only in their seeds."""
         return self.runs[0]
 
     @property
     def finished(self) -> list[Run]:
-        """The runs that are complete."""
+        """The complete runs."""
         return [run for run in self.runs if run.finished]
 
     def finals(self) -> dict[int, float]:
-        """The final return of every complete run that has one, by seed, in order."""
+        """Final returns of the complete runs that have one, by seed, in order of the seeds."""
         found = {run.seed: run.final_return_mean for run in self.finished if run.final_return_mean is not None}
         return dict(sorted(found.items()))
 
     def values(self, name: str) -> Array:
-        """A figure of every complete run that has it; times and speeds of seeds trained by one program count once."""
+        """Values of the attribute `name` of the complete runs that have it.
+
+        Times and speeds of seeds that were trained by one program count once.
+        """
         found = [value for run in self.finished if (value := getattr(run, name)) is not None]
         if name in OF_PROGRAMS and "num_seeds" in self.first.execution:
-            found = list(dict.fromkeys(found))  # two programs do not take equally long to the last digit
+            found = list(dict.fromkeys(found))  # durations of two programs are never equal to the last digit
         return np.array(found, dtype=np.float64)
 
 
 @dataclass
 class ComparedTask:
-    """An env with its hyperparameters, and the ways in which it was executed."""
+    """An environment with its hyperparameters, and a group for each way of executing it."""
 
     label: str
     env: str
@@ -70,8 +73,8 @@ class ComparedTask:
 
 
 def sort_runs(runs: Sequence[Run]) -> list[ComparedTask]:
-    """The tasks of all runs, in order of env, and their groups, in order of framework."""
-    # Where every task has one backend, there is nothing to tell apart by it.
+    """The tasks of all runs, sorted by environment, and their groups, sorted by framework."""
+    # Labels name the backend only if a task has several.
     backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
     settings = _setting_labels(runs)
     options = _option_labels(runs)
@@ -93,16 +96,16 @@ def sort_runs(runs: Sequence[Run]) -> list[ComparedTask]:
 
 @dataclass
 class Panel:
-    """Groups whose figures share a chart."""
+    """Groups that share a chart."""
 
     title: str
     groups: list[Group]
     names: list[str]
-    """Of the groups; with their setting where the panel has several."""
+    """Names of the groups, with their settings if the panel has several."""
 
 
 def panels(tasks: Sequence[ComparedTask]) -> list[Panel]:
-    """A panel for each task that was executed in several ways, and one for all others of an env together."""
+    """A panel for each task with several groups, and one for all other tasks of an environment together."""
     made = []
     for env in dict.fromkeys(task.env for task in tasks):
         own = [task for task in tasks if task.env == env]
@@ -121,14 +124,14 @@ def panels(tasks: Sequence[ComparedTask]) -> list[Panel]:
 
 
 def algorithms(tasks: Iterable[ComparedTask]) -> list[str]:
-    """Every way of executing, in the report's order."""
+    """Labels of all ways of executing, in the report's order."""
     groups = [group for task in tasks for group in task.groups]
     ordered = sorted(groups, key=lambda group: (_rank(group.first.framework), group.backend, group.framework))
     return list(dict.fromkeys(group.algorithm for group in ordered))
 
 
 def baseline_of(group: Group, task: ComparedTask, baseline: str) -> Group | None:
-    """The group that `group` is compared with: the baseline's framework, on the same backend if it was run there."""
+    """The group with which `group` is compared: one of the baseline framework, on the same backend if there is one."""
     candidates = [other for other in task.groups if other.first.framework == baseline]
 
     def distance(other: Group) -> tuple[bool, int]:
@@ -148,7 +151,8 @@ def _order(run: Run, settings: Mapping[str, str], options: Mapping[int, str]) ->
 
 
 def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
-    """By setting, what tells it from others of the same env: a few values, else its digest; nothing if it is alone."""
+    """A label for each setting: the values that distinguish it from others of its environment, or a digest if there are
+    too many; empty if it is the only one."""
     labels = {}
     for env in {run.env for run in runs}:
         settings = {run.setting_key: run.setting for run in runs if run.env == env}
@@ -161,7 +165,7 @@ def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """As few as possible of the keys that differ, so that no two settings look the same; short values first."""
+    """Keys that suffice to distinguish all settings, chosen greedily with short values first."""
 
     def length(key: str) -> int:
         return max(len(str(setting.get(key))) for setting in settings)
@@ -177,7 +181,7 @@ def _telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _option_labels(runs: Sequence[Run]) -> dict[int, str]:
-    """By run, the options of framework, backend, precision and device that differ among runs of one framework."""
+    """A label for each run: the execution options in which runs of its framework and backend differ."""
     labels = {}
     for pair in {(run.framework, run.backend) for run in runs}:
         members = {number: run for number, run in enumerate(runs) if (run.framework, run.backend) == pair}
@@ -189,7 +193,7 @@ def _option_labels(runs: Sequence[Run]) -> dict[int, str]:
 
 
 def differing(trees: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The keys of flat trees whose values are not the same in all."""
+    """Keys whose values are not equal in all `trees`, which are dictionaries with dotted keys."""
     trees = list(trees)
     keys = dict.fromkeys(key for tree in trees for key in tree)
     return [key for key in keys if len({str(tree.get(key)) for tree in trees}) > 1]

@@ -1,4 +1,4 @@
-"""JSON-lines files as DuckDB reads them."""
+"""SQL for reading JSON-lines files by DuckDB, and their columns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from pathlib import Path
 MAX_LINE_BYTES = 1 << 25
 LAST_BYTES = 1 << 16
 TAKEN = frozenset(("file", "filename", "folder", "backend", "framework", "seed"))
-"""Names of columns that say which run a row is of."""
+"""Names of the columns that identify a row's run; columns of files cannot have them."""
 WHOLE = frozenset(("iteration", "global_step", "episodes", "env", "length"))
-"""Columns of rows that are whole numbers; the others are floating."""
+"""Columns of integers; all others are floats."""
 
 
 def rows_of(files: Iterable[Path], columns: Iterable[str]) -> str:
-    """SQL for the rows of JSON-lines files: `file`, and `columns`; all null where a line is no JSON."""
+    """An SQL subquery for the rows of JSON-lines files, with the column `file` and `columns`.
+
+    Rows of lines that are not valid JSON are null.
+    """
     types = ", ".join(f"'{_quoted(name)}': '{'BIGINT' if name in WHOLE else 'DOUBLE'}'" for name in columns)
     names = ", ".join(f"'{_quoted(_pattern(str(path)))}'" for path in files)
     return (
@@ -36,9 +39,9 @@ def _quoted(text: str) -> str:
 
 
 def columns_of(files: Sequence[Path], known: Sequence[str]) -> list[str]:
-    """The columns that every version writes, and those that the first and last rows of the files have beyond them.
+    """The `known` columns, and further ones of the first and last rows of the files.
 
-    The first rows may be of iterations in which no episode had ended yet that could have told a number of `env.info`.
+    First rows alone do not suffice: columns of `env.info` appear only after the first episode has ended.
     """
     names = dict.fromkeys(known)
     for path in files:
@@ -53,7 +56,7 @@ def columns_of(files: Sequence[Path], known: Sequence[str]) -> list[str]:
 
 
 def _ends(path: Path) -> tuple[bytes, bytes]:
-    """The first line of a file and, of its last few rows, the last whole one."""
+    """The first and the last line of a file; the last one may be incomplete."""
     with open(path, "rb") as file:
         first = file.readline(MAX_LINE_BYTES)
         file.seek(max(0, os.path.getsize(path) - LAST_BYTES))
@@ -62,12 +65,12 @@ def _ends(path: Path) -> tuple[bytes, bytes]:
 
 
 def is_cut(path: Path) -> bool:
-    """Whether a file's last line has no end."""
+    """Whether the last line of a file lacks its newline."""
     try:
         with open(path, "rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read() != b"\n"
-    except OSError:  # not there, or empty
+    except OSError:  # the file is missing or empty
         return False
 
 
@@ -77,7 +80,7 @@ def one_line(error: Exception) -> str:
 
 
 def duckdb_error() -> type[Exception]:
-    """The class of all of DuckDB's errors."""
+    """The base class of DuckDB's errors."""
     import duckdb
 
     return duckdb.Error

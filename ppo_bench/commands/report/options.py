@@ -1,4 +1,4 @@
-"""What the command line of a report decides."""
+"""Options of a report, from its command line."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """What is compared with what, how closely, and how often is drawn."""
+    """Baseline, margin of equivalence, and parameters of the bootstrap."""
 
     baseline: str
+    """Framework with which others are compared."""
     margin: float
-    """Margin of equivalence, as a part of a task's scale or of the baseline's mean return."""
+    """Margin of equivalence, as a fraction of a task's scale or of the baseline's mean return."""
     margin_return: float | None
-    """The same as a return, for every task; None takes `margin`."""
+    """Margin of equivalence as a return, for all tasks; None to use `margin`."""
     seed: int
-    """Of the bootstrap."""
+    """Seed of the bootstrap."""
     resamples: int
+    """Number of bootstrap resamples."""
 
     @property
     def margin_in_words(self) -> str:
-        """The margin, and what it is a part of."""
+        """A phrase that describes the margin."""
         if self.margin_return is not None:
             return f"a return of {self.margin_return:g}"
         return f"{self.margin:.0%} of the task's published scale, or where it has none of {self.baseline}'s mean return"

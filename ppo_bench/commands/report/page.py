@@ -1,4 +1,4 @@
-"""The report as one HTML page that loads nothing from outside."""
+"""The report as a single HTML page without external resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ppo_bench.commands.report.summary import Paragraph
 
 PAGE = Path(__file__).parent / "page"
 OPEN_ROWS = 40
-"""A longer table is folded."""
+"""Maximum number of rows of a table that is shown unfolded."""
 SECTIONS = {
     "learning": ("Learning curves", (), "Mean over seeds of the episodic return, its 95% bootstrap band, and each seed "
                  "faintly. Point at a curve for its numbers; press a name to hide or show it."),
@@ -26,7 +26,7 @@ SECTIONS = {
                  "95% bootstrap band. docs/report.md says how each is measured."),
     "speed": ("Speed", (), "Bars with 95% intervals and a dot for each seed. Steady speed, compilation and "
               "training time are three figures, never mixed."),
-    "speedup": ("Speed-up", ("speed",), "Of steady speed, with 95% intervals; the baseline is at 1."),
+    "speedup": ("Speed-up", ("speed",), "Ratios of steady speeds with 95% intervals; the baseline is at 1."),
     "returns": ("Final returns", ("returns",), "The interquartile mean over seeds, its 95% interval, and each seed."),
     "equivalence": ("Do they learn the same?", ("equivalence",), ""),
     "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),
@@ -35,9 +35,9 @@ SECTIONS = {
     "settings": ("Hyperparameters", ("settings", "settings_same"), ""),
     "runs": ("Runs, hardware and versions", ("same", "runs", "left_out"), ""),
 }  # fmt: skip
-"""By key: title, tables, and a note."""
+"""Sections by key: title, keys of tables, and a note."""
 SMOOTHED = ("learning", "training")
-"""Sections whose curves the reader may smooth."""
+"""Sections whose curves the reader can smooth."""
 
 
 def page(
@@ -49,13 +49,13 @@ def page(
     warnings: Sequence[str],
     method: str,
 ) -> str:
-    """The page's HTML; whatever comes from run folders is escaped."""
+    """The page's HTML; all text from run folders is escaped."""
     from jinja2 import Environment
     from markupsafe import Markup
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((PAGE / "template.html").read_text(encoding="utf-8"))
-    # JSON within a script ends at the first "</", whatever it is part of.
+    # The first "</" would end the script element, also inside a JSON string.
     data = json.dumps([[_chart(chart) for chart in figure.charts] for figure in figures], allow_nan=False)
     escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return template.render(
@@ -123,5 +123,5 @@ def _chart(chart: Lines | RowsPanel) -> dict[str, Any]:
 
 
 def _numbers(values: Any) -> list[float | None]:
-    """Five significant digits are more than a screen shows."""
+    """Numbers for the page, rounded to five significant digits, with None for NaN and infinities."""
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in np.asarray(values, float).tolist()]

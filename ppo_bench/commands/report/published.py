@@ -1,4 +1,4 @@
-"""Published figures: returns and speeds of other systems, and what random play and people reach."""
+"""Published results: returns and speeds of other systems, and returns of random play and of humans."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MUJOCO = frozenset(
 
 
 class Reference(NamedTuple):
-    """A row of data/references.csv; null where nothing was published."""
+    """A published result: a row of data/references.csv; None where nothing was published."""
 
     system: str
     variant: str
     env: str
-    """An id, or `Atari` or `MuJoCo` where the publication names no single environment."""
+    """Id of the environment, or `Atari` or `MuJoCo` if the result is not for a single environment."""
     steps: int | None
     mean: float | None
     std: float | None
@@ -43,7 +43,7 @@ class Reference(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """A row of data/scales.csv: two returns between which scores are normalised."""
+    """A scale of normalised scores: a row of data/scales.csv with the returns of score 0 (`low`) and 1 (`high`)."""
 
     env: str
     low: float
@@ -54,14 +54,14 @@ class Scale(NamedTuple):
 
 
 def stem(env_id: str) -> str:
-    """An id without its suite and version, which name the same game in gymnasium, EnvPool and dm_control."""
+    """An id without suite and version, in lower case: equal for the same game in gymnasium, EnvPool and dm_control."""
     name = re.sub(r"^(ALE|dm_control)/|NoFrameskip|-v\d+$", "", env_id)
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 @cache
 def references() -> tuple[Reference, ...]:
-    """All of them."""
+    """All published results."""
 
     def number(text: str) -> float | None:
         return float(text) if text else None
@@ -80,7 +80,7 @@ def references() -> tuple[Reference, ...]:
 
 @cache
 def scales() -> tuple[Scale, ...]:
-    """All of them."""
+    """All scales."""
     return tuple(
         Scale(
             row["env"], float(row["low"]), float(row["high"]) if row["high"] else None,
@@ -91,14 +91,14 @@ def scales() -> tuple[Scale, ...]:
 
 
 def references_of(env_id: str, kind: str | None) -> list[Reference]:
-    """What was published of an environment, whatever its version, or of its kind."""
+    """Published results for an environment in any version, or for its kind (`Atari`, `MuJoCo`)."""
     name = stem(env_id)
     kinds = {kind, "MuJoCo" if name in MUJOCO else None} - {None}
     return [reference for reference in references() if reference.env in kinds or stem(reference.env) == name]
 
 
 def scale_of(env_id: str) -> Scale | None:
-    """The scale of an environment; one that names a version is for that version alone."""
+    """The scale of an environment, or None; a scale that names a version applies only to that version."""
     for scale in scales():
         versioned = re.search(r"-v\d+$", scale.env)
         if stem(scale.env) == stem(env_id) and (not versioned or env_id.endswith(versioned.group())):

@@ -1,4 +1,4 @@
-"""The table of ratings: how checkpoints of games play against those before them."""
+"""The table of ratings, which compare the checkpoints of a run on a game by their games against each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ppo_bench.commands.report.folders import Run
 
 
 class Ratings(NamedTuple):
-    """The ratings of a run's checkpoints; columns of the table."""
+    """A row of the table: a summary of the ratings of a run's checkpoints."""
 
     env: str
     backend: str
@@ -21,7 +21,7 @@ class Ratings(NamedTuple):
     last: float
     best: float
     best_at: int
-    """Iterations of the best rated."""
+    """Iteration of the checkpoint with the best rating."""
 
 
 COLUMNS = (
@@ -36,7 +36,7 @@ NOTE = (
 
 
 def ratings(runs: Sequence[Run]) -> list[Ratings]:
-    """Of every run that has some."""
+    """A row for each run that has ratings."""
     return [_of(run) for run in runs if run.ratings]
 
 

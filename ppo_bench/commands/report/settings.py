@@ -1,4 +1,4 @@
-"""Tables of what was run: hyperparameters, runs with their hardware and versions; what differs first."""
+"""Tables of the hyperparameters and of the runs with their hardware and versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ppo_bench.commands.report.groups import ComparedTask, differing
 
 
 class Table(NamedTuple):
-    """Rows of text, numbers, `Estimate`s and null."""
+    """A table of the report; cells are text, numbers, `Estimate`s or None."""
 
     key: str
     title: str
@@ -21,12 +21,12 @@ class Table(NamedTuple):
 
 
 def settings(tasks: Sequence[ComparedTask]) -> list[Table]:
-    """A row a task with the hyperparameters in which tasks differ, and what is the same for all."""
+    """Two tables: a row for each task with the hyperparameters in which tasks differ, and those that all share."""
     of = {task.label: task.groups[0].first.setting for task in tasks}
     keys = differing(of.values())
     rows = [(task.label, task.env_id, *(_said(of[task.label], key) for key in keys)) for task in tasks]
     shared = {key: value for setting in of.values() for key, value in setting.items() if key not in keys}
-    note = "Of what is trained; how it was executed is in the tables of runs."
+    note = "Hyperparameters of the training; how it was executed is in the tables of runs."
     return [
         Table("settings", "What differs", ("env", "id", *keys), rows, note),
         Table(
@@ -43,7 +43,7 @@ def _said(setting: Mapping[str, Any], key: str) -> str:
 
 
 def every_run(runs: Sequence[Run]) -> Table:
-    """A row a run, with the facts in which runs differ."""
+    """A table with a row for each run, including the facts in which runs differ."""
     keys = differing([run.facts for run in runs])
     own = sorted({name for run in runs for name in run.measured})
     rows = [
@@ -68,11 +68,11 @@ def every_run(runs: Sequence[Run]) -> Table:
             *keys,
         ),
     )
-    return Table("runs", "Every run", columns, rows, "With what is not the same for all.")
+    return Table("runs", "Every run", columns, rows, "The last columns are the facts in which runs differ.")
 
 
 def same(runs: Sequence[Run]) -> Table:
-    """A row a fact that all runs share."""
+    """A table with a row for each fact that all runs share."""
     apart = set(differing([run.facts for run in runs]))
     facts = {key: value for run in runs for key, value in run.facts.items() if key not in apart}
     rows = [(key, "none" if value is None else str(value)) for key, value in facts.items()]

@@ -1,4 +1,4 @@
-"""How numbers are written."""
+"""Formatting of numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, with thousands marked; nothing for what is not there."""
+    """A number with four significant digits and thousands separators; empty if it is None or not finite."""
     if value is None or not math.isfinite(value):
         return ""
     if value == 0:
@@ -21,7 +21,7 @@ def number(value: float | None) -> str:
 
 
 def short(value: float) -> str:
-    """Three significant digits, with k and M."""
+    """A number with three significant digits and the units k and M."""
     for unit, name in ((1e6, "M"), (1e4, "k")):
         if abs(value) >= unit:
             return f"{value / min(unit, 1e3 if name == 'k' else unit):.3g}{name}"
@@ -29,7 +29,7 @@ def short(value: float) -> str:
 
 
 def times(estimate: Estimate | None) -> str:
-    """A ratio and its interval."""
+    """A ratio with its interval, as `point`, `TIMES` and `[low, high]`."""
     if estimate is None:
         return ""
     point, low, high = (f"{value:#.3g}".rstrip(".") for value in estimate)
@@ -37,7 +37,7 @@ def times(estimate: Estimate | None) -> str:
 
 
 def interval(estimate: Estimate | None) -> str:
-    """`point [low, high]`."""
+    """An estimate with its interval, as `point [low, high]`."""
     if estimate is None:
         return ""
     if not math.isfinite(estimate.low):
@@ -46,7 +46,7 @@ def interval(estimate: Estimate | None) -> str:
 
 
 def cell(value: Any) -> str:
-    """What stands in a table."""
+    """The text of a table's cell."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """Aggregates, intervals and tests, after Agarwal et al. 2021 ("Deep RL at the Edge of the Statistical Precipice").
 
-Scores are a list of tasks, each an array whose last axis is over runs; leading axes are bootstrap resamples.
-Everything random follows from a seed: the same scores and the same seed give the same interval.
+Scores are a list with an array for each task; its last axis indexes runs, leading axes index bootstrap resamples.
+All random numbers follow from a seed: equal scores and seeds give equal intervals.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from scipy import stats
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Scores = Sequence[Array]
-"""`[..., N_m]` for each task m."""
+"""An array `[..., N_m]` for each task m with N_m runs."""
 
 CONFIDENCE = 0.95
 TRIM = 0.25
-"""Part of the runs that the interquartile mean leaves out at each end."""
+"""Fraction of the runs that the interquartile mean leaves out at each end."""
 
 
 class Estimate(NamedTuple):
-    """A point and its interval; the interval is NaN where there is a single run a task."""
+    """A point estimate with its interval; the interval is NaN if a task has a single run."""
 
     point: float
     low: float
@@ -36,24 +36,24 @@ def mean(scores: Scores) -> Array:
 
 
 def median(scores: Scores) -> Array:
-    """Of one task the median over runs; of several, as Agarwal et al. define it, that of the tasks' means."""
+    """The median over runs for one task; the median of the tasks' means for several, as in Agarwal et al."""
     if len(scores) == 1:
         return np.asarray(np.median(scores[0], -1))
     return np.asarray(np.median(np.stack([task.mean(-1) for task in scores]), 0))
 
 
 def iqm(scores: Scores) -> Array:
-    """Interquartile mean: that of all runs of all tasks without the floor(N / 4) lowest and as many highest."""
+    """Interquartile mean: the mean over the N runs of all tasks, without the floor(N / 4) lowest and highest ones."""
     return np.asarray(stats.trim_mean(np.concatenate(scores, -1), TRIM, axis=-1))
 
 
 def optimality_gap(scores: Scores, target: float = 1.0) -> Array:
-    """How far runs stay below `target` on average; a run above it counts as at it."""
+    """Mean distance of the runs below `target`; runs above it count as 0."""
     return target - np.minimum(np.concatenate(scores, -1), target).mean(-1)
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> Array:
-    """Mean over tasks of the chance that a run of ours scores above one of theirs; a tie counts half."""
+    """Mean over tasks of the probability that a run of `ours` scores above one of `theirs`; a tie counts half."""
     tasks = []
     for x, y in zip(ours, theirs, strict=True):
         difference = x[..., :, None] - y[..., None, :]
@@ -62,17 +62,17 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> Array:
 
 
 def ratio_of_means(ours: Scores, theirs: Scores) -> Array:
-    """Mean of ours over mean of theirs."""
+    """Mean of `ours` divided by mean of `theirs`."""
     return mean(ours) / mean(theirs)
 
 
 def resample(rng: np.random.Generator, scores: Scores, resamples: int) -> list[Array]:
-    """Draw the runs of each task with replacement, tasks apart (the strata): `[B, N_m]` each."""
+    """Stratified bootstrap samples `[B, N_m]`: B times N_m runs of each task, drawn with replacement."""
     return [task[rng.integers(0, len(task), (resamples, len(task)))] for task in scores]
 
 
 def percentiles(draws: Array, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
-    """The ends of the percentile interval over the first axis."""
+    """Lower and upper end of the percentile interval over the first axis of `draws`."""
     tail = 50 * (1 - confidence)
     low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
     return low, high
@@ -91,9 +91,10 @@ def bootstrap(
 
 
 def mean_interval(values: Array, confidence: float = CONFIDENCE) -> Estimate:
-    """The mean of a sample and Student's interval of it, which at a few seeds covers as often as it says.
+    """The mean of a sample with Student's interval.
 
-    The percentile bootstrap's does not (`COVERAGE`). For a mean over tasks, or another statistic, see `bootstrap`.
+    With few seeds its coverage is closer to nominal than that of the percentile bootstrap (`COVERAGE`). For means over
+    tasks and for other statistics, see `bootstrap`.
     """
     mean, std, n = moments(values)
     if n < 2:
@@ -103,7 +104,7 @@ def mean_interval(values: Array, confidence: float = CONFIDENCE) -> Estimate:
 
 
 class Band(NamedTuple):
-    """A curve `[K]` and the ends of its interval at each point; NaN where there is no value."""
+    """A mean curve `[K]` with the ends of its interval at each point; NaN where there is no value."""
 
     mean: Array
     low: Array
@@ -111,15 +112,16 @@ class Band(NamedTuple):
 
 
 def mean_band(tasks: Sequence[Array], *, seed: int, resamples: int) -> Band:
-    """Mean over tasks of the mean over runs, at every point of `[N_m, K]` curves, with bootstrap bands.
+    """Mean over tasks of the mean over runs at each point of the curves `[N_m, K]`, with a bootstrap band.
 
-    Points at which a run has no value (NaN) have no mean either: it would be one of other runs than its neighbours'.
+    Points at which a run has no value (NaN) have no mean either, since it would be a mean over fewer runs than at the
+    neighbouring points.
     """
     rng = np.random.default_rng(seed)
     means, drawn = np.zeros(tasks[0].shape[1]), np.zeros((resamples, tasks[0].shape[1]))
     for curves in tasks:
         runs = len(curves)
-        # How often each run is drawn; a mean is then a product of matrices.
+        # Number of times that each run is drawn, so that the means are a matrix product.
         picks = rng.integers(0, runs, (resamples, runs)) + runs * np.arange(resamples)[:, None]
         weights = np.bincount(picks.ravel(), minlength=resamples * runs).reshape(resamples, runs).astype(float)
         complete = np.isfinite(curves).all(0)
@@ -135,26 +137,28 @@ def mean_band(tasks: Sequence[Array], *, seed: int, resamples: int) -> Band:
 
 
 def performance_profile(scores: Scores, thresholds: Array, *, seed: int, resamples: int) -> Band:
-    """Run-score distribution: the fraction of runs that score above each threshold `[K]`, averaged over tasks."""
+    """Performance profile: the fraction of runs that score above each of `thresholds [K]`, averaged over tasks."""
     above = [(task[:, None] > thresholds).astype(float) for task in scores]
     return mean_band(above, seed=seed, resamples=resamples)
 
 
 class Comparison(NamedTuple):
-    """Whether two means differ by less than a margin (TOST), and whether they differ at all (a two-sided t-test)."""
+    """The result of two tests: of equivalence of two means within a margin (TOST), and of difference (a two-sided
+    t-test)."""
 
     difference: float
-    """Mean of ours less mean of theirs."""
+    """Mean of ours minus mean of theirs."""
     low: float
-    """Ends of the 90% interval; it lies within the margin exactly when `p_equivalent` < 0.05."""
+    """Lower end of the 90% interval, which lies within the margin exactly if `p_equivalent` < 0.05."""
     high: float
+    """Upper end of that interval."""
     margin: float
     p_equivalent: float
     p_different: float
 
     @property
     def verdict(self) -> str:
-        """In a word or two, at the level of 5%."""
+        """The verdict of both tests at the level of 5%, in words."""
         same, apart = self.p_equivalent < 0.05, self.p_different < 0.05
         if same:
             return "equivalent, though different" if apart else "equivalent"
@@ -162,7 +166,7 @@ class Comparison(NamedTuple):
 
 
 class SampleMoments(NamedTuple):
-    """What a t-test needs to know of a sample; `std` has the denominator n - 1."""
+    """Mean, standard deviation (denominator n - 1) and size of a sample."""
 
     mean: float
     std: float
@@ -170,7 +174,7 @@ class SampleMoments(NamedTuple):
 
 
 def moments(values: Array) -> SampleMoments:
-    """Mean, standard deviation and size of a sample; the deviation of a single value is NaN."""
+    """The moments of a sample; the standard deviation of a single value is NaN."""
     return SampleMoments(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else math.nan, len(values))
 
 
@@ -185,9 +189,9 @@ def welch(ours: SampleMoments, theirs: SampleMoments) -> tuple[float, float, flo
 
 
 def tost(ours: Array, theirs: Array, margin: float, *, paired: bool = False) -> Comparison:
-    """Two one-sided t-tests (Schuirmann 1987) of two samples of at least two values each: Welch's, or of pairs.
+    """Two one-sided t-tests (Schuirmann 1987) of two samples with at least two values each.
 
-    Samples, or differences of pairs, without any spread are compared by their means alone.
+    The tests are Welch's, or paired ones if `paired`. If the standard error is 0, only the means are compared.
     """
     if not paired:
         return tost_of_moments(moments(ours), moments(theirs), margin)
@@ -196,12 +200,12 @@ def tost(ours: Array, theirs: Array, margin: float, *, paired: bool = False) -> 
 
 
 def tost_of_moments(ours: SampleMoments, theirs: SampleMoments, margin: float) -> Comparison:
-    """Welch's of two samples of which only the moments are known."""
+    """Two one-sided Welch tests of two samples whose moments are known."""
     return _tost(*welch(ours, theirs), margin)
 
 
 def _tost(difference: float, error: float, freedom: float, margin: float) -> Comparison:
-    """The tests of a difference with its standard error and degrees of freedom."""
+    """Both tests, from a difference of means, its standard error and its degrees of freedom."""
     if error == 0:
         same = abs(difference) <= margin
         return Comparison(difference, difference, difference, margin, float(not same), float(difference == 0))

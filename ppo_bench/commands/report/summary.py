@@ -1,4 +1,4 @@
-"""The report in words, with their numbers."""
+"""The summary of the report in sentences."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ppo_bench.commands.report.show import TIMES, number, times
 from ppo_bench.commands.report.statistics import Estimate, bootstrap, ratio_of_means
 
 MAX_TASKS = 60
-"""Of which the summary speaks one by one."""
+"""Maximum number of tasks with a paragraph of their own."""
 
 
 class Paragraph(NamedTuple):
-    """What is said of a task, or of all."""
+    """A paragraph of the summary, about one task or all tasks."""
 
     about: str
     text: str
@@ -27,7 +27,8 @@ class Paragraph(NamedTuple):
 
 
 def summary(analysis: Analysis, options: Options) -> list[Paragraph]:
-    """For each task what is fastest, by how much, and whether the same is learned; before them, for all together."""
+    """A paragraph on all tasks together, and one for each task: which framework is fastest, by how much, and whether
+    all learn the same."""
     paragraphs = []
     for task in analysis.tasks[:MAX_TASKS]:
         own = [pair for pair in analysis.pairs if pair.task is task]
@@ -81,7 +82,7 @@ def _speed(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> list[
     elif ratio.low <= 1:
         ahead = f"but not told apart from {ranked[1].algorithm} ({times(ratio)})"
     sentences = [f"{fastest.algorithm} is fastest at {at}, {ahead}."]
-    said = {fastest.algorithm, ranked[1].algorithm}  # their ratio stands already
+    said = {fastest.algorithm, ranked[1].algorithm}  # the first sentence has their ratio
     gains = [
         f"{pair.group.algorithm} {times(pair.speedup)}"
         for pair in pairs

@@ -1,4 +1,4 @@
-"""The tables of the report, and how they are written as CSV and Markdown."""
+"""The tables of the report, and their export as CSV and Markdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ppo_bench.commands.report.statistics import Estimate
 
 
 def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: Sequence[LeftOut]) -> list[Table]:
-    """All of them, those without rows left out; `aggregate` is always there."""
+    """All tables that have rows; `aggregate` is always included."""
     made = [
         Table("aggregate", "All aggregates", Aggregate._fields, analysis.aggregates),
         _returns(analysis),
@@ -148,8 +148,8 @@ def _over_tasks(analysis: Analysis) -> Table:
                 rows.append((scores.replace("_", " "), framework, backend, found[0].seeds, *cells))
     shared = ", ".join(task.label for task in analysis.shared)
     note = (
-        f"Over what all have finished and has a scale: {shared}. Bootstrap stratified by env; the human scores are "
-        "Atari's alone."
+        f"Over the environments that all have finished and that have a scale: {shared}. The bootstrap is stratified by "
+        "environment; human-normalised scores are only over Atari."
     )
     columns = ("scores", "framework", "backend", "seeds", "median", "IQM", "mean", "optimality gap")
     return Table("over_envs", "Over all environments", columns, rows, note)
@@ -191,16 +191,16 @@ def _references(analysis: Analysis) -> Table:
         *("published steps/s", "published by", "their id", "their steps", "their hardware", "source"),
     )
     note = (
-        "Mean ± standard deviation (seeds); differences, where as many steps were made, with Welch's 95% interval and "
-        "the verdict of two one-sided tests within the margin of equivalence, of the scale or of the published mean; "
-        "steps/s are means over the training, as the published ones are. Ids, steps and hardware often differ: read "
-        "them first."
+        "Mean ± standard deviation (seeds). Where the numbers of steps are equal: the difference with Welch's 95% "
+        "interval, and the verdict of two one-sided tests within the margin of equivalence, a fraction of the scale or "
+        "of the published mean. Steps/s are means over the training, as the published ones are. Ids, steps and "
+        "hardware often differ: compare them first."
     )
     return Table("references", "Side by side", columns, rows, note)
 
 
 def to_csv(table: Table) -> str:
-    """Numbers in full; an estimate takes three columns."""
+    """The table as CSV, with all digits; an estimate takes three columns."""
     spread = [any(isinstance(row[k], Estimate) for row in table.rows) for k in range(len(table.columns))]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -223,7 +223,7 @@ def _plain(value: Any) -> Any:
 
 
 def to_markdown(table: Table) -> str:
-    """As GitHub shows it; nothing in it is taken for markup."""
+    """The table as GitHub Markdown; markup in its cells is escaped."""
 
     def text(value: Any) -> str:
         shown = interval(value) if isinstance(value, Estimate) else cell(value)

@@ -1,7 +1,7 @@
-"""Acrobot-v1 in JAX: gymnasium's, rounding by rounding (Sutton 1996; the dynamics of Sutton and Barto's book).
+"""Acrobot-v1 in JAX, with the roundings of gymnasium's version (Sutton 1996; dynamics of Sutton and Barto's book).
 
-Two links, of which only the joint between them is driven. Its motion is chaotic once it swings, so that only the same
-roundings give the same trajectory (see ppo_bench/envs/jax/rounding.py).
+It has two links, and only the joint between them is actuated. The motion is chaotic, so that only equal roundings give
+equal trajectories (ppo_bench/envs/jax/rounding.py).
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from ppo_bench.mathematics import noise
 SECONDS = 0.2
 GRAVITY = 9.8
 CENTRE = 0.5
-"""From a joint to its link's centre of mass; lengths, masses and moments of inertia are 1."""
+"""Distance from a joint to its link's centre of mass; lengths, masses and moments of inertia of the links are 1."""
 MAX_VELOCITIES = (4 * math.pi, 9 * math.pi)
 START_LIMIT = 0.1
 TURNS = 6
-"""Full turns that a joint can make in one step from any state within the limits; test_jax_dynamics.py tries them."""
+"""Upper bound of the full turns of a joint in one step, from any state within the limits (test_jax_dynamics.py)."""
 
 
 class AcrobotState(NamedTuple):
-    """Angles of the first link from below and of the second from the first, and their velocities, `[N]` float64."""
+    """Angles in radians and angular velocities of the two links, `[N]` float64 each.
+
+    The first angle is measured from the vertical below the pivot, the second from the direction of the first link.
+    """
 
     theta1: jax.Array
     theta2: jax.Array
@@ -37,7 +40,7 @@ class AcrobotState(NamedTuple):
 
 
 class Acrobot:
-    """A `Dynamics`; reward -1 for every step but the one that swings the tip above the line."""
+    """`Dynamics` of Acrobot-v1; the reward is -1 per step, and 0 for the step that swings the tip above the line."""
 
     time_limit = 500
     num_words = 4
@@ -48,12 +51,12 @@ class Acrobot:
         self.action_space = spaces.Discrete(3)
 
     def reset(self, words: jax.Array) -> AcrobotState:
-        """See `Dynamics.reset`: uniform within +-0.1, in float32 as gymnasium's are."""
+        """See `Dynamics.reset`: uniform within +-0.1, rounded to float32 as in gymnasium."""
         values = (2.0 * noise.uniform(jnp, words, jnp.float64) - 1.0) * START_LIMIT
         return AcrobotState(*values.T.astype(jnp.float32).astype(jnp.float64))
 
     def step(self, state: AcrobotState, actions: jax.Array) -> tuple[AcrobotState, jax.Array, jax.Array]:
-        """See `Dynamics.step`: the torque between the links is -1, 0 or 1."""
+        """See `Dynamics.step`: actions 0, 1 and 2 apply the torque -1, 0 and 1 between the links."""
         torque = actions.astype(jnp.float64) - 1.0
         k1 = _rates(state, torque)
         k2 = _rates(_along(state, SECONDS / 2.0, k1), torque)
@@ -74,7 +77,7 @@ class Acrobot:
 
 
 def _rates(state: AcrobotState, torque: jax.Array) -> AcrobotState:
-    """Time derivatives; the factors of 1 and powers of 2 that gymnasium writes out round nothing."""
+    """Time derivatives of the state. Gymnasium's factors of 1 and of powers of 2 round nothing and are left out."""
     theta1, theta2, theta1_dot, theta2_dot = state
     cos2, sin2 = jnp.cos(theta2), jnp.sin(theta2)
     d1 = rounded(rounded(CENTRE**2 + rounded(1.0 + CENTRE**2 + cos2)) + 1.0) + 1.0
@@ -93,7 +96,7 @@ def _along(state: AcrobotState, seconds: float, rates: AcrobotState) -> AcrobotS
 
 
 def _wrapped(angle: jax.Array) -> jax.Array:
-    """`angle` within +-pi, a turn at a time as gymnasium does it."""
+    """`angle` wrapped to +-pi by one turn at a time, as in gymnasium."""
     for _ in range(TURNS):
         angle = jnp.where(angle > math.pi, angle - 2 * math.pi, angle)
         angle = jnp.where(angle < -math.pi, angle + 2 * math.pi, angle)

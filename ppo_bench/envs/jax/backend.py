@@ -1,4 +1,4 @@
-"""The environments written in JAX, by id. Light on purpose: JAX is imported where they are made."""
+"""The JAX backend: environments written in JAX, by id. JAX is imported only when environments are made."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ DYNAMICS = {
     "Pendulum-v1": "ppo_bench.envs.jax.pendulum.Pendulum",
     "ProofOfMemory-v0": "ppo_bench.envs.jax.proof_of_memory.ProofOfMemory",
 }
-"""The class of each id, a `Dynamics`."""
+"""Path of the `Dynamics` class of each id."""
 
 MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders"))
-"""The ids of the games that the package pgx writes."""
+"""Ids of the MinAtar games of the package pgx."""
 
 BRAX = tuple(f"brax-{task}" for task in ("ant", "humanoid", "halfcheetah", "hopper", "walker2d", "reacher"))
-"""The ids of the robots that the package brax writes."""
+"""Ids of the robot tasks of the package brax."""
 
 GAMES = ("tic_tac_toe", "connect_four", "othello", "kuhn_poker")
-"""The ids of the games of turns that the package pgx writes."""
+"""Ids of the turn-based games of the package pgx."""
 
 DEEP_SEA = tuple(f"DeepSea{size}-v0" for size in range(10, 41))
-"""The ids of ppo_bench/envs/deep_sea.py."""
+"""Ids of deep sea (ppo_bench/envs/deep_sea.py), one for each size."""
 
 
 @dataclass(frozen=True)
 class JaxBackend:
-    """`backend=jax`; see conf/backend/jax.yaml."""
+    """`backend=jax`, environments inside a JAX program."""
 
     in_graph: ClassVar[bool] = True
     vmappable: ClassVar[bool] = True
@@ -50,7 +50,7 @@ class JaxBackend:
         require("jax", "jax", "backend=jax")
 
     def make(self, task: Task) -> JaxEnv:
-        """The environments of `task`. Raises `ConfigError` if its id is none of those above."""
+        """The environments of `task`. Raises `ConfigError` if its id is unknown or a package is missing."""
         task.plain("jax", kwargs_too=True)
         require_no_info(task, "jax")
         known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
@@ -58,7 +58,7 @@ class JaxBackend:
             raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(known)}")
         if task.atari:
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
-        share_gpu_memory()  # dynamics may compute as they are made
+        share_gpu_memory()  # first, since constructors of dynamics may compute on the GPU
         if task.id in GAMES:
             require("pgx", "minatar", f"{task.id} on backend=jax")
             from ppo_bench.envs.jax.games import JaxGames

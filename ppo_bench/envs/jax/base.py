@@ -1,7 +1,7 @@
-"""Environments written in JAX: what one states, and what all share (limits, next-step autoreset, random resets).
+"""Environments written in JAX: the interface of their dynamics, and the time limits, autoreset and resets they share.
 
-Classic control computes in float64 whatever the precision of learning, as gymnasium's does: small errors of an unstable
-system grow with every step (8% in CartPole), and in float32 its trajectories are another's after 75 steps.
+Classic control computes in float64, as gymnasium does, whatever the precision of learning: in an unstable system small
+errors grow with every step, and float32 trajectories soon differ from gymnasium's (docs/architecture.md, "Decisions").
 """
 
 from __future__ import annotations
@@ -18,47 +18,51 @@ from ppo_bench.envs.base import GraphEnv, Seen, Start, Step
 from ppo_bench.mathematics import noise
 
 State = Any
-"""A pytree of arrays `[N, ...]` that an environment's dynamics define."""
+"""State of N environments: a pytree of arrays `[N, ...]`, defined by a `Dynamics`."""
 
 
 class Dynamics(Protocol):
-    """One kind of environment, as functions over N of them; ends, time limits and seeds are none of its business."""
+    """The dynamics of one kind of environment, as pure functions over N environments.
+
+    `JaxEnv` adds autoreset, time limits and seeds.
+    """
 
     time_limit: int
     """Steps after which an episode is truncated."""
     num_words: int
-    """Random words that a reset takes."""
+    """Number of random words that a reset takes."""
 
     @property
     def observation_space(self) -> spaces.Box[Any]:
-        """Of one environment."""
+        """Observation space of one environment."""
 
     @property
     def action_space(self) -> spaces.Discrete | spaces.Box[Any]:
-        """Of one environment."""
+        """Action space of one environment."""
 
     def reset(self, words: jax.Array) -> State:
-        """First states from random words `[N, num_words]` int32."""
+        """Initial states, from random words `[N, num_words]` int32."""
 
     def step(self, state: State, actions: jax.Array) -> tuple[State, jax.Array, jax.Array]:
-        """States, rewards `[N]` and terminated `[N]` bool after integer actions `[N]` or floating ones `[N, A]`."""
+        """Next states, rewards `[N]` and terminated `[N]` bool after actions, integers `[N]` or floats `[N, A]`."""
 
     def observe(self, state: State) -> jax.Array:
         """Observations `[N, ...]` in the space's dtype."""
 
 
 class JaxEnvState(NamedTuple):
-    """Where N environments stand; arrays `[N]`."""
+    """State of a `JaxEnv` with N environments; arrays `[N]`."""
 
     dynamics: State
+    """State of the dynamics."""
     seeds: jax.Array
-    """int32, from (seed, iteration of the last restart, env); resets follow from them and from `episodes`."""
+    """Seeds, int32. They and `episodes` determine the initial states of episodes."""
     episodes: jax.Array
-    """int32, resets since."""
+    """Number of episodes since the last restart, int32; the first is 0."""
     steps: jax.Array
-    """int32, in this episode."""
+    """Number of steps in the current episode, int32."""
     done: jax.Array
-    """bool: the next step only resets this environment."""
+    """Flags, bool, of the environments whose next step is a reset step."""
 
 
 class JaxEnv(GraphEnv):
@@ -75,7 +79,7 @@ class JaxEnv(GraphEnv):
     def reset(self, seeds: Sequence[int]) -> Start:
         """See `GraphEnv.reset`."""
         with _in_full():
-            # Compiled, which makes each array anew: a program reuses the memory of those that it is given.
+            # A compiled function returns arrays with memory of their own, which the caller's program can be donated.
             state, obs = self._start(jnp.asarray(seeds, jnp.int32))
             return Start(self.step, state, Seen(obs))
 
@@ -101,20 +105,20 @@ class JaxEnv(GraphEnv):
             return JaxEnvState(dynamics, state.seeds, episodes, steps, over), Step(*step)
 
     def _first(self, seeds: jax.Array, episodes: jax.Array) -> State:
-        """First states of the `episodes`-th episode of each environment."""
+        """Initial states of the `episodes`-th episode of each environment."""
         return self._dynamics.reset(noise.reset_words(jnp, seeds, episodes, self._dynamics.num_words))
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there are no resources to release."""
 
 
 @contextmanager
 def _in_full() -> Iterator[None]:
-    """The dynamics' own types, and on a GPU no products in TF32, whatever the precision of learning."""
+    """A context with 64-bit types and, on a GPU, without TF32, whatever the precision of learning."""
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         yield
 
 
 def _where(condition: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
-    """`jnp.where` by rows of `[N, ...]`, `condition [N]`."""
+    """Rows of `a [N, ...]` where `condition [N]` is true, else rows of `b [N, ...]`."""
     return jnp.where(condition.reshape(-1, *(1,) * (a.ndim - 1)), a, b)

@@ -1,7 +1,7 @@
-"""Brax's robots: tasks after gymnasium's of MuJoCo, their physics written in JAX (Freeman et al. 2021).
+"""Brax's robot tasks, modelled on gymnasium's MuJoCo tasks, with physics in JAX (Freeman et al. 2021).
 
-Brax's `reset` and `step` are taken beneath its wrappers: limits, resets and seeds are those of every environment
-written in JAX. They compute in float32, as they are written.
+This module uses Brax's unwrapped `reset` and `step`; `JaxEnv` adds time limits, autoreset and seeds. Brax computes in
+float32.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-with contextlib.redirect_stdout(io.StringIO()):  # MJX prints which of its other ways to compute are not installed
+with contextlib.redirect_stdout(io.StringIO()):  # MJX prints which of its optional backends are not installed
     from brax import envs
 
 PIPELINE = "mjx"
-"""Of Brax's four physics MuJoCo's, which alone is still worked on. Returns under another would be others."""
+"""The physics engine: MuJoCo's, the only one of Brax's four that is still maintained. Another one changes returns."""
 
 
 class Brax:
-    """A `Dynamics`; a state is Brax's own, a pytree of arrays `[N, ...]`. Actions are within +-1."""
+    """`Dynamics` of a Brax task. Its state is Brax's own, a pytree of arrays `[N, ...]`; actions lie within +-1."""
 
     time_limit = 1_000
-    """Of every task of Brax, by default."""
+    """Brax's default for all tasks."""
     num_words = 2
 
     def __init__(self, env_id: str) -> None:
         with warnings.catch_warnings(), jax.enable_x64(False):
-            warnings.simplefilter("ignore", UserWarning)  # that its own physics are no longer worked on
+            warnings.simplefilter("ignore", UserWarning)  # Brax warns that its own engines are no longer maintained
             self._env = envs.get_environment(env_id.removeprefix("brax-"), backend=PIPELINE)
             obs = jax.eval_shape(self._env.reset, jax.random.key(0)).obs
         self.observation_space: spaces.Box[Any] = spaces.Box(-np.inf, np.inf, obs.shape, np.float32)

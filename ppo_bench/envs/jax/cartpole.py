@@ -1,7 +1,7 @@
-"""CartPole-v1 in JAX: gymnasium's, rounding by rounding (Barto, Sutton and Anderson 1983).
+"""CartPole-v1 in JAX, with the roundings of gymnasium's version (Barto, Sutton and Anderson 1983).
 
-The pole is unstable: over the 500 steps of an episode an error grows by a factor of 10^16, so that only the same
-roundings give the same trajectory (see ppo_bench/envs/jax/rounding.py). On a CPU they are the same.
+The pole is unstable: over the 500 steps of an episode an error grows by a factor of 10^16, so that only equal roundings
+give equal trajectories (ppo_bench/envs/jax/rounding.py). On a CPU the trajectories are equal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START_LIMIT = 0.05
 
 
 class CartPoleState(NamedTuple):
-    """Position, angle and their velocities, `[N]` float64 each."""
+    """Position of the cart, angle of the pole from upright in radians, and their velocities; `[N]` float64 each."""
 
     x: jax.Array
     x_dot: jax.Array
@@ -39,7 +39,7 @@ class CartPoleState(NamedTuple):
 
 
 class CartPole:
-    """A `Dynamics`; reward 1 for every step."""
+    """`Dynamics` of CartPole-v1; the reward is 1 for every step."""
 
     time_limit = 500
     num_words = 4

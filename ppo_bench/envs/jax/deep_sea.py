@@ -1,4 +1,4 @@
-"""Deep sea in JAX; its rules are in ppo_bench/envs/deep_sea.py."""
+"""Deep sea in JAX, with the rules of ppo_bench/envs/deep_sea.py."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ppo_bench.envs.deep_sea import Diver
 
 
 class DeepSea:
-    """A `Dynamics`, of one size."""
+    """`Dynamics` of deep sea in one size; every episode begins at the top left."""
 
     num_words = 1
-    """None is used: every episode begins at the top left."""
+    """The word is not used."""
 
     def __init__(self, env_id: str) -> None:
         self._size = int(env_id.removeprefix("DeepSea").removesuffix("-v0"))

@@ -1,4 +1,5 @@
-"""Games of turns in JAX, as pgx writes them (Koyamada et al. 2023); players are rows (ppo_bench/envs/turns.py)."""
+"""Turn-based games of the package pgx in JAX (Koyamada et al. 2023), with a row for each player
+(ppo_bench/envs/turns.py)."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_o
 
 
 class Board:
-    """A `Dynamics` over G games of P players: actions and rewards are `[G, P]`, observations `[G P, ...]`."""
+    """`Dynamics` of G games of P players: actions and rewards are `[G, P]`, observations `[G P, ...]`."""
 
     time_limit = 10_000
-    """More than any of them takes."""
+    """A limit that none of the games reaches."""
     num_words = 2
 
     def __init__(self, env_id: str) -> None:
-        with jax.enable_x64(False):  # as pgx is written, whose constants are made on the way
+        with jax.enable_x64(False):  # pgx expects 32-bit types, also for the constants that it makes here
             self._game = pgx.make(env_id)
             shapes = jax.eval_shape(self._game.init, jax.random.key(0))
         self.players = self._game.num_players
@@ -50,14 +51,14 @@ class Board:
     def observe(self, state: PgxState) -> jax.Array:
         """See `Dynamics.observe`."""
         with jax.enable_x64(False), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # pgx would rather show one player's view alone
+            warnings.simplefilter("ignore", DeprecationWarning)  # pgx deprecates the views of other players
             of_all = jax.vmap(jax.vmap(self._game.observe, (None, 0)), (0, None))
             seen = of_all(state.game, jnp.arange(self.players, dtype=jnp.int32))
             return seen.reshape(-1, *seen.shape[2:])
 
 
 class JaxGames(JaxEnv):
-    """The games of a task."""
+    """A `GraphEnv` of the G games of a task, in G P rows."""
 
     masks_actions = True
 

@@ -1,4 +1,4 @@
-"""Environments of a JAX program as ordinary ones on the host, for the checker, for evaluation and for tests."""
+"""A `VectorEnv` on the host that steps the environments of a JAX program, for the checker, evaluation and tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ppo_bench.envs.base import GraphEnv, Seen, Step
 
 
 class HostView:
-    """A `VectorEnv` that steps a `GraphEnv` on the CPU, one call of a compiled program a step."""
+    """A `VectorEnv` that steps a `GraphEnv` on the CPU, with one call of a compiled program per step."""
 
     def __init__(self, env: GraphEnv) -> None:
         self.num_envs = env.num_envs
@@ -22,9 +22,9 @@ class HostView:
         self.masks_actions = env.masks_actions
         self.players = getattr(env, "players", 1)
         self._env = env
-        self._device = None  # JAX's own choice, where it was told to use nothing but GPUs
+        self._device = None  # JAX's default device, if its configuration excludes the CPU
         with contextlib.suppress(RuntimeError):
-            self._device = jax.devices("cpu")[0]  # also beside a GPU: a few environments are no work for one
+            self._device = jax.devices("cpu")[0]  # also beside a GPU: a few environments are faster on the CPU
         self._compiled: Any = None
 
     def reset(self, seeds: Sequence[int]) -> Seen:
@@ -38,7 +38,7 @@ class HostView:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        # Else actions of float64 would lose half of their digits, depending on what else this process computes.
+        # 64-bit types, because otherwise JAX would round float64 actions to float32.
         with jax.default_device(self._device), jax.enable_x64(True):
             self._state, step = self._compiled[1](self._state, actions)
         return step.map(np.array)

@@ -1,7 +1,7 @@
-"""The MinAtar games in JAX, as pgx writes them (Young and Tian 2019; Koyamada et al. 2023).
+"""The MinAtar games of the package pgx in JAX (Young and Tian 2019; Koyamada et al. 2023).
 
-They are version 1 of the games: the actions that matter, a tenth of which the game replaces by the one before. pgx's
-`step` knows neither seeds nor resets; both are those of every environment written in JAX.
+They are version 1 of the games: with the minimal action sets, and sticky actions of probability 0.1. This module calls
+pgx's `step` directly; `JaxEnv` adds autoreset and seeds.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from gymnasium import spaces
 
 
 class PgxState(NamedTuple):
-    """Where N games stand."""
+    """State of N games."""
 
     game: Any
-    """pgx's own state, a pytree of arrays `[N, ...]`."""
+    """State of pgx, a pytree of arrays `[N, ...]`."""
     key: jax.Array
-    """`[N, 2]` uint32, of this episode; what is random in a step follows from it and from the steps before."""
+    """Random keys of the current episodes, `[N, 2]` uint32. Randomness in a step follows from the key and the number
+    of the step."""
 
 
 class MinAtar:
-    """A `Dynamics`; an observation is one 10 x 10 image of bool for each kind of object."""
+    """`Dynamics` of a MinAtar game; an observation has a 10 x 10 channel of bool for each kind of object."""
 
     time_limit = 10_000
-    """MinAtar's games have none, and good play need not end; Freeway ends itself after 2,500."""
+    """A limit of this project's own, since good play may never end. Freeway itself ends after 2,500 steps."""
     num_words = 2
 
     def __init__(self, env_id: str) -> None:
-        with jax.enable_x64(False):  # as pgx is written, whose constants are made on the way
+        with jax.enable_x64(False):  # pgx expects 32-bit types, also for the constants that it makes here
             self._game = pgx.make(env_id)
             shapes = jax.eval_shape(self._game.init, jax.random.key(0))
         self.observation_space: spaces.Box[Any] = spaces.Box(0, 1, shapes.observation.shape, np.bool_)
@@ -57,5 +58,5 @@ class MinAtar:
 
 
 def keys_of(words: jax.Array) -> jax.Array:
-    """JAX's own keys, from words `[N, 2]` uint32."""
+    """JAX random keys `[N]`, from words `[N, 2]` uint32."""
     return jax.random.wrap_key_data(words, impl="threefry2x32")

@@ -1,4 +1,4 @@
-"""MountainCar-v0 and MountainCarContinuous-v0 in JAX: gymnasium's, rounding by rounding (Moore 1990).
+"""MountainCar-v0 and MountainCarContinuous-v0 in JAX, with the roundings of gymnasium's versions (Moore 1990).
 
 See ppo_bench/envs/jax/rounding.py.
 """
@@ -20,7 +20,7 @@ MAX_SPEED = 0.07
 GOAL = 0.5
 FORCE = 0.001
 POWER = 0.0015
-"""Of the largest push, where pushes are continuous; the goal is nearer there."""
+"""Acceleration by the largest push in the continuous version."""
 CONTINUOUS_GOAL = 0.45
 GRAVITY = 0.0025
 STARTS = (-0.6, -0.4)
@@ -34,7 +34,7 @@ class MountainCarState(NamedTuple):
 
 
 class MountainCar:
-    """A `Dynamics`; reward -1 for every step."""
+    """`Dynamics` of MountainCar-v0; the reward is -1 for every step."""
 
     time_limit = 200
     num_words = 1
@@ -51,7 +51,7 @@ class MountainCar:
         return MountainCarState(position, jnp.zeros_like(position))
 
     def step(self, state: MountainCarState, actions: jax.Array) -> tuple[MountainCarState, jax.Array, jax.Array]:
-        """See `Dynamics.step`: actions push to the left, not at all, or to the right."""
+        """See `Dynamics.step`: actions 0, 1 and 2 push to the left, not at all, and to the right."""
         position, velocity = state
         push = rounded((actions - 1).astype(jnp.float64) * FORCE)
         velocity = velocity + (push - rounded(GRAVITY * jnp.cos(rounded(3.0 * position))))
@@ -67,7 +67,10 @@ class MountainCar:
 
 
 class ContinuousState(NamedTuple):
-    """Position and velocity, `[N]` float64 each; float32 values once `moved [N]`, as gymnasium keeps them."""
+    """Position and velocity, `[N]` float64 each, and flags `moved [N]` of the episodes after their first step.
+
+    After the first step position and velocity are float32 values, as in gymnasium.
+    """
 
     position: jax.Array
     velocity: jax.Array
@@ -75,7 +78,7 @@ class ContinuousState(NamedTuple):
 
 
 class MountainCarContinuous:
-    """A `Dynamics`, MountainCarContinuous-v0; 100 at the goal, less the squares of the pushes."""
+    """`Dynamics` of MountainCarContinuous-v0; the reward is 100 at the goal, minus 0.1 times the squared action."""
 
     time_limit = 999
     num_words = 1
@@ -90,7 +93,7 @@ class MountainCarContinuous:
         return ContinuousState(position, velocity, jnp.zeros(position.shape, bool))
 
     def step(self, state: ContinuousState, actions: jax.Array) -> tuple[ContinuousState, jax.Array, jax.Array]:
-        """See `Dynamics.step`: the push, clipped to +-1, of float32 `actions [N, 1]`."""
+        """See `Dynamics.step`: `actions [N, 1]` are pushes, rounded to float32 and clipped to +-1."""
         position, velocity, moved = state
         action = actions[:, 0].astype(jnp.float32)
         push = rounded(POWER * jnp.clip(action, -1.0, 1.0))
@@ -112,5 +115,5 @@ class MountainCarContinuous:
 
 
 def _single(array: jax.Array) -> jax.Array:
-    """The nearest float32 values, in float64."""
+    """`array` rounded to float32 values, in float64."""
     return array.astype(jnp.float32).astype(jnp.float64)

@@ -1,4 +1,4 @@
-"""Pendulum-v1 in JAX: gymnasium's, rounding by rounding (see ppo_bench/envs/jax/rounding.py)."""
+"""Pendulum-v1 in JAX, with the roundings of gymnasium's version (ppo_bench/envs/jax/rounding.py)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ START_LIMITS = (math.pi, 1.0)
 
 
 class PendulumState(NamedTuple):
-    """Angle from upright, which counts its turns, and its velocity, `[N]` float64."""
+    """Angle from upright in radians, not wrapped, and angular velocity; `[N]` float64 each."""
 
     theta: jax.Array
     theta_dot: jax.Array
 
 
 class Pendulum:
-    """A `Dynamics`; it never terminates, and pays less the further from upright, the faster and the more torque."""
+    """`Dynamics` of Pendulum-v1, which never terminates.
+
+    The reward is minus a weighted sum of the squared angle, the squared velocity and the squared torque.
+    """
 
     time_limit = 200
     num_words = 2
@@ -39,12 +42,12 @@ class Pendulum:
         self.action_space = spaces.Box(-MAX_TORQUE, MAX_TORQUE, (1,), np.float32)
 
     def reset(self, words: jax.Array) -> PendulumState:
-        """See `Dynamics.reset`: any angle, a velocity within +-1."""
+        """See `Dynamics.reset`: the angle is uniform in +-pi, the velocity in +-1."""
         values = (2.0 * noise.uniform(jnp, words, jnp.float64) - 1.0) * jnp.array(START_LIMITS)
         return PendulumState(*values.T)
 
     def step(self, state: PendulumState, actions: jax.Array) -> tuple[PendulumState, jax.Array, jax.Array]:
-        """See `Dynamics.step`: the torque, clipped, in the precision of `actions [N, 1]` until it meets the state."""
+        """See `Dynamics.step`: `actions [N, 1]` are torques, clipped to +-2 in their own precision."""
         theta, theta_dot = state
         torque = jnp.clip(actions[:, 0], -MAX_TORQUE, MAX_TORQUE)
         angle = jnp.mod(theta + math.pi, 2 * math.pi) - math.pi

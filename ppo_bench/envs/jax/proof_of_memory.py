@@ -1,4 +1,4 @@
-"""Proof of memory in JAX; its rules are in ppo_bench/envs/proof_of_memory.py."""
+"""Proof of memory in JAX, with the rules of ppo_bench/envs/proof_of_memory.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ppo_bench.envs.proof_of_memory import Line
 
 
 class ProofOfMemory:
-    """A `Dynamics`."""
+    """`Dynamics` of proof of memory."""
 
     time_limit = proof_of_memory.TIME_LIMIT
     num_words = 2
