@@ -207,26 +207,17 @@ class Task:
     players: int = 1
     """Number of players of a game, each in a row of its own (ppo_bench/envs/turns.py)."""
     info: tuple[str, ...] = ()
-<<<<<<< HEAD
-    """Numbers of `info` that are kept with episodes, where the environment gives them; see `VectorEnv`."""
-    devices: int = 1
-    """How many devices of one JAX program step the environments, each an equal part of them."""
-=======
     """Names of numeric `info` entries that are recorded with episodes; see `told` of `VectorEnv`."""
->>>>>>> prose
+    devices: int = 1
+    """Number of devices of one JAX program that step the environments, an equal part each."""
 
     def alone(self) -> Task:
         """A copy with a single environment, or with the rows of a single game."""
         return self.at_least(1)
 
     def at_least(self, num_envs: int) -> Task:
-<<<<<<< HEAD
-        """The same with so many environments, or more where those would not be whole games."""
+        """A copy with `num_envs` environments, rounded up to whole games, for one device."""
         return replace(self, num_envs=-(-num_envs // self.players) * self.players, devices=1)
-=======
-        """A copy with `num_envs` environments, rounded up to whole games."""
-        return replace(self, num_envs=-(-num_envs // self.players) * self.players)
->>>>>>> prose
 
     def plain(self, backend: str, kwargs_too: bool = False) -> None:
         """Raise `ConfigError` if the task has wrappers or Baselines' resets, which `backend` does not support.

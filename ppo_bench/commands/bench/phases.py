@@ -85,13 +85,8 @@ class Phases:
 
 
 def _alone(config: Config) -> Any:
-<<<<<<< HEAD
-    """A function that steps environments as often as a rollout does, and returns how long that took."""
-    env, steps = make_env(config.backend, replace(config.task, devices=1)), config.ppo.num_steps
-=======
     """A function that runs the environment steps of a rollout and returns their duration in seconds."""
-    env, steps = make_env(config.backend, config.task), config.ppo.num_steps
->>>>>>> prose
+    env, steps = make_env(config.backend, replace(config.task, devices=1)), config.ppo.num_steps
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     if isinstance(env, GraphEnv):
         return _alone_in_program(env, seeds, steps, config)
