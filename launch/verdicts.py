@@ -27,6 +27,7 @@ SCRIPTS = {
     "atari": "ppo_atari",
     "atari_envpool": "ppo_atari_envpool",
     "atari_lstm": "ppo_atari_lstm",
+    "atari_multigpu": "ppo_atari_multigpu",
     "procgen": "ppo_procgen",
 }
 """The CleanRL script whose published table a campaign reproduces, by the campaign's name."""

@@ -45,6 +45,8 @@ SAME_IN_ALL = {
     "final_ent_coef": None,
     "anneal_timesteps": None,
     "weight_decay": 0.0,
+    "shards": 1,
+    "norm_adv_by_shard": False,
 }
 DISCRETE = {"num_steps": 128, "learning_rate": 2.5e-4, "update_epochs": 4, "num_minibatches": 4, "ent_coef": 0.01} | {
     "norm_obs": False,
@@ -75,6 +77,9 @@ CLEANRL: dict[str, dict[str, Any]] = {
     "cleanrl/ppo": SAME_IN_ALL | DISCRETE | {"num_envs": 4, "clip_coef": 0.2, "mask_resets": True},
     "cleanrl/ppo_atari": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": True},
     "cleanrl/ppo_atari_lstm": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": True},
+    "cleanrl/ppo_atari_multigpu": SAME_IN_ALL
+    | DISCRETE
+    | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": True, "shards": 2, "norm_adv_by_shard": True},
     "cleanrl/ppo_atari_envpool": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": False},
     "cleanrl/ppo_continuous_action": SAME_IN_ALL
     | {
@@ -141,6 +146,7 @@ SETTINGS = {
     "cleanrl/ppo": (500_000, "gymnasium", "CartPole-v1", Mlp),
     "cleanrl/ppo_atari": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", NatureCnn),
     "cleanrl/ppo_atari_lstm": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", RecurrentCnn),
+    "cleanrl/ppo_atari_multigpu": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", NatureCnn),
     "cleanrl/ppo_atari_envpool": (10_000_000, "envpool", "Breakout-v5", NatureCnn),
     "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", Mlp),
     "cleanrl/ppo_continuous_action_isaacgym": (30_000_000, "jax", "brax-ant", Mlp),
@@ -187,7 +193,7 @@ def test_a_preset_has_the_budget_environment_and_network_of_its_script(preset: s
     assert config.root.name == preset
 
 
-@pytest.mark.parametrize("preset", ["cleanrl/ppo_atari", "cleanrl/ppo_atari_envpool"])
+@pytest.mark.parametrize("preset", ["cleanrl/ppo_atari", "cleanrl/ppo_atari_multigpu", "cleanrl/ppo_atari_envpool"])
 def test_atari_presets_end_episodes_with_lives_and_clip_rewards(preset: str) -> None:
     atari = load_config([f"experiment={preset}"]).task.atari
     assert atari is not None

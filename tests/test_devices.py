@@ -1,0 +1,266 @@
+"""What devices share: minibatches, their statistics and losses, and running moments. Each part is computed as a device
+would, and what all of them add up to is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.load import load_config
+from ppo_bench.mathematics import normalize, ppo
+from ppo_bench.mathematics.arrays import Declared, Kind
+from ppo_bench.mathematics.normalize import Moments, RunningStats
+from ppo_bench.mathematics.parts import WHOLE, Part, cut, joined
+from ppo_bench.networks.torch import TorchOps
+from ppo_bench.runners.computation import Computation, computation_of
+from tests.runners import problem_for
+from tests.scenes import RandomScenes
+from tests.seams import LEVELLED
+
+OPS = TorchOps(torch.float64, torch.float64)
+
+
+def computation(*overrides: str, devices: int = 1, num_envs: int = 8) -> Computation:
+    words = [f"devices={devices}", "ppo.num_steps=4", "ppo.num_minibatches=2", *overrides]
+    return computation_of(problem_for(RandomScenes(num_envs, False, False), 10, words), OPS)
+
+
+def drawn(computation: Computation, first_row: int = 0) -> np.ndarray:
+    """Samples of each minibatch of two epochs, `[E, K, M]`, on the device whose first row that is."""
+    key = (torch.full((1,), value, dtype=torch.int32) for value in (7, 3))
+    samples = torch.from_numpy(computation.samples + np.int32(first_row))
+    rows: np.ndarray = computation.minibatches(*key, torch.arange(2, dtype=torch.int32), samples).numpy()
+    return rows
+
+
+# --- Minibatches ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_every_shard_gives_as_many_samples_to_each_minibatch_and_each_sample_once(shards: int) -> None:
+    rows = drawn(computation(f"ppo.shards={shards}"))
+    assert rows.shape == (2, 2, 16)
+    envs = rows % 8
+    for epoch in range(2):
+        assert_array_equal(np.sort(rows[epoch].ravel()), np.arange(32))
+        for minibatch in envs[epoch]:
+            assert_array_equal(np.bincount(minibatch // (8 // shards), minlength=shards), [16 // shards] * shards)
+    assert not np.array_equal(rows[0], rows[1])
+
+
+def test_shards_are_shuffled_independently() -> None:
+    rows = drawn(computation("ppo.shards=2"))
+    first, second = rows.reshape(2, 2, 2, 8).swapaxes(0, 2).reshape(2, -1)
+    places = [shard // 8 * 4 + shard % 4 for shard in (first, second)]
+    assert not np.array_equal(*places)
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_a_device_draws_what_its_shards_have_in_the_whole(devices: int) -> None:
+    whole = drawn(computation("ppo.shards=4"))
+    of_device = 8 // devices
+    for device in range(devices):
+        rows = drawn(computation("ppo.shards=4", devices=devices), device * of_device)
+        steps, envs = rows // of_device, rows % of_device + device * of_device
+        part = slice(device * 16 // devices, (device + 1) * 16 // devices)
+        assert_array_equal(steps * 8 + envs, whole[..., part])
+
+
+def test_one_shard_is_shuffled_as_it_ever_was() -> None:
+    from ppo_bench.mathematics import noise
+
+    arguments = np.array([7], np.int32), np.array([3], np.int32), np.arange(2, dtype=np.int32)
+    expected = noise.permutations(np, *arguments, np.arange(32, dtype=np.int32))
+    assert_array_equal(drawn(computation()).reshape(2, 32), expected)
+
+
+def test_whole_environments_are_drawn_by_shards_too() -> None:
+    rows = drawn(computation("ppo.shards=2", "network=gru"))
+    assert rows.shape == (2, 2, 4)
+    for minibatch in rows.reshape(4, 4):
+        assert_array_equal(np.bincount(minibatch // 4, minlength=2), [2, 2])
+
+
+# --- What is summed over devices --------------------------------------------------------------------------------------
+
+
+def on_two_devices(function: Any, *arrays: np.ndarray) -> Any:
+    """`function(total, *parts)` by two devices, `total` the sum over them; each gets half of `arrays` along axis 0."""
+    total = functools.partial(jax.lax.psum, axis_name="devices")
+    with jax.enable_x64(True):
+        halves = [jnp.stack(jnp.split(jnp.asarray(array), 2)) for array in arrays]
+        return jax.vmap(functools.partial(function, total), axis_name="devices")(*halves)
+
+
+def transitions(rng: np.random.Generator, size: int = 12) -> dict[str, np.ndarray]:
+    batch = {name: rng.normal(size=size) for name in ("log_probs", "values", "advantages", "returns")}
+    valid = np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 1.0])[:size]
+    return batch | {"valid": valid, "acts": valid * (np.arange(size) % 4 != 1)}
+
+
+def test_statistics_of_a_minibatch_are_those_of_all_its_parts() -> None:
+    batch = transitions(np.random.default_rng(0))
+    arrays = batch["valid"], batch["acts"], batch["advantages"]
+    acting = batch["advantages"][batch["acts"] == 1]
+    parts = on_two_devices(lambda total, *part: ppo.whole_minibatch(jnp, *part, total), *arrays)
+    for device in range(2):
+        valid, acts, mean, std = (float(x[device]) for x in parts)
+        assert (valid, acts) == (10, len(acting))
+        assert_allclose([mean, std], [acting.mean(), acting.std()], rtol=1e-14)
+
+
+@pytest.mark.parametrize("norm_adv", [True, False])
+def test_losses_of_the_parts_add_up_to_that_of_the_minibatch(norm_adv: bool) -> None:
+    rng = np.random.default_rng(1)
+    batch, fresh = transitions(rng), rng.normal(size=(3, 12))
+    options: dict[str, Any] = {
+        "clip_coef": 0.2,
+        "clip_vloss": True,
+        "norm_adv": norm_adv,
+        "ent_coef": 0.01,
+        "vf_coef": 0.5,
+    }
+    names = list(batch)
+
+    def part(total: Any, *arrays: Any) -> Any:
+        own = ppo.Transitions(**dict(zip(names, arrays[3:], strict=True)))
+        whole = ppo.whole_minibatch(jnp, own.valid, own.acts, own.advantages, total)
+        return ppo.losses(jnp, *arrays[:3], own, **options, whole=whole)
+
+    parts = on_two_devices(part, *fresh, *batch.values())
+    alone = ppo.losses(np, *fresh, ppo.Transitions(**batch), **options)
+    assert not np.isclose(float(parts.total[0]), float(parts.total[1]))
+    for name, expected in alone._asdict().items():
+        assert_allclose(np.sum(np.asarray(getattr(parts, name))), expected, rtol=1e-13, err_msg=name)
+
+
+def test_explained_variance_is_that_of_all_transitions() -> None:
+    batch = transitions(np.random.default_rng(2))
+    names = ("values", "returns", "valid")
+    found = on_two_devices(
+        lambda total, *part: ppo.explained_variance(jnp, *part, total), *(batch[name] for name in names)
+    )
+    valid = batch["valid"] == 1
+    expected = 1 - np.var((batch["returns"] - batch["values"])[valid]) / np.var(batch["returns"][valid])
+    assert_allclose(found, [expected] * 2, rtol=1e-13)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_pooled_moments_are_those_of_all_entries(masked: bool) -> None:
+    rng = np.random.default_rng(3)
+    entries, mask = rng.normal(1e3, 1, (10, 3)), np.array([1, 0, 1, 1, 0, 1, 1, 1, 1, 0.0])
+    gather = functools.partial(jax.lax.all_gather, axis_name="devices")
+
+    def part(_: Any, entries: Any, mask: Any) -> Any:
+        return normalize.pooled(jnp, normalize.moments(jnp, entries, mask if masked else None), gather)
+
+    mean, m2, count = on_two_devices(part, entries, mask)
+    kept = entries[mask == 1] if masked else entries
+    for device in range(2):
+        assert_allclose(mean[device], kept.mean(0), rtol=1e-13)
+        assert_allclose(m2[device], kept.var(0) * len(kept), rtol=1e-9)
+        assert count[device].shape == ()
+        assert float(count[device]) == len(kept)
+
+
+def test_pooled_moments_of_many_steps_at_once() -> None:
+    parts = [Moments(np.array([1.0, 5.0]), np.array([2.0, 0.0]), np.array([2.0, 0.0])), None]
+    other = np.array([[3.0, 1.0], [4.0, 7.0], [0.0, 2.0]])  # counts, means, m2s of two steps
+
+    def gather(own: np.ndarray) -> np.ndarray:
+        return np.stack([own, other])
+
+    assert parts[0] is not None
+    pooled = normalize.pooled(np, parts[0], gather)
+    assert_allclose(pooled.count, [5, 1])
+    assert_allclose(pooled.mean, [(2 * 1 + 3 * 4) / 5, 7])
+    assert_allclose(pooled.m2, [2 + 2 * (1 - 2.8) ** 2 + 3 * (4 - 2.8) ** 2, 2])
+    stats = normalize.merge(RunningStats(np.zeros(2), np.ones(2), np.full(2, 1e-4)), pooled)
+    assert_allclose(stats.count, [5.0001, 1.0001])
+
+
+def test_advantages_are_normalised_by_shard_where_that_is_asked_for() -> None:
+    made = computation("ppo.shards=2", "ppo.norm_adv_by_shard=true")
+    minibatch = {"valid": torch.ones(4, dtype=torch.float64), "acts": torch.tensor([1.0, 1.0, 1.0, 0.0]).double()}
+    minibatch["advantages"] = torch.tensor([1.0, 3.0, 5.0, 9.0]).double()
+    assert_allclose(made._normalized_by_shard(minibatch, 4)[:3], [-1, 1, 0], atol=1e-7)
+
+
+def test_arrays_are_cut_and_joined_along_the_environments() -> None:
+    declared = [
+        Declared("a", (4, 2), "float64", Kind.ENVIRONMENT, env_axis=0),
+        Declared("b", (3, 4), "float64", Kind.MEMORY, env_axis=1),
+        Declared("c", (4,), "float64", Kind.LEARNT),
+    ]
+    arrays = {"a": np.arange(8.0).reshape(4, 2), "b": np.arange(12.0).reshape(3, 4), "c": np.arange(4.0)}
+    parts = [cut(declared, arrays, Part(k, 2)) for k in range(2)]
+    assert_array_equal(parts[1]["a"], [[4, 5], [6, 7]])
+    assert_array_equal(parts[1]["b"], [[2, 3], [6, 7], [10, 11]])
+    assert_array_equal(parts[1]["c"], arrays["c"])
+    for name, array in joined(declared, parts).items():
+        assert_array_equal(array, arrays[name])
+    assert cut(declared, arrays, WHOLE)["a"].shape == (4, 2)
+
+
+# --- Wrong input ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["devices=2"], r"devices=2 does not divide ppo.shards=1, .* add ppo\.shards=2, which is another experiment"),
+        (["devices=0"], "devices=0: must be at least 1"),
+        (["ppo.shards=3"], "ppo.shards=3 does not divide ppo.num_envs=4: choose a divisor"),
+        (["devices=2", "ppo.shards=2", "device=cuda:1"], "device=cuda:1 names one, and devices=2: use device=cuda"),
+        (
+            ["devices=2", "ppo.shards=2", "num_seeds=2", "framework=jax_xla", "backend=jax"],
+            "devices=2: num_seeds=2 divides the devices among seeds; use num_seeds=1",
+        ),
+        (
+            ["env=tic_tac_toe", "ppo.num_envs=6", "ppo.shards=2", "ppo.num_minibatches=1"],
+            "ppo.shards=2: tic_tac_toe has games of 2 players, and each shard of 3 rows must have whole ones",
+        ),
+    ],
+)
+def test_what_cannot_be_divided_is_one_line(words: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_config(words)
+
+
+def test_more_devices_than_cores_are_one_line() -> None:
+    words = ["devices=64", "ppo.shards=64", "ppo.num_envs=64", "device=cpu"]
+    with pytest.raises(
+        ConfigError, match=r"devices=64: each takes a core of a CPU, and there are \d+; use at most \d+"
+    ):
+        load_config(words).require()
+
+
+def test_a_loss_that_states_no_whole_is_refused_on_several_devices() -> None:
+    words = ["devices=2", "ppo.shards=2", *LEVELLED]
+    with pytest.raises(ConfigError, match="algorithm=levelled states a loss without `whole`"):
+        problem_for(RandomScenes(4, False, False), 1, words)
+
+
+def test_minibatches_that_shards_cannot_fill_equally_are_one_line() -> None:
+    words = ["ppo.shards=2", "network=gru", "ppo.num_minibatches=4"]
+    with pytest.raises(
+        ConfigError, match=r"ppo\.num_minibatches=4 does not divide the 2 rows of each of ppo\.shards=2"
+    ):
+        problem_for(RandomScenes(4, False, False), 1, words)
+
+
+def test_the_number_of_devices_moves_no_folder() -> None:
+    one = load_config(["ppo.shards=2"])
+    two = load_config(["ppo.shards=2", "devices=2"])
+    assert one.run_folder == two.run_folder
+    assert load_config([]).run_folder != one.run_folder
+    assert dataclasses.replace(load_config([]).ppo, shards=2) == one.ppo
