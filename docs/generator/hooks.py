@@ -15,18 +15,25 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from presets import preset_pages
+from presets import preset_names, preset_pages
 from settings import configuration_page, environments_page
 from sources import line_of, source_file, source_page
 
 ROOT = Path(__file__).resolve().parents[2]
-LINK = re.compile(r"(?<!`)(\]\()([^)\s]+)(\))")
+LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 NAMED = re.compile(r"(?<![\[`])`([\w./]+\.(?:py|yaml|sh))`(?![\]`])")
 MARK = re.compile(r"^<!-- (run|not run)(?: slow)?(?:: (.*?))? -->\n", re.M)
 PICTURE = re.compile(
     r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*<img ([^>]*)src="([^"]+)"([^>]*)>\s*</picture>'
 )
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the presets' pages in the navigation."""
+    names = [f"presets/{name}.md" for name in preset_names()]
+    config.nav = [{"Presets": ["presets/index.md", *names]} if "Presets" in item else item for item in config.nav]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -51,6 +58,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     name = page.file.src_uri
     if name.startswith("source/"):
         return markdown
+    if name == "index.md":
+        page.meta["hide"] = ["navigation"]
     place = _place(name)
     here = posixpath.dirname(name)
     markdown = MARK.sub(_caption, markdown)

@@ -32,9 +32,14 @@ SUITES = {"ppo_trxl_minigrid": "ppo_trxl", "ppo_trxl_proof_of_memory": "ppo_trxl
 Table = dict[str, Any]
 
 
+def preset_names() -> list[str]:
+    """The presets, in order."""
+    return [path.stem for path in sorted(FOLDER.glob("*.yaml"))]
+
+
 def preset_pages() -> dict[str, str]:
     """Every page, by its name."""
-    names = [path.stem for path in sorted(FOLDER.glob("*.yaml"))]
+    names = preset_names()
     pages = {f"presets/{name}.md": _page(name) for name in names}
     return {"presets/index.md": _index(names)} | pages
 
