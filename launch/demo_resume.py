@@ -24,7 +24,9 @@ STEPS, EVERY = 100_000, 20
 def main(arguments: list[str]) -> int:
     """Train twice, once with a kill, and compare."""
     parser = Parser("python launch/demo_resume.py", description=__doc__)
-    parser.add_argument("--outputs", type=Path, default=Path("outputs/demo-resume"), help="made anew (outputs/demo-resume)")
+    parser.add_argument(
+        "--outputs", type=Path, default=Path("outputs/demo-resume"), help="made anew (outputs/demo-resume)"
+    )
     parser.add_argument("overrides", nargs="*", help="for both runs, such as framework=jax_xla")
     options = parser.parse_intermixed_args(arguments)
     shutil.rmtree(options.outputs, ignore_errors=True)
@@ -49,7 +51,7 @@ def _command(words: list[str], outputs: Path) -> list[str]:
 def _finished(command: list[str], about: str) -> Path:
     """The run's folder, once the command has ended. Raises `Failed`."""
     print(f"== {about}\n   {_shown(command)}", flush=True)
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise Failed(done.stderr.strip())
     return Path(done.stdout.split()[-1])

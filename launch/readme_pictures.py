@@ -18,10 +18,14 @@ import numpy as np
 from ppo_bench.common.cli import Parser, exit_code
 
 mpl.use("svg")
-from matplotlib import pyplot as plt  # noqa: E402 (once the way of drawing is chosen)
+from matplotlib import pyplot as plt
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-FRAMEWORKS = {"torch_eager": ("#4269d0", "#7aa2ff"), "torch_compile": ("#c2410c", "#ff9d5c"), "jax_xla": ("#15803d", "#5fd38d")}
+FRAMEWORKS = {
+    "torch_eager": ("#4269d0", "#7aa2ff"),
+    "torch_compile": ("#c2410c", "#ff9d5c"),
+    "jax_xla": ("#15803d", "#5fd38d"),
+}
 """By framework, its colours on light and on dark ground."""
 INK = {"light": "#24292f", "dark": "#d7dce2"}
 TASKS = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
@@ -46,7 +50,7 @@ def main(arguments: list[str]) -> int:
 def draw(file: Path, out: Path, scheme: str) -> Path:
     """Return by minutes of training, mean over seeds and the range of the middle half, for each framework."""
     ink = INK[scheme]
-    style = {
+    style: Any = {
         "font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "readme", "svg.fonttype": "path",
         "text.color": ink, "axes.labelcolor": ink, "axes.edgecolor": ink, "xtick.color": ink, "ytick.color": ink,
     }  # fmt: skip
@@ -95,7 +99,9 @@ def animate(film: Path, out: Path) -> Path:
             tick = int(at * FRAMES_PER_SECOND)
             if SECONDS[0] <= at < SECONDS[1] and tick != last:
                 last = tick
-                image = frame.to_image().resize((PIXELS, PIXELS), Image.Resampling.LANCZOS)
+                image = Image.fromarray(frame.to_ndarray(format="rgb24")).resize(
+                    (PIXELS, PIXELS), Image.Resampling.LANCZOS
+                )
                 frames.append(image.quantize(COLOURS, dither=Image.Dither.NONE))
     frames[0].save(
         out, save_all=True, append_images=frames[1:], duration=1000 // FRAMES_PER_SECOND, loop=0, optimize=True

@@ -94,7 +94,9 @@ def _definitions(file: Path) -> set[str]:
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     kinds = (ast.FunctionDef, ast.ClassDef)
     found = [node for node in nodes if isinstance(node, kinds)]
-    inner = {f"{a.name}.{b.name}" for a in found for b in a.body if isinstance(a, ast.ClassDef) and isinstance(b, kinds)}
+    inner = {
+        f"{a.name}.{b.name}" for a in found for b in a.body if isinstance(a, ast.ClassDef) and isinstance(b, kinds)
+    }
     return {node.name for node in found} | inner
 
 

@@ -1,4 +1,4 @@
-"""The site of the documentation: it builds without a warning, its links lead somewhere, and it asks for nothing from elsewhere."""
+"""The site of the documentation: it builds without a warning, its links lead somewhere, and all it loads is its own."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from omegaconf import OmegaConf
 from playwright.sync_api import Browser, sync_playwright
 
+from ppo_bench.common.paths import CONF
 from tests.test_report_page import DESKTOP, LIGHTNESS, PHONE, PROGRAMS, Opened
 from tests.training import ROOT
 
 MAIN = (
-    "index", "getting-started", "tutorial", "cleanrl", "presets/index", "presets/ppo", "own", "environments", "sweeps", "slurm",
-    "report", "how", "equivalence", "noise", "contract", "reliability", "architecture", "configuration", "environment-files",
-    "api", "results", "performance", "not-helped", "measurements", "source/ppo_bench/mathematics/ppo.py",
+    "index", "getting-started", "tutorial", "cleanrl", "presets/index", "presets/ppo", "own", "environments", "sweeps",
+    "slurm", "report", "how", "equivalence", "noise", "contract", "reliability", "architecture", "configuration",
+    "environment-files", "api", "results", "performance", "not-helped", "measurements",
+    "source/ppo_bench/mathematics/ppo.py",
 )  # fmt: skip
 
 
@@ -72,7 +76,9 @@ def test_every_link_leads_somewhere(site: Path) -> None:
             if url.scheme in ("http", "https", "mailto", "data"):
                 continue
             target = (page.parent / unquote(url.path)).resolve() if url.path else page
-            found = target.is_file() and (target.suffix != ".html" or not url.fragment or unquote(url.fragment) in read(target).names)
+            found = target.is_file() and (
+                target.suffix != ".html" or not url.fragment or unquote(url.fragment) in read(target).names
+            )
             if not found:
                 broken.append(f"{page.relative_to(site)}: {link}")
     assert broken == []
@@ -81,22 +87,30 @@ def test_every_link_leads_somewhere(site: Path) -> None:
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 100
-    elsewhere = [f"{page.name}: {load}" for page in pages for load in read(page).loads if urlsplit(load).scheme in ("http", "https")]
+    elsewhere = [
+        f"{page.name}: {load}"
+        for page in pages
+        for load in read(page).loads
+        if urlsplit(load).scheme in ("http", "https")
+    ]
     assert elsewhere == []
     styles = [path for path in site.rglob("*.css") if re.search(r"url\(\s*['\"]?https?:|@import", path.read_text())]
     assert styles == []
 
 
-def test_the_site_is_the_same_each_time(site: Path, tmp_path: Path) -> None:
-    sys.path.insert(0, str(ROOT / "docs" / "generator"))
-    try:
-        import presets
-        import settings
-    finally:
-        sys.path.pop(0)
-    again = {**presets.preset_pages(), "configuration.md": settings.configuration_page()}
-    assert again == {**presets.preset_pages(), "configuration.md": settings.configuration_page()}
-    assert {f"{name[:-3]}.html" for name in again} <= {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+def test_every_preset_has_a_page_and_every_key_a_line(site: Path) -> None:
+    for preset in (CONF / "experiment" / "cleanrl").glob("*.yaml"):
+        text = (site / "presets" / f"{preset.stem}.html").read_text(encoding="utf-8")
+        assert f"ppo-bench experiment=cleanrl/{preset.stem}" in re.sub(r"<[^>]+>", "", text)
+    page = (site / "configuration.html").read_text(encoding="utf-8")
+    keys: Any = OmegaConf.to_container(OmegaConf.load(CONF / "config.yaml"))
+    hyperparameters: Any = OmegaConf.to_container(OmegaConf.load(CONF / "ppo" / "classic.yaml"))
+    nested = [
+        f"{group}.{key}" for group, own in keys.items() if isinstance(own, dict) and group != "hydra" for key in own
+    ]
+    plain = [key for key, value in keys.items() if not isinstance(value, dict | list)]
+    ppo = [f"ppo.{key}" for key in hyperparameters]
+    assert [key for key in (*nested, *plain, *ppo) if f"<code>{key}</code>" not in page] == []
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +142,19 @@ def test_pages_fit_and_say_nothing(browser: Browser, site: Path, size: dict[str,
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_first_page_has_one_picture_of_the_curves(browser: Browser, site: Path, scheme: str) -> None:
+    with Opened(browser, site / "index.html", DESKTOP, scheme) as opened:
+        shown = "all => all.filter(one => one.offsetParent).map(one => one.src)"
+        (source,) = opened.page.locator("img[src*=minutes]").evaluate_all(shown)
+        assert f"minutes-{scheme}.svg" in source
+
+
+@pytest.mark.slow
 def test_the_search_works_without_a_server(browser: Browser, site: Path) -> None:
     with Opened(browser, site / "index.html", DESKTOP) as opened:
-        opened.page.fill(".md-search__input", "checkpoint")
+        opened.page.click(".md-search__input")
+        opened.page.keyboard.type("checkpoint", delay=20)
         opened.page.wait_for_selector(".md-search-result__item")
         titles = opened.page.locator(".md-search-result__item h1").all_inner_texts()
         assert "Reliability" in titles

@@ -40,7 +40,7 @@ def test_the_camera_follows_a_robot_that_runs_away() -> None:
     draw_off_screen()
     env = GymnasiumEnv(load_config(["env=hopper", "ppo.num_envs=1"]).task, "sync", "rgb_array")
     env.reset([3])
-    robot: Any = env._envs._envs.envs[0].unwrapped  # type: ignore[attr-defined]
+    robot: Any = env._envs._envs.envs[0].unwrapped
     robot.set_state(np.array([50.0, *robot.data.qpos[1:]]), robot.data.qvel)
     red, _, blue = np.moveaxis(env.render().astype(int), -1, 0)
     env.close()

@@ -22,9 +22,10 @@ from sources import line_of, source_file, source_page
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 NAMED = re.compile(r"(?<![\[`])`([\w./]+\.(?:py|yaml|sh))`(?![\]`])")
-MARK = re.compile(r"^<!-- (run|not run)(?: slow)?(?:: (.*?))? -->\n", re.M)
+MARK = re.compile(r"^<!-- (run|checked|not run)(?:: (.*?))? -->\n", re.M)
 PICTURE = re.compile(
-    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*<img ([^>]*)src="([^"]+)"([^>]*)>\s*</picture>'
+    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*'
+    r'<img ([^>]*)src="([^"]+)"([^>]*)>\s*</picture>'
 )
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 
@@ -32,7 +33,7 @@ FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """List the presets' pages in the navigation."""
     names = [f"presets/{name}.md" for name in preset_names()]
-    config.nav = [{"Presets": ["presets/index.md", *names]} if "Presets" in item else item for item in config.nav]
+    config.nav = [{"Presets": ["presets/index.md", *names]} if "Presets" in item else item for item in config.nav or []]
     return config
 
 
@@ -73,9 +74,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"[{match[0]}]({_relative(f'source/{path}.md', here)})" if path else match[0]
 
     prose = _outside_code(markdown, lambda text: NAMED.sub(named, LINK.sub(linked, text)))
-    return re.sub(
-        r'(<img [^>]*src=")([^"]+)(")', lambda m: m[1] + _image(m[2], place, here) + m[3], prose
-    )
+    return re.sub(r'(<img [^>]*src=")([^"]+)(")', lambda m: m[1] + _image(m[2], place, here) + m[3], prose)
 
 
 def _outside_code(markdown: str, change: Any) -> str:
@@ -127,8 +126,10 @@ def _target(link: str, place: str, here: str, page: str) -> str:
 
 
 def _image(source: str, place: str, here: str) -> str:
-    path = _path(source, place)
-    return _relative(path.removeprefix("docs/"), here) if path and path.startswith("docs/") else source
+    path, fragment = _path(source, place), source.partition("#")[2]
+    if not path or not path.startswith("docs/"):
+        return source
+    return _relative(path.removeprefix("docs/"), here) + (f"#{fragment}" if fragment else "")
 
 
 def _relative(path: str, here: str) -> str:
@@ -145,5 +146,7 @@ def _caption(match: re.Match[str]) -> str:
     kind, words = match[1], match[2]
     if kind == "not run":
         return ""
+    if kind == "checked":
+        return '<p class="tested">The tests check the words of this block, and train nothing.</p>\n\n'
     shorter = f" with `{words}` added to each command" if words else " as it stands"
     return f'<p class="tested" markdown="span">The tests run this block{shorter}.</p>\n\n'

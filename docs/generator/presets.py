@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import yaml
-from details import DETAILS, METRICS, Settings
+from details import DETAILS, Settings
+from logged import METRICS
+from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.report.published import Reference, references
@@ -44,6 +45,12 @@ def preset_pages() -> dict[str, str]:
     return {"presets/index.md": _index(names)} | pages
 
 
+def _keys(path: Path) -> Settings:
+    """What a YAML file holds."""
+    found: Any = OmegaConf.to_container(OmegaConf.load(path))
+    return dict(found)
+
+
 def _about(name: str) -> str:
     """What the preset's file says of itself."""
     lines = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
@@ -55,9 +62,10 @@ def _index(names: Iterable[str]) -> str:
     lines = [
         "# Presets",
         "",
-        "Each preset is a file under `conf/experiment/cleanrl/` with the hyperparameters, the network and the switches of one "
-        "of [CleanRL](https://docs.cleanrl.dev/rl-algorithms/ppo/)'s scripts. A preset runs in every framework, and any of its "
-        "keys can be changed on the command line. What differs from the scripts is on [a page of its own](../cleanrl.md).",
+        "Each preset is a file under `conf/experiment/cleanrl/` with the hyperparameters, the network and the switches "
+        "of one of [CleanRL](https://docs.cleanrl.dev/rl-algorithms/ppo/)'s scripts. A preset runs in every framework, "
+        "and any of its keys can be changed on the command line. What differs from the scripts is on "
+        "[a page of its own](../cleanrl.md).",
         "",
         "| preset | environment | steps | what it is |",
         "|---|---|---|---|",
@@ -65,7 +73,9 @@ def _index(names: Iterable[str]) -> str:
     for name in names:
         config = load_config([f"experiment=cleanrl/{name}"])
         steps = f"{config.resolved['total_timesteps']:,}"
-        lines.append(f"| [`cleanrl/{name}`]({name}.md) | {config.task.id.rpartition(':')[2]} | {steps} | {_about(name)} |")
+        lines.append(
+            f"| [`cleanrl/{name}`]({name}.md) | {config.task.id.rpartition(':')[2]} | {steps} | {_about(name)} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -111,7 +121,7 @@ def _campaigns(name: str) -> list[str]:
     """The experiments that are the published table of a preset."""
     found = []
     for path in sorted((CONF / "experiment" / "campaign").glob("*.yaml")):
-        defaults = yaml.safe_load(path.read_text(encoding="utf-8")).get("defaults", [])
+        defaults = _keys(path).get("defaults", [])
         if f"/experiment/cleanrl/{name}" in defaults:
             found.append(path.stem)
     return found
@@ -121,7 +131,7 @@ def _envs(name: str) -> list[str]:
     """The environments of its campaigns."""
     found: list[str] = []
     for campaign in _campaigns(name):
-        file = yaml.safe_load((CONF / "experiment" / "campaign" / f"{campaign}.yaml").read_text(encoding="utf-8"))
+        file = _keys(CONF / "experiment" / "campaign" / f"{campaign}.yaml")
         found += str(file["hydra"]["sweeper"]["params"]["env"]).split(",")
     return found
 
@@ -136,12 +146,13 @@ def _results(name: str) -> str:
     if not published:
         return "No row was published for this preset."
     lines = [
-        "| environment | steps | published | ours, by framework and backend | seeds | minutes | steps per second | verdict |",
+        "| environment | steps | published | ours, by framework and backend | seeds | minutes | steps per second "
+        "| verdict |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in published:
         steps = f"{row.steps:,}" if row.steps else ""
-        beside = ours.get(row.env, [])
+        beside: list[Table | None] = [*ours.get(row.env, [])]
         for own in beside or [None]:
             lines.append(f"| {row.env} | {steps} | {_published(row)} | {_ours(own)} |")
     campaigns = _campaigns(name)
@@ -151,9 +162,8 @@ def _results(name: str) -> str:
         for picture in sorted(RESULTS.glob(f"{campaign}-*.svg"))
     ]
     sources = sorted({row.source for row in published})
-    about = "Published: mean ± standard deviation as [CleanRL]({}) gives them".format(sources[0]) + (
-        "." if len(sources) == 1 else f" and, for some rows, as [its later table]({sources[1]}) does."
-    )
+    later = f" and, for some rows, as [its later table]({sources[1]}) does" if len(sources) > 1 else ""
+    about = f"Published: mean ± standard deviation as [CleanRL]({sources[0]}) gives them{later}."
     hardware = _hardware(campaigns)
     notes = [
         about,
@@ -163,9 +173,8 @@ def _results(name: str) -> str:
         + " [Results](../results.md) says how the verdicts are made.",
     ]
     if not any(ours.values()):
-        notes[1] = (
-            "None of these rows has been trained here yet" + (f"; the sweep above does it, and [results](../results.md) says what hardware it takes." if campaigns else ".")
-        )
+        how = "; the sweep above does it, and [results](../results.md) says what hardware it takes" if campaigns else ""
+        notes[1] = f"None of these rows has been trained here yet{how}."
     return "\n\n".join(["\n".join(lines), *notes, *pictures])
 
 
@@ -206,7 +215,8 @@ def _ours(row: Table | None) -> str:
 def _hardware(campaigns: list[str]) -> str:
     """The machines on which the runs of the campaigns were trained."""
     query = (
-        "select distinct cpu, cores from read_parquet(?) where list_contains(?, campaign) and cpu is not null order by all"
+        "select distinct cpu, cores from read_parquet(?) where list_contains(?, campaign) and cpu is not null "
+        "order by all"
     )
     found = duckdb.connect().execute(query, [str(RESULTS / "runs.parquet"), campaigns]).fetchall()
     return "; ".join(f"{cpu}, {cores} {'core' if cores == 1 else 'cores'} a run" for cpu, cores in found)
@@ -239,7 +249,7 @@ def _details(settings: Settings, ppo: Any) -> str:
 
 
 def _hyperparameters(name: str) -> str:
-    file = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    file = _keys(FOLDER / f"{name}.yaml")
     shown = ["| key | value |", "|---|---|"]
     for group in ("network", "algorithm", "ppo"):
         for key, value in file.get(group, {}).items():

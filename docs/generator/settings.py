@@ -31,6 +31,7 @@ ROOTS = {
     "match": "`ppo-bench match RUN_DIR [key=value ...]`",
 }
 HIDDEN = ("_target_", "name", "defaults", "hydra")
+HIDDEN_PART = "..."
 OVERRIDE = re.compile(r"(?<![\w`])([a-z_]+(?:\.\w+)*=(?:\{[^}]*\}|\[[^\]]*\]|[\w./-]*\w))")
 KEY = re.compile(r"( *)([\w.]+):(?: +(.*?))?(?: +# .*)?$")
 
@@ -52,56 +53,38 @@ class Explained(NamedTuple):
 
 def explained(path: Path, prefix: str = "", hidden: tuple[str, ...] = HIDDEN) -> Explained:
     """The comments of a YAML file, by key; `prefix` goes before each key."""
-    about: list[str] = []
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
+    begin = next((k for k, line in enumerate(lines) if not line.startswith("#")), len(lines))
     rows: list[Row] = []
     comment: list[str] = []
     parents: list[tuple[int, str]] = []
-    fresh, begun, skipping = True, False, False
-    for line in path.read_text(encoding="utf-8").splitlines():
-        text = line.strip()
-        if text.startswith("# @package"):
-            continue
-        if text.startswith("#"):
-            if not begun:
-                about.append(text.lstrip("# "))
-            else:
-                if not fresh:
-                    comment = []
-                comment.append(text[2:])
-                fresh = True
-            continue
-        begun = True
-        if not text:
-            comment, fresh = [], True
+    shared = False  # whether the comment has a key already
+    for line in lines[begin:]:
+        if line.lstrip().startswith("#"):
+            comment = [*([] if shared else comment), line.lstrip("# ")]
+            shared = False
             continue
         found = KEY.match(line)
-        if not found or line.startswith((" - ", "- ")):
+        if not line.strip() or (found and not found[1] and found[2] in hidden):
+            parents, comment = (parents, []) if not line.strip() else ([(0, HIDDEN_PART)], [])
+            continue
+        if not found:  # an item of a list
             continue
         depth, key, value = len(found[1]), found[2], found[3]
         parents = [parent for parent in parents if parent[0] < depth]
-        if depth == 0:
-            skipping = key in hidden
-        if skipping:
-            comment, fresh = [], True
+        if (0, HIDDEN_PART) in parents:
             continue
+        name = prefix + ".".join(part for _, part in [*parents, (depth, key)])
         if value is None:
             parents.append((depth, key))
-            if comment and fresh:
-                rows.append(Row([_joined(prefix, parents)], [""], " ".join(comment)))
-            comment, fresh = [], True
-            continue
-        name = _joined(prefix, [*parents, (depth, key)])
-        if comment and not fresh and rows:
+        if comment and shared:
             rows[-1].keys.append(name)
-            rows[-1].values.append(value)
-        else:
-            rows.append(Row([name], [value], " ".join(comment)))
-            fresh = not comment
-    return Explained(" ".join(about), rows)
-
-
-def _joined(prefix: str, parents: list[tuple[int, str]]) -> str:
-    return prefix + ".".join(key for _, key in parents)
+            rows[-1].values.append(value or "")
+        elif comment or value is not None:
+            rows.append(Row([name], [value or ""], " ".join(comment)))
+            shared = value is not None
+        comment = comment if value is not None else []
+    return Explained(" ".join(line.lstrip("# ") for line in lines[:begin]), rows)
 
 
 def table(rows: list[Row]) -> str:
@@ -115,7 +98,14 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def _sentence(about: str) -> str:
+    """What a root's file says of itself, without the name of its command."""
+    text = re.sub(r"^python -m ppo_bench\.\w+: ", "", about)
+    return text[:1].upper() + text[1:]
+
+
 def _escaped(text: str) -> str:
+    text = re.sub(r"(?<!\S)(_\w+_)(?!\S)", r"`\1`", text)
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
@@ -123,10 +113,10 @@ def configuration_page() -> str:
     """The reference of every key."""
     parts = [
         "# Configuration",
-        "Each key, its default and its meaning, from the comments of the YAML files in `conf/`. A key is changed on the command "
-        "line, as in `ppo-bench env=hopper ppo.num_envs=4 seed=2`. `ppo-bench --cfg job env=hopper` prints the whole "
-        "configuration of a command; a key that does not exist and a value of the wrong type end with one line and exit "
-        "code 2. The environments' own files are [a page of their own](environment-files.md).",
+        "Each key, its default and its meaning, from the comments of the YAML files in `conf/`. A key is changed on "
+        "the command line, as in `ppo-bench env=hopper ppo.num_envs=4 seed=2`. `ppo-bench --cfg job env=hopper` prints "
+        "the whole configuration of a command; a key that does not exist and a value of the wrong type end with one "
+        "line and exit code 2. The environments' own files are [a page of their own](environment-files.md).",
         "## Keys of a run",
     ]
     found = explained(CONF / "config.yaml", hidden=("defaults", "hydra"))
@@ -148,7 +138,7 @@ def configuration_page() -> str:
     parts += ["## experiment", _experiments()]
     for root, command in ROOTS.items():
         own = explained(CONF / f"{root}.yaml")
-        parts += [f"## Keys of {root}", f"{command}: {_escaped(own.about)}", table(own.rows)]
+        parts += [f"## Keys of {root}", f"{command}. {_escaped(_sentence(own.about))}", table(own.rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -174,8 +164,8 @@ def environments_page() -> str:
     lines = [
         "# Environment files",
         "",
-        "Each `env=` that has a file in `conf/env/`, and its id on each backend that offers it. Any other id that a backend "
-        "knows is named by `env.id=`, as in `ppo-bench env.id=LunarLander-v3 backend=envpool`; see "
+        "Each `env=` that has a file in `conf/env/`, and its id on each backend that offers it. Any other id that a "
+        "backend knows is named by `env.id=`, as in `ppo-bench env.id=LunarLander-v3 backend=envpool`; see "
         "[environments](environments.md).",
         "",
         f"| `env=` | what it is | {' | '.join(BACKENDS)} |",
