@@ -56,3 +56,13 @@ gpu-proof: setup
 # The whole campaign of kills, damaged files and configurations at random: docs/reliability.md. About an hour.
 soak: setup
 	$(BIN)/python -m tests.soak
+
+# The site of the documentation, in site/. Nothing of it is loaded from elsewhere.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# Trains CartPole twice, once with a kill -9 in the middle, and compares the digests of what was learnt: half a minute.
+demo-resume: setup
+	$(BIN)/python launch/demo_resume.py
+
+.PHONY: docs demo-resume

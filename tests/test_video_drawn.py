@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from numpy.testing import assert_allclose
 
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import VectorEnv
+from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.runs.video.filmed import COLOURS, FilmedEnv, draw_off_screen, film
 from ppo_bench.runs.video.mp4 import Mp4
@@ -32,6 +34,17 @@ def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray]
     env.mp4.finish()
     env.close()
     return seen, frames_of(path), env
+
+
+def test_the_camera_follows_a_robot_that_runs_away() -> None:
+    draw_off_screen()
+    env = GymnasiumEnv(load_config(["env=hopper", "ppo.num_envs=1"]).task, "sync", "rgb_array")
+    env.reset([3])
+    robot: Any = env._envs._envs.envs[0].unwrapped
+    robot.set_state(np.array([50.0, *robot.data.qpos[1:]]), robot.data.qvel)
+    red, _, blue = np.moveaxis(env.render().astype(int), -1, 0)
+    env.close()
+    assert np.count_nonzero(red > blue + 40) > 1000  # the floor and the sky are blue and green
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,10 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         _register(task)
         if task.atari is None:
             drawn: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # some constructors lack it
-            return _from_zero(_flat(_wrapped(task, gymnasium.make(task.id, **drawn, **task.kwargs))))
+            env = gymnasium.make(task.id, **drawn, **task.kwargs)
+            if render_mode:
+                _follow_robot(env)
+            return _from_zero(_flat(_wrapped(task, env)))
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
@@ -146,6 +149,16 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         shown: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
         env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **shown)
         return _wrapped(task, env)
+
+
+def _follow_robot(env: Any) -> None:
+    """Draws a MuJoCo robot by its model's camera `track`, which moves along; gymnasium 1.4 leaves the robot behind."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None or renderer.camera_id != -1:
+        return
+    import mujoco
+
+    renderer.camera_id = mujoco.mj_name2id(env.unwrapped.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
 
 
 def _register(task: Task) -> None:

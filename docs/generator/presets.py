@@ -1,0 +1,259 @@
+"""A page for each preset `experiment=cleanrl/...`: usage, results, what is logged, implementation details.
+
+Numbers come from conf/, docs/results/ and ppo_bench/commands/report/data/references.csv; none is written here.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from details import DETAILS, Settings
+from logged import METRICS
+from omegaconf import OmegaConf
+
+from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.commands.report.published import Reference, references
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.load import load_config
+from ppo_bench.runs.trackers.mirror import OF_EVERY_RUN
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "results"
+FOLDER = CONF / "experiment" / "cleanrl"
+SUITES = {"ppo_trxl_minigrid": "ppo_trxl", "ppo_trxl_proof_of_memory": "ppo_trxl"}
+"""Presets that are settings of another preset's script."""
+Table = dict[str, Any]
+
+
+def preset_names() -> list[str]:
+    """The presets, in order."""
+    return [path.stem for path in sorted(FOLDER.glob("*.yaml"))]
+
+
+def preset_pages() -> dict[str, str]:
+    """Every page, by its name."""
+    names = preset_names()
+    pages = {f"presets/{name}.md": _page(name) for name in names}
+    return {"presets/index.md": _index(names)} | pages
+
+
+def _keys(path: Path) -> Settings:
+    """What a YAML file holds."""
+    found: Any = OmegaConf.to_container(OmegaConf.load(path))
+    return dict(found)
+
+
+def _about(name: str) -> str:
+    """What the preset's file says of itself."""
+    lines = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    comments = [line[2:] for line in lines if line.startswith("# ") and not line.startswith("# @package")]
+    return re.sub(r"docs/(\w+)\.md", r"[\1](../\1.md)", " ".join(comments))
+
+
+def _index(names: Iterable[str]) -> str:
+    lines = [
+        "# Presets",
+        "",
+        "Each preset is a file under `conf/experiment/cleanrl/` with the hyperparameters, the network and the switches "
+        "of one of [CleanRL](https://docs.cleanrl.dev/rl-algorithms/ppo/)'s scripts. A preset runs in every framework, "
+        "and any of its keys can be changed on the command line. What differs from the scripts is on "
+        "[a page of its own](../cleanrl.md).",
+        "",
+        "| preset | environment | steps | what it is |",
+        "|---|---|---|---|",
+    ]
+    for name in names:
+        config = load_config([f"experiment=cleanrl/{name}"])
+        steps = f"{config.resolved['total_timesteps']:,}"
+        lines.append(
+            f"| [`cleanrl/{name}`]({name}.md) | {config.task.id.rpartition(':')[2]} | {steps} | {_about(name)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _page(name: str) -> str:
+    config = load_config([f"experiment=cleanrl/{name}"])
+    settings = config.resolved
+    parts = [
+        f"# cleanrl/{name}",
+        _about(name),
+        f"The file is `conf/experiment/cleanrl/{name}.yaml`. The environment is {config.task.id.rpartition(':')[2]} on "
+        f"{settings['backend']['name']}, for {settings['total_timesteps']:,} steps.",
+        "## Usage",
+        _usage(name, settings),
+        "## Results",
+        _results(name),
+        "## What is logged",
+        _logged(config),
+        "## Implementation details",
+        _details(settings, config.ppo),
+        "## Hyperparameters",
+        _hyperparameters(name),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _usage(name: str, settings: Settings) -> str:
+    preset = f"experiment=cleanrl/{name}"
+    lines = [f"ppo-bench {preset}"]
+    if not name.startswith("ppo_trxl"):
+        lines += [f"ppo-bench {preset} env={env}" for env in _envs(name) if env != settings["env"]["name"]][:2]
+    if settings["backend"]["name"] != "jax":
+        lines += [f"ppo-bench {preset} framework={framework}" for framework in ("torch_compile", "jax_xla")]
+    campaigns = _campaigns(name)
+    text = "\n".join([*lines, f"ppo-bench sweep {preset} 'seed=range(1,4)'"])
+    block = f"```bash\n{text}\n```"
+    if not campaigns:
+        return block
+    sweeps = "\n".join(f"ppo-bench sweep experiment=campaign/{campaign}" for campaign in campaigns)
+    return f"{block}\n\nThe published table, every environment and seed of it:\n\n```bash\n{sweeps}\n```"
+
+
+def _campaigns(name: str) -> list[str]:
+    """The experiments that are the published table of a preset."""
+    found = []
+    for path in sorted((CONF / "experiment" / "campaign").glob("*.yaml")):
+        defaults = _keys(path).get("defaults", [])
+        if f"/experiment/cleanrl/{name}" in defaults:
+            found.append(path.stem)
+    return found
+
+
+def _envs(name: str) -> list[str]:
+    """The environments of its campaigns."""
+    found: list[str] = []
+    for campaign in _campaigns(name):
+        file = _keys(CONF / "experiment" / "campaign" / f"{campaign}.yaml")
+        found += str(file["hydra"]["sweeper"]["params"]["env"]).split(",")
+    return found
+
+
+# --- Results ----------------------------------------------------------------------------------------------------------
+
+
+def _results(name: str) -> str:
+    """Published rows, ours beside them, and curves where there are any."""
+    published = [r for r in references() if r.system == "CleanRL" and r.variant == SUITES.get(name, name)]
+    ours = _verdicts(name)
+    if not published:
+        return "No row was published for this preset."
+    lines = [
+        "| environment | steps | published | ours, by framework and backend | seeds | minutes | steps per second "
+        "| verdict |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in published:
+        steps = f"{row.steps:,}" if row.steps else ""
+        beside: list[Table | None] = [*ours.get(row.env, [])]
+        for own in beside or [None]:
+            lines.append(f"| {row.env} | {steps} | {_published(row)} | {_ours(own)} |")
+    campaigns = _campaigns(name)
+    pictures = [
+        f"![{picture.stem}: return by steps and by time](../results/{picture.name})"
+        for campaign in campaigns
+        for picture in sorted(RESULTS.glob(f"{campaign}-*.svg"))
+    ]
+    sources = sorted({row.source for row in published})
+    later = f" and, for some rows, as [its later table]({sources[1]}) does" if len(sources) > 1 else ""
+    about = f"Published: mean ± standard deviation as [CleanRL]({sources[0]}) gives them{later}."
+    hardware = _hardware(campaigns)
+    notes = [
+        about,
+        "Ours: mean ± sample deviation of the last 100 training episodes over seeds; minutes are the median training "
+        "time of a run, compilation included, steps per second the median of the runs' means."
+        + (f" Measured on {hardware}, several runs at a time." if hardware else "")
+        + " [Results](../results.md) says how the verdicts are made.",
+    ]
+    if not any(ours.values()):
+        how = "; the sweep above does it, and [results](../results.md) says what hardware it takes" if campaigns else ""
+        notes[1] = f"None of these rows has been trained here yet{how}."
+    return "\n\n".join(["\n".join(lines), *notes, *pictures])
+
+
+def _verdicts(name: str) -> dict[str, list[Table]]:
+    """Rows of verdicts.csv that were trained, by environment, with the times of their runs."""
+    found: dict[str, list[Table]] = defaultdict(list)
+    with open(RESULTS / "verdicts.csv", newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["script"] == name and int(row["seeds"])]
+    for row in rows:
+        query = (
+            "select final_return_mean, wall_seconds, mean_sps from read_parquet(?) "
+            "where env_id = ? and framework = ? and backend = ? and list_contains(?, campaign)"
+        )
+        given = [str(RESULTS / "runs.parquet"), row["env"], row["framework"], row["backend"], _campaigns(name)]
+        runs = duckdb.connect().execute(query, given).fetchall()
+        finals, seconds, speeds = zip(*runs, strict=True) if runs else ((), (), ())
+        times = {"finals": finals, "minutes": [s / 60 for s in seconds], "speeds": speeds}
+        found[row["env"]].append(row | times)
+    return found
+
+
+def _published(row: Reference) -> str:
+    spread = f" ± {row.std:,.2f}" if row.std is not None else ""
+    return f"{row.mean:,.2f}{spread}" if row.mean is not None else ""
+
+
+def _ours(row: Table | None) -> str:
+    if row is None:
+        return "not trained | | | | "
+    spread = f" ± {statistics.stdev(row['finals']):,.2f}" if len(row["finals"]) > 1 else ""
+    minutes = f"{statistics.median(row['minutes']):.1f}" if row["minutes"] else ""
+    speed = f"{statistics.median(row['speeds']):,.0f}" if row["speeds"] else ""
+    mean = f"{float(row['ours_mean']):,.2f}{spread}"
+    way = f"{row['framework']}, {row['backend']}: {mean}"
+    return f"{way} | {row['seeds']} | {minutes} | {speed} | {row['verdict']}"
+
+
+def _hardware(campaigns: list[str]) -> str:
+    """The machines on which the runs of the campaigns were trained."""
+    query = (
+        "select distinct cpu, cores from read_parquet(?) where list_contains(?, campaign) and cpu is not null "
+        "order by all"
+    )
+    found = duckdb.connect().execute(query, [str(RESULTS / "runs.parquet"), campaigns]).fetchall()
+    return "; ".join(f"{cpu}, {cores} {'core' if cores == 1 else 'cores'} a run" for cpu, cores in found)
+
+
+# --- What is logged, details, hyperparameters -------------------------------------------------------------------------
+
+
+def _logged(config: Any) -> str:
+    declared = {metric.name: metric.tag for metric in metrics_of(config.algorithm, config.network)}
+    lines = ["| column of `metrics.jsonl` | tag in TensorBoard and wandb | what it is |", "|---|---|---|"]
+    lines += [f"| `{name}` | `{tag}` | {METRICS[name]} |" for name, tag in (OF_EVERY_RUN | declared).items()]
+    episodes = "Each finished episode is a row of `episodes.jsonl`: `global_step, env, return, length`."
+    means = "Losses are means over all minibatches of an iteration. The tags are CleanRL's."
+    return "\n".join(lines) + f"\n\n{means} {episodes}"
+
+
+def _details(settings: Settings, ppo: Any) -> str:
+    values = {
+        **settings["ppo"], **settings["network"], **settings["algorithm"], **(settings["env"]["atari"] or {}),
+        "batch_size": ppo.batch_size, "minibatch_size": ppo.minibatch_size,
+        "every_iterations": settings["checkpoint"]["every_iterations"],
+    }  # fmt: skip
+    shown = [detail for detail in DETAILS if detail.applies(settings)]
+    lines = []
+    for number, detail in enumerate(shown, 1):
+        path, _, name = detail.source.partition("#")
+        lines.append(f"{number}. {detail.text.format(**values)} [`{name}` in `{path}`](../../{detail.source})")
+    return "\n".join(lines)
+
+
+def _hyperparameters(name: str) -> str:
+    file = _keys(FOLDER / f"{name}.yaml")
+    shown = ["| key | value |", "|---|---|"]
+    for group in ("network", "algorithm", "ppo"):
+        for key, value in file.get(group, {}).items():
+            shown.append(f"| `{group}.{key}` | `{json.dumps(value) if not isinstance(value, str) else value}` |")
+    base = [d for d in file["defaults"] if isinstance(d, str) and d.startswith("/experiment")]
+    also = f"All else is that of [`{base[0].rpartition('/')[2]}`]({base[0].rpartition('/')[2]}.md). " if base else ""
+    return f"{also}[Configuration](../configuration.md) explains every key.\n\n" + "\n".join(shown)

@@ -1,0 +1,178 @@
+"""Pages of every configuration key and of every environment's file, from the comments in conf/.
+
+A comment belongs to the key below it, and to the keys that follow without a comment or an empty line in between.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.compose import offered
+
+BACKENDS = ("gymnasium", "envpool", "envpool_xla", "jax", "pettingzoo")
+GROUPS = {
+    "framework": "What executes PPO.",
+    "backend": "Where environments come from, and what steps them.",
+    "algorithm": "What is learnt from a rollout.",
+    "network": "The policy and the critic.",
+    "opponents": "Who plays the other side of a game.",
+    "tuning": "What makes a CPU faster.",
+    "tracker": "Where a run's files are mirrored.",
+    "launch": "The resources of a job that `launch/slurm.py` submits.",
+}
+"""Groups whose every choice is shown with its keys."""
+ROOTS = {
+    "evaluate": "`ppo-bench evaluate RUN_DIR [key=value ...]`",
+    "bench": "`ppo-bench bench [key=value ...]`",
+    "equivalence": "`ppo-bench equivalence [key=value ...]`",
+    "match": "`ppo-bench match RUN_DIR [key=value ...]`",
+}
+HIDDEN = ("_target_", "name", "defaults", "hydra")
+HIDDEN_PART = "..."
+OVERRIDE = re.compile(r"(?<![\w`])([a-z_]+(?:\.\w+)*=(?:\{[^}]*\}|\[[^\]]*\]|[\w./-]*\w))")
+KEY = re.compile(r"( *)([\w.]+):(?: +(.*?))?(?: +# .*)?$")
+
+
+class Row(NamedTuple):
+    """Keys that one comment explains, with their values in the file."""
+
+    keys: list[str]
+    values: list[str]
+    meaning: str
+
+
+class Explained(NamedTuple):
+    """A YAML file: what it says of itself, and its keys."""
+
+    about: str
+    rows: list[Row]
+
+
+def explained(path: Path, prefix: str = "", hidden: tuple[str, ...] = HIDDEN) -> Explained:
+    """The comments of a YAML file, by key; `prefix` goes before each key."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
+    begin = next((k for k, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    rows: list[Row] = []
+    comment: list[str] = []
+    parents: list[tuple[int, str]] = []
+    shared = False  # whether the comment has a key already
+    for line in lines[begin:]:
+        if line.lstrip().startswith("#"):
+            comment = [*([] if shared else comment), line.lstrip("# ")]
+            shared = False
+            continue
+        found = KEY.match(line)
+        if not line.strip() or (found and not found[1] and found[2] in hidden):
+            parents, comment = (parents, []) if not line.strip() else ([(0, HIDDEN_PART)], [])
+            continue
+        if not found:  # an item of a list
+            continue
+        depth, key, value = len(found[1]), found[2], found[3]
+        parents = [parent for parent in parents if parent[0] < depth]
+        if (0, HIDDEN_PART) in parents:
+            continue
+        name = prefix + ".".join(part for _, part in [*parents, (depth, key)])
+        if value is None:
+            parents.append((depth, key))
+        if comment and shared:
+            rows[-1].keys.append(name)
+            rows[-1].values.append(value or "")
+        elif comment or value is not None:
+            rows.append(Row([name], [value or ""], " ".join(comment)))
+            shared = value is not None
+        comment = comment if value is not None else []
+    return Explained(" ".join(line.lstrip("# ") for line in lines[:begin]), rows)
+
+
+def table(rows: list[Row]) -> str:
+    """Rows as Markdown."""
+    lines = ["| key | default | meaning |", "|---|---|---|"]
+    for row in rows:
+        keys = "<br>".join(f"`{key}`" for key in row.keys)
+        values = "<br>".join("*must be given*" if v == "???" else f"`{v}`" if v else "" for v in row.values)
+        meaning = OVERRIDE.sub(r"`\1`", _escaped(row.meaning))
+        lines.append(f"| {keys} | {values} | {meaning} |")
+    return "\n".join(lines)
+
+
+def _sentence(about: str) -> str:
+    """What a root's file says of itself, without the name of its command."""
+    text = re.sub(r"^python -m ppo_bench\.\w+: ", "", about)
+    return text[:1].upper() + text[1:]
+
+
+def _escaped(text: str) -> str:
+    text = re.sub(r"(?<!\S)(_\w+_)(?!\S)", r"`\1`", text)
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def configuration_page() -> str:
+    """The reference of every key."""
+    parts = [
+        "# Configuration",
+        "Each key, its default and its meaning, from the comments of the YAML files in `conf/`. A key is changed on "
+        "the command line, as in `ppo-bench env=hopper ppo.num_envs=4 seed=2`. `ppo-bench --cfg job env=hopper` prints "
+        "the whole configuration of a command; a key that does not exist and a value of the wrong type end with one "
+        "line and exit code 2. The environments' own files are [a page of their own](environment-files.md).",
+        "## Keys of a run",
+    ]
+    found = explained(CONF / "config.yaml", hidden=("defaults", "hydra"))
+    plain = [row for row in found.rows if "." not in row.keys[0]]
+    parts.append(table(plain))
+    for section in ("env", "checkpoint", "evaluation", "rating", "video"):
+        parts += [f"### {section}", table([row for row in found.rows if row.keys[0].startswith(f"{section}.")])]
+    parts += ["## ppo", "PPO's hyperparameters, by CleanRL's names. " + _choices("ppo")]
+    parts.append(table(explained(CONF / "ppo" / "classic.yaml", "ppo.").rows))
+    for path in sorted((CONF / "ppo").glob("*.yaml")):
+        if path.stem != "classic":
+            own = explained(path, "ppo.")
+            parts += [f"### ppo={path.stem}", f"{own.about} It differs from `classic` in:", table(own.rows)]
+    for group, about in GROUPS.items():
+        parts += [f"## {group}", about]
+        for path in sorted((CONF / group).glob("*.yaml")):
+            own = explained(path, f"{group}.{path.stem}." if group == "tracker" else f"{group}.")
+            parts += [f"### {group}={path.stem}", _escaped(own.about), *([table(own.rows)] if own.rows else [])]
+    parts += ["## experiment", _experiments()]
+    for root, command in ROOTS.items():
+        own = explained(CONF / f"{root}.yaml")
+        parts += [f"## Keys of {root}", f"{command}. {_escaped(_sentence(own.about))}", table(own.rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _choices(group: str) -> str:
+    names = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    return f"The choices are {', '.join(f'`{name}`' for name in names)}; an environment's file names its own."
+
+
+def _experiments() -> str:
+    lines = ["| `experiment=` | what it is |", "|---|---|"]
+    for path in sorted((CONF / "experiment").rglob("*.yaml")):
+        name = path.relative_to(CONF / "experiment").with_suffix("").as_posix()
+        shown = f"[`{name}`](presets/{path.stem}.md)" if name.startswith("cleanrl/") else f"`{name}`"
+        lines.append(f"| {shown} | {_escaped(explained(path).about)} |")
+    return "\n".join(lines)
+
+
+def environments_page() -> str:
+    """Every file of the group `env`, with its id on each backend that offers it."""
+    ids: dict[str, dict[str, str]] = {}
+    for env, backend, env_id in offered():
+        ids.setdefault(env, {})[backend] = env_id
+    lines = [
+        "# Environment files",
+        "",
+        "Each `env=` that has a file in `conf/env/`, and its id on each backend that offers it. Any other id that a "
+        "backend knows is named by `env.id=`, as in `ppo-bench env.id=LunarLander-v3 backend=envpool`; see "
+        "[environments](environments.md).",
+        "",
+        f"| `env=` | what it is | {' | '.join(BACKENDS)} |",
+        "|---|---|" + "---|" * len(BACKENDS),
+    ]
+    for path in sorted((CONF / "env").glob("*.yaml")):
+        about = _escaped(explained(path).about)
+        cells = [f"`{ids[path.stem][b]}`" if b in ids.get(path.stem, {}) else "" for b in BACKENDS]
+        lines.append(f"| `{path.stem}` | {about} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

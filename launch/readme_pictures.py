@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""The pictures of README: `launch/readme_pictures.py` draws returns by minutes from docs/results/curves.parquet.
+
+`launch/readme_pictures.py --film MP4` also makes docs/assets/hopper.gif of seconds 2 to 5 of a film that
+`ppo-bench evaluate RUN_DIR video=true` wrote.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import matplotlib as mpl
+import numpy as np
+
+from ppo_bench.common.cli import Parser, exit_code
+
+mpl.use("svg")
+from matplotlib import pyplot as plt
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+FRAMEWORKS = {
+    "torch_eager": ("#4269d0", "#7aa2ff"),
+    "torch_compile": ("#c2410c", "#ff9d5c"),
+    "jax_xla": ("#15803d", "#5fd38d"),
+}
+"""By framework, its colours on light and on dark ground."""
+INK = {"light": "#24292f", "dark": "#d7dce2"}
+TASKS = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
+SECONDS = (2.0, 5.0)
+"""Part of a film that is shown."""
+FRAMES_PER_SECOND, PIXELS, COLOURS = 20, 280, 64
+
+
+def main(arguments: list[str]) -> int:
+    """Draw the curves for light and for dark pages; with --film, also make the GIF."""
+    parser = Parser("python launch/readme_pictures.py", description=__doc__)
+    parser.add_argument("--film", type=Path, metavar="MP4")
+    parser.add_argument("--out", type=Path, default=DOCS / "assets", help="where the pictures go (docs/assets)")
+    options = parser.parse_args(arguments)
+    for scheme in INK:
+        print(draw(DOCS / "results" / "curves.parquet", options.out / f"minutes-{scheme}.svg", scheme))
+    if options.film:
+        print(animate(options.film, options.out / "hopper.gif"))
+    return 0
+
+
+def draw(file: Path, out: Path, scheme: str) -> Path:
+    """Return by minutes of training, mean over seeds and the range of the middle half, for each framework."""
+    ink = INK[scheme]
+    style: Any = {
+        "font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "readme", "svg.fonttype": "path",
+        "text.color": ink, "axes.labelcolor": ink, "axes.edgecolor": ink, "xtick.color": ink, "ytick.color": ink,
+    }  # fmt: skip
+    with plt.rc_context(style):
+        figure, axes = plt.subplots(1, len(TASKS), figsize=(8.4, 3.3), layout="constrained")
+        for axis, (env, title) in zip(axes, TASKS.items(), strict=True):
+            for framework, colours in FRAMEWORKS.items():
+                minutes, runs = _curves(file, env, framework)
+                colour = colours[scheme == "dark"]
+                axis.plot(minutes, runs.mean(0), color=colour, lw=2, label=f"{framework}, {len(runs)} seeds")
+                axis.fill_between(minutes, *np.quantile(runs, (0.25, 0.75), axis=0), color=colour, alpha=0.2, lw=0)
+            axis.set(title=title, xlabel="minutes of training", ylabel="episodic return")
+            axis.set_xlim(left=0)
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.grid(color=ink, alpha=0.15, lw=0.8)
+            axis.legend(frameon=False, loc="lower right")
+        figure.savefig(out, transparent=True, metadata={"Date": None, "Creator": None})
+        plt.close(figure)
+    return out
+
+
+def _curves(file: Path, env: str, framework: str) -> tuple[np.ndarray, np.ndarray]:
+    """Minutes `[100]` and the return of each seed there `[seeds, 100]`, up to the end of the fastest seed."""
+    query = (
+        "select seed, x / 60 as x, value from read_parquet(?) where env = ? and framework = ? and axis = 'seconds' "
+        "and campaign = 'classic' and value is not null order by seed, cell"
+    )
+    found: dict[str, Any] = duckdb.connect().execute(query, [str(file), env, framework]).fetchnumpy()
+    seeds = np.unique(found["seed"])
+    of_seed = [found["seed"] == seed for seed in seeds]
+    end = min(found["x"][rows].max() for rows in of_seed)
+    begin = max(found["x"][rows].min() for rows in of_seed)
+    grid = np.linspace(begin, end, 100)
+    return grid, np.stack([np.interp(grid, found["x"][rows], found["value"][rows]) for rows in of_seed])
+
+
+def animate(film: Path, out: Path) -> Path:
+    """A GIF of a part of an mp4."""
+    import av
+    from PIL import Image
+
+    frames, last = [], -1
+    with av.open(str(film)) as container:
+        for frame in container.decode(video=0):
+            at = float(frame.time or 0.0)
+            tick = int(at * FRAMES_PER_SECOND)
+            if SECONDS[0] <= at < SECONDS[1] and tick != last:
+                last = tick
+                image = Image.fromarray(frame.to_ndarray(format="rgb24")).resize(
+                    (PIXELS, PIXELS), Image.Resampling.LANCZOS
+                )
+                frames.append(image.quantize(COLOURS, dither=Image.Dither.NONE))
+    frames[0].save(
+        out, save_all=True, append_images=frames[1:], duration=1000 // FRAMES_PER_SECOND, loop=0, optimize=True
+    )
+    return out
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

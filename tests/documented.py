@@ -1,0 +1,89 @@
+"""Commands in README and docs/: which blocks there are, how each is marked, and a shell that runs them.
+
+A block of `bash` has a mark on the line before it, which README and the site do not show as such:
+
+- `<!-- run -->`: the tests run it as it stands, after the blocks above it on the same page, in one folder;
+- `<!-- run: total_timesteps=8192 -->`: the same, with these words added to each of its commands that train;
+- `<!-- checked -->`: the tests compose the configuration of each of its commands, and train nothing;
+- `<!-- not run: ... -->`: why not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.training import ROOT
+
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+MARK = re.compile(r"<!-- (run|checked|not run)(?:: (.+))? -->")
+TRAINS = ("train", "sweep", "bench", "equivalence")
+PROGRAM = """#!/usr/bin/env bash
+# ppo-bench, with the words of the mark added where it trains
+case "${{1-}}" in
+    {trains} | -* | *=*) set -- "$@" $MARKED_WORDS ;;
+esac
+exec {python} -c 'from ppo_bench.commands.console import console; console()' "$@"
+"""
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    kind: str
+    """`run`, `checked`, `not run`, or nothing where there is no mark."""
+    words: str
+    """What follows the mark's colon."""
+    text: str
+
+    @property
+    def place(self) -> str:
+        """Where it begins."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    """Every fenced block of a page, in order."""
+    found: list[Block] = []
+    lines = page.read_text(encoding="utf-8").splitlines()
+    begin: int | None = None
+    for number, line in enumerate(lines, 1):
+        if not line.lstrip().startswith("```"):
+            continue
+        if begin is None:
+            begin = number
+            continue
+        mark = MARK.fullmatch(lines[begin - 2]) if begin > 1 else None
+        kind, words = (mark[1], mark[2] or "") if mark else ("", "")
+        language = lines[begin - 1].strip().removeprefix("```")
+        found.append(Block(page, begin, language, kind, words, "\n".join(lines[begin : number - 1]) + "\n"))
+        begin = None
+    assert begin is None, f"{page}: the block of line {begin} has no end"
+    return found
+
+
+def commands(block: Block) -> list[list[str]]:
+    """The words of each command of a block, without comments."""
+    joined = block.text.replace("\\\n", " ")
+    return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a block by bash in `folder`, where `ppo-bench` and `python` are those of the tests."""
+    programs = folder / ".programs"
+    programs.mkdir(exist_ok=True)
+    program = programs / "ppo-bench"
+    program.write_text(PROGRAM.format(trains=" | ".join(TRAINS), python=shlex.quote(sys.executable)))
+    program.chmod(0o755)
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MARKED_WORDS": block.words}
+    script = ["bash", "-euo", "pipefail", "-c", block.text]
+    return subprocess.run(script, cwd=folder, env=environment, capture_output=True, text=True, check=False)

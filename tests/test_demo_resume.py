@@ -1,0 +1,45 @@
+"""`make demo-resume`: a run that was killed ends with the digest of one that was not, and a difference is told."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training import ROOT
+
+SCRIPT = ROOT / "launch" / "demo_resume.py"
+pytestmark = pytest.mark.slow
+
+
+def run(code: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'launch'}"}
+    command = [sys.executable, *code]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_digests_are_equal(tmp_path: Path) -> None:
+    done = run([str(SCRIPT)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    digests = re.findall(r"^([0-9a-f]{32})  ", done.stdout, re.M)
+    assert len(digests) == 2
+    assert digests[0] == digests[1]
+    assert re.search(r"killed after iteration \d+", done.stdout)
+    assert done.stdout.endswith("the same parameters, bit for bit\n")
+
+
+def test_a_difference_is_an_exit_code(tmp_path: Path) -> None:
+    code = """
+import sys, demo_resume
+demo_resume.STEPS = 20_000
+command = demo_resume._command
+demo_resume._command = lambda words, outputs: command([*words, f"seed={1 + ('killed' in str(outputs))}"], outputs)
+sys.exit(demo_resume.main(["total_timesteps=20000"]))
+"""
+    done = run(["-c", code], tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.endswith("THE PARAMETERS DIFFER\n")

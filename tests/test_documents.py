@@ -1,0 +1,110 @@
+"""README and docs/: every block of commands is marked, and does what its mark says; every link leads somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.configuration.compose import compose_root
+from ppo_bench.configuration.load import load_config
+from ppo_bench.sweeps.expand import corner, own_sweep
+from tests.documented import PAGES, TRAINS, Block, blocks, commands, run
+from tests.training import ROOT
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+RUN = sorted({block.page for block in BLOCKS if block.kind == "run"})
+LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|href|srcset)=\"([^\"]+)\"")
+FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+
+
+def named(value: Path | Block) -> str:
+    return value.place if isinstance(value, Block) else value.name
+
+
+def test_every_block_says_its_language_and_what_the_tests_do_with_it() -> None:
+    assert [block.place for block in BLOCKS if not block.language] == []
+    assert [block.place for block in BLOCKS if block.language == "bash" and not block.kind] == []
+    assert [block.place for block in BLOCKS if block.kind == "not run" and not block.words] == []
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.kind == "checked"], ids=named)
+def test_the_words_of_a_block_are_a_configuration(block: Block) -> None:
+    for program, *words in commands(block):
+        assert program == "ppo-bench", f"only ppo-bench can be checked: {program}"
+        name = words.pop(0) if words and words[0] in TRAINS else "train"
+        own = [word for word in words if not word.startswith(("hydra.", "hydra/"))]
+        if name in ("bench", "equivalence"):
+            compose_root(name, corner(own))
+        else:
+            load_config(corner([*own_sweep(own), *own]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUN, ids=named)
+def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page):
+        if block.kind == "run":
+            done = run(block, tmp_path)
+            said = done.stdout[-2000:] + done.stderr[-2000:]
+            assert done.returncode == 0, f"{block.place}: {said}"
+            assert "Traceback" not in said, f"{block.place}: {said}"
+
+
+# --- Links ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_to_files_and_headings_of_the_repository(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    broken = [link for match in LINK.finditer(text) if (link := match[1] or match[2]) and not _leads(link, page)]
+    assert broken == []
+
+
+def _leads(link: str, page: Path) -> bool:
+    path, _, fragment = link.partition("#")
+    if re.match(r"https?://[\w.-]+\.\w+", link):
+        return True
+    target = (page.parent / path).resolve() if path else page
+    generated = page.parent.name == "docs" and (path.startswith("presets/") or path in GENERATED)
+    if generated:
+        return True
+    if not target.exists():
+        return False
+    if not fragment or target.suffix not in (".md", ".py", ".yaml"):
+        return True
+    if target.suffix == ".md":
+        return fragment in _headings(target)
+    return target.suffix == ".yaml" or fragment in _definitions(target)
+
+
+GENERATED = ("configuration.md", "environment-files.md", "index.md")
+"""Pages that the site makes: docs/generator."""
+
+
+def _headings(page: Path) -> set[str]:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip()) for title in titles}
+
+
+def _definitions(file: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    found = [node for node in nodes if isinstance(node, kinds)]
+    inner = {
+        f"{a.name}.{b.name}" for a in found for b in a.body if isinstance(a, ast.ClassDef) and isinstance(b, kinds)
+    }
+    return {node.name for node in found} | inner
+
+
+def test_no_page_names_a_file_that_is_gone() -> None:
+    gone = {
+        f"{page.name}: {name}"
+        for page in PAGES
+        for name in re.findall(r"`((?:ppo_bench|conf|tests|launch)/[\w/]+\.(?:py|yaml|sh))`", page.read_text())
+        if not (ROOT / name).exists()
+    }
+    assert gone == set()

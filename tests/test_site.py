@@ -1,0 +1,161 @@
+"""The site of the documentation: it builds without a warning, its links lead somewhere, and all it loads is its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from omegaconf import OmegaConf
+from playwright.sync_api import Browser, sync_playwright
+
+from ppo_bench.common.paths import CONF
+from tests.test_report_page import DESKTOP, LIGHTNESS, PHONE, PROGRAMS, Opened
+from tests.training import ROOT
+
+MAIN = (
+    "index", "getting-started", "tutorial", "cleanrl", "presets/index", "presets/ppo", "own", "environments", "sweeps",
+    "slurm", "report", "how", "equivalence", "noise", "contract", "reliability", "architecture", "configuration",
+    "environment-files", "api", "results", "performance", "not-helped", "measurements",
+    "source/ppo_bench/mathematics/ppo.py",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it."""
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    assert built.stderr == ""
+    return out
+
+
+class Read(HTMLParser):
+    """What a page links to, what it loads, and the names of its parts."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.names: set[str] = set()
+        self.feed(file.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value for name, value in attrs if value is not None}
+        self.names |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag == "link" and given.get("rel") not in ("canonical", "prev", "next"):
+            self.loads.append(given.get("href", ""))
+        elif "src" in given:
+            self.loads.append(given["src"])
+
+
+read = cache(Read)
+
+
+def test_every_link_leads_somewhere(site: Path) -> None:
+    broken = []
+    for page in sorted(site.rglob("*.html")):
+        if page.name == "404.html":  # its links are counted from the root of a server
+            continue
+        for link in (*read(page).links, *read(page).loads):
+            url = urlsplit(link)
+            if url.scheme in ("http", "https", "mailto", "data"):
+                continue
+            target = (page.parent / unquote(url.path)).resolve() if url.path else page
+            found = target.is_file() and (
+                target.suffix != ".html" or not url.fragment or unquote(url.fragment) in read(target).names
+            )
+            if not found:
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 100
+    elsewhere = [
+        f"{page.name}: {load}"
+        for page in pages
+        for load in read(page).loads
+        if urlsplit(load).scheme in ("http", "https")
+    ]
+    assert elsewhere == []
+    styles = [path for path in site.rglob("*.css") if re.search(r"url\(\s*['\"]?https?:|@import", path.read_text())]
+    assert styles == []
+
+
+def test_every_preset_has_a_page_and_every_key_a_line(site: Path) -> None:
+    for preset in (CONF / "experiment" / "cleanrl").glob("*.yaml"):
+        text = (site / "presets" / f"{preset.stem}.html").read_text(encoding="utf-8")
+        assert f"ppo-bench experiment=cleanrl/{preset.stem}" in re.sub(r"<[^>]+>", "", text)
+    page = (site / "configuration.html").read_text(encoding="utf-8")
+    keys: Any = OmegaConf.to_container(OmegaConf.load(CONF / "config.yaml"))
+    hyperparameters: Any = OmegaConf.to_container(OmegaConf.load(CONF / "ppo" / "classic.yaml"))
+    nested = [
+        f"{group}.{key}" for group, own in keys.items() if isinstance(own, dict) and group != "hydra" for key in own
+    ]
+    plain = [key for key, value in keys.items() if not isinstance(value, dict | list)]
+    ppo = [f"ppo.{key}" for key in hyperparameters]
+    assert [key for key in (*nested, *plain, *ppo) if f"<code>{key}</code>" not in page] == []
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    assert program, "there is no Chromium: tests/browser/install.sh installs it"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_pages_fit_and_say_nothing(browser: Browser, site: Path, size: dict[str, int], scheme: str) -> None:
+    for name in MAIN:
+        with Opened(browser, site / f"{name}.html", size, scheme) as opened:
+            page = opened.page
+            page.mouse.wheel(0, 20_000)
+            page.wait_for_timeout(100)
+            assert opened.said == [], name
+            assert [url for url in opened.requests if not url.startswith(("file:", "data:", "blob:"))] == [], name
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], name
+            lightness = page.locator("body").evaluate(LIGHTNESS)
+            assert lightness > 0.9 if scheme == "light" else lightness < 0.2, name
+            pictures = "all => all.filter(one => one.offsetParent && !one.naturalWidth).map(one => one.src)"
+            assert page.locator("article img").evaluate_all(pictures) == [], name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_first_page_has_one_picture_of_the_curves(browser: Browser, site: Path, scheme: str) -> None:
+    with Opened(browser, site / "index.html", DESKTOP, scheme) as opened:
+        shown = "all => all.filter(one => one.offsetParent).map(one => one.src)"
+        (source,) = opened.page.locator("img[src*=minutes]").evaluate_all(shown)
+        assert f"minutes-{scheme}.svg" in source
+
+
+@pytest.mark.slow
+def test_the_search_works_without_a_server(browser: Browser, site: Path) -> None:
+    with Opened(browser, site / "index.html", DESKTOP) as opened:
+        opened.page.click(".md-search__input")
+        opened.page.keyboard.type("checkpoint", delay=20)
+        opened.page.wait_for_selector(".md-search-result__item")
+        titles = opened.page.locator(".md-search-result__item h1").all_inner_texts()
+        assert "Reliability" in titles
+        assert opened.said == []
