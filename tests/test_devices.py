@@ -36,9 +36,9 @@ def computation(*overrides: str, devices: int = 1, num_envs: int = 8) -> Computa
 
 def drawn(computation: Computation, first_row: int = 0) -> np.ndarray:
     """Samples of each minibatch of two epochs, `[E, K, M]`, on the device whose first row that is."""
-    key = (torch.full((1,), value, dtype=torch.int32) for value in (7, 3))
+    seed, iteration = (torch.full((1,), value, dtype=torch.int32) for value in (7, 3))
     samples = torch.from_numpy(computation.samples + np.int32(first_row))
-    rows: np.ndarray = computation.minibatches(*key, torch.arange(2, dtype=torch.int32), samples).numpy()
+    rows: np.ndarray = computation.minibatches(seed, iteration, torch.arange(2, dtype=torch.int32), samples).numpy()
     return rows
 
 
@@ -111,7 +111,9 @@ def test_statistics_of_a_minibatch_are_those_of_all_its_parts() -> None:
     batch = transitions(np.random.default_rng(0))
     arrays = batch["valid"], batch["acts"], batch["advantages"]
     acting = batch["advantages"][batch["acts"] == 1]
-    parts = on_two_devices(lambda total, *part: ppo.whole_minibatch(jnp, *part, total), *arrays)
+    parts = on_two_devices(
+        lambda total, valid, acts, advantages: ppo.whole_minibatch(jnp, valid, acts, advantages, total), *arrays
+    )
     for device in range(2):
         valid, acts, mean, std = (float(x[device]) for x in parts)
         assert (valid, acts) == (10, len(acting))
@@ -131,13 +133,14 @@ def test_losses_of_the_parts_add_up_to_that_of_the_minibatch(norm_adv: bool) -> 
     }
     names = list(batch)
 
-    def part(total: Any, *arrays: Any) -> Any:
-        own = ppo.Transitions(**dict(zip(names, arrays[3:], strict=True)))
+    def part(total: Any, log_probs: Any, entropies: Any, values: Any, *arrays: Any) -> Any:
+        own = ppo.Transitions(**dict(zip(names, arrays, strict=True)))
         whole = ppo.whole_minibatch(jnp, own.valid, own.acts, own.advantages, total)
-        return ppo.losses(jnp, *arrays[:3], own, **options, whole=whole)
+        return ppo.losses(jnp, log_probs, entropies, values, own, **options, whole=whole)
 
     parts = on_two_devices(part, *fresh, *batch.values())
-    alone = ppo.losses(np, *fresh, ppo.Transitions(**batch), **options)
+    log_probs, entropies, values = fresh
+    alone = ppo.losses(np, log_probs, entropies, values, ppo.Transitions(**batch), **options)
     assert not np.isclose(float(parts.total[0]), float(parts.total[1]))
     for name, expected in alone._asdict().items():
         assert_allclose(np.sum(np.asarray(getattr(parts, name))), expected, rtol=1e-13, err_msg=name)
@@ -147,7 +150,8 @@ def test_explained_variance_is_that_of_all_transitions() -> None:
     batch = transitions(np.random.default_rng(2))
     names = ("values", "returns", "valid")
     found = on_two_devices(
-        lambda total, *part: ppo.explained_variance(jnp, *part, total), *(batch[name] for name in names)
+        lambda total, values, returns, valid: ppo.explained_variance(jnp, values, returns, valid, total),
+        *(batch[name] for name in names),
     )
     valid = batch["valid"] == 1
     expected = 1 - np.var((batch["returns"] - batch["values"])[valid]) / np.var(batch["returns"][valid])

@@ -115,7 +115,7 @@ def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
         "heads": torch.zeros(17, 4, 3, dtype=torch.float64),
         "values": torch.zeros(17, 4, 2, dtype=torch.float64),
         **{"valid": valid, "acts": valid},
-        **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration")},
+        **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration", "first_row")},
     }
 
     def learnt(masked: float) -> tuple[float, Tensor]:

@@ -19,7 +19,7 @@ from ppo_bench.networks.network import Acted
 from ppo_bench.networks.torch import Params, TorchOps, named_views
 from ppo_bench.runners import torch_learning
 from ppo_bench.runners.base import Problem
-from ppo_bench.runners.computation import computation_of
+from ppo_bench.runners.computation import Computation, computation_of
 from ppo_bench.runners.cuda_graphs import Recordable, Replayed
 from ppo_bench.runners.declared import carry_arrays, learner_arrays
 from ppo_bench.runners.torch_adam import Adam
@@ -70,7 +70,7 @@ class TorchLearner:
         self._memory = allocate(problem, self._device)
         compiled: Compiler = compiler or (lambda function: function)
         # On a CPU, calling a compiled policy costs more than it saves: 43 against 25 microseconds for CartPole's.
-        act: Callable[..., Acted] = functools.partial(torch_learning.act, self._computation, problem.env.masks_actions)
+        act: Callable[..., Acted] = functools.partial(_act, self._computation, problem.env.masks_actions)
         act = compiled(act) if on_gpu else act
         targets = functools.partial(torch_learning.targets, self._computation)
         gradient = functools.partial(torch_learning.clipped_gradient, self._computation, problem.parameters)
@@ -239,3 +239,17 @@ class TorchLearner:
             tree |= named(kind, arrays)
         declared = (*learner_arrays(self._problem), *carry_arrays(self._problem))
         return {array.name: np.array(tree[array.name].cpu().numpy(), array.dtype) for array in declared}
+
+
+def _act(
+    computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
+) -> Acted:
+    """`NetworkSpec.act`, or that of two sides; `fixed` are the arrays and the opponent's, `others` what is legal, where
+    environments say that (`masks`), and the start and the carry of a network that has one."""
+    arrays, opponent = fixed
+    legal, others = (others[0], others[1:]) if masks else (None, others)
+    start, *remembered = others or (None,)
+    carry = dict(zip([array.name for array in computation.network.carry], remembered, strict=True))
+    if computation.sides:
+        return computation.act_by_sides(arrays, opponent, obs, noise_of_step, carry, start, legal)
+    return computation.network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)

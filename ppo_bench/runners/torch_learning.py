@@ -11,7 +11,6 @@ from torch import Tensor
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.network import Acted
 from ppo_bench.networks.torch import Params, named_views
 from ppo_bench.runners.computation import Computation
 from ppo_bench.runners.torch_state import TorchTrainState
@@ -54,20 +53,6 @@ def _gradient(total: Callable[[Tensor], tuple[Tensor, Tensor]], params: Tensor) 
     with torch.enable_grad():
         loss, reported = total(params)
     return torch.autograd.grad(loss, params)[0], reported.detach()
-
-
-def act(
-    computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
-) -> Acted:
-    """`NetworkSpec.act`, or that of two sides; `fixed` are the arrays and the opponent's, `others` what is legal, where
-    environments say that (`masks`), and the start and the carry of a network that has one."""
-    arrays, opponent = fixed
-    legal, others = (others[0], others[1:]) if masks else (None, others)
-    start, *remembered = others or (None,)
-    carry = dict(zip([array.name for array in computation.network.carry], remembered, strict=True))
-    if computation.sides:
-        return computation.act_by_sides(arrays, opponent, obs, noise_of_step, carry, start, legal)
-    return computation.network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)
 
 
 @torch.no_grad()
