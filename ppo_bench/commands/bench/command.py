@@ -3,7 +3,8 @@
 Every framework, on every backend that offers the environment, has a process of its own; one at a time has its turn, so
 that what else the machine does reaches all of them alike. Lists choose: env=breakout framework=torch_eager,jax_xla
 workload=canonical,throughput. ablation=true asks what each optimisation brings, scaling=true what more environments,
-steps, units and seeds cost, trace=true for a profiler's record of an iteration.
+steps, units and seeds cost, trace=true for a profiler's record of an iteration. `compare A.json B.json` shows what the
+bench of two machines wrote side by side.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 from collections.abc import Sequence
 
 from ppo_bench.commands.bench.ablation import ablation
+from ppo_bench.commands.bench.compare import compare
 from ppo_bench.commands.bench.launches import launches
 from ppo_bench.commands.bench.limits import Arithmetic, arithmetic
 from ppo_bench.commands.bench.phases import Phases
@@ -27,7 +29,9 @@ from ppo_bench.sweeps.expand import expand
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print a table, write JSON and a picture for each environment and workload."""
+    """Measure, print a table, write JSON and a picture for each environment and workload; or compare two such files."""
+    if arguments[:1] == ["compare"]:
+        return compare(arguments[1:])
     parser = Parser("python -m ppo_bench.bench", description=__doc__)
     parser.add_overrides("as for a sweep; and workload=canonical,throughput rounds=5")
     overrides = overrides_of(parser.parse_intermixed_args(arguments))
