@@ -1,19 +1,32 @@
-# make setup | setup-procgen | memory-gym | run | test | test-slurm | test-slow | gpu-proof | soak; everything lives in .venv, which `setup` makes and the others need.
+# make setup | run | lock | setup-procgen | memory-gym | test | test-slurm | test-slow | gpu-proof | soak; everything lives in .venv, which `setup` makes and the others need.
 # `test` opens a report in Chromium and plays Procgen, which needs root once, to install Chromium and Qt 5.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
 DEVICE ?= cuda
 
-.PHONY: setup setup-procgen memory-gym run test test-slurm test-slow gpu-proof soak lint
+.PHONY: setup lock setup-procgen memory-gym run test test-slurm test-slow gpu-proof soak lint
 
 setup: .venv/.complete
 
-.venv/.complete: pyproject.toml constraints.txt
+.venv/.empty: pyproject.toml constraints.txt launch/uv.sh
 	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "Python 3.11 to 3.13 is needed: make setup PYTHON=python3.12")'
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
+
+# What the default run needs, and no more.
+.venv/.run: .venv/.empty
+	launch/uv.sh pip install --quiet -c constraints.txt -e '.[torch]'
+	touch $@
+
+.venv/.complete: .venv/.empty
+	launch/uv.sh pip install --quiet -c constraints.txt -e '.[all,dev]'
+	touch .venv/.run $@
+
+# constraints.txt anew: versions for Python 3.11 to 3.13, which stay as they are as far as pyproject.toml allows.
+lock: .venv/.empty
+	UV_FIND_LINKS= UV_INDEX= launch/uv.sh pip compile --quiet --universal --python-version 3.11 --all-extras \
+		--no-annotate --custom-compile-command 'make lock' --output-file constraints.txt pyproject.toml
 
 # Qt 5 of the system, which EnvPool's Procgen needs; needs root once, to install it.
 setup-procgen: setup
@@ -21,9 +34,9 @@ setup-procgen: setup
 
 # Memory Gym asks for gymnasium 0.29 and pygame 2.4, and works with the newer ones that are here.
 memory-gym: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps memory-gym==1.0.2
+	launch/uv.sh pip install --quiet --no-deps memory-gym==1.0.2
 
-run: setup
+run: .venv/.run
 	$(BIN)/python -m ppo_bench seed=$(SEED)
 
 lint: setup

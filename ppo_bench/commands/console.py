@@ -24,8 +24,12 @@ COMMANDS = {
     "watch": ("ppo_bench.commands.watch", "where the runs under a folder stand"),
     "query": ("ppo_bench.commands.query", "SQL over runs, metrics, episodes"),
     "match": ("ppo_bench.commands.match", "games between runs, random and perfect players"),
+    "doctor": ("ppo_bench.commands.doctor", "what can this machine run, and what mends the rest?"),
+    "export": ("ppo_bench.commands.export.command", "a run as a folder for the Hugging Face Hub"),
 }
 """By name: the module that has `main`, and what it answers."""
+OF_FILES = ("report", "watch", "query", "doctor", "export")
+"""Commands whose words are files and folders, which bash completes where nothing else is offered."""
 
 
 def main(arguments: list[str]) -> int:
@@ -63,6 +67,10 @@ def _complete(words: list[str]) -> int:
     if words == ["query=bash"] and not more and "=" not in first:
         print(" ".join(name for name in COMMANDS if name.startswith(first)))
         return 0
+    if first in OF_FILES or (first == "bench" and typed.startswith("compare ")):
+        return 0
+    if first == "bench" and more and "compare".startswith(typed):
+        print("compare")
     if first in COMMANDS:  # Hydra knows no commands
         os.environ["COMP_LINE"] = f"{program} {typed}"
     return show_config(["-sc", *words], program="ppo-bench")

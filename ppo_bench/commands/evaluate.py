@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     request = load_request(options.overrides)
     path = checkpoint.find(Path(options.run), snapshots=True)
     saved = checkpoint.load_named(path)
-    run_folder = path.resolve().parents[1]
+    run_folder = checkpoint.run_of(path)
     config = load_run(
         run_folder, {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
     )

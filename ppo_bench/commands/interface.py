@@ -52,7 +52,7 @@ def load(
     """
     path = checkpoint.find(Path(run_dir), snapshots=True)
     changes = {"framework": load_config([f"framework={framework}"]).resolved["framework"]} if framework else {}
-    return Trained(path, load_run(path.resolve().parents[1], changes), greedy, seed)
+    return Trained(path, load_run(checkpoint.run_of(path), changes), greedy, seed)
 
 
 def results(run_dir: str | os.PathLike[str], view: str = "runs") -> DataFrame:

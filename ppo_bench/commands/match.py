@@ -94,7 +94,7 @@ def _recorded(run: str, request: Request) -> tuple[Config, checkpoint.Checkpoint
     """The configuration and the checkpoint that `run` names."""
     path = checkpoint.find(Path(run), snapshots=True)
     saved = checkpoint.load_named(path)
-    return load_run(path.resolve().parents[1], {"device": request.device}), saved
+    return load_run(checkpoint.run_of(path), {"device": request.device}), saved
 
 
 def _opponent(config: Config, env: VectorEnv, request: Request) -> Player:

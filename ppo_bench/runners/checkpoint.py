@@ -4,6 +4,9 @@ Arrays are a runner's `export`, in the neutral layout that every framework resto
 of the outer loop and the checksums of both. Each is written aside and renamed, so that it is whole or absent.
 `checkpoints/best` leads to the one with the highest return. An interruption leaves `checkpoints/snapshot_<k>`, to be
 evaluated: a run is not resumed there, since its environments do not restart at that iteration.
+
+An exported folder (`ppo-bench export`) is a run and its checkpoint at once: `model.safetensors` are the arrays, and
+`config.json` is the run's run.json with the state below the key `checkpoint`.
 """
 
 from __future__ import annotations
@@ -20,8 +23,11 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import SCHEMA_VERSION, sync_folder, write_safely
+from ppo_bench.common.files import SCHEMA_VERSION, sync_folder, write_json, write_safely
 from ppo_bench.mathematics.arrays import Arrays
+
+MODEL, CONFIG = "model.safetensors", "config.json"
+"""The files of an exported folder that make it one."""
 
 
 class Checkpoint(NamedTuple):
@@ -75,13 +81,7 @@ def _write(final: Path, iteration: int, checkpoint: Checkpoint) -> Path:
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     data = _serialized(checkpoint.arrays)
-    state = {
-        "schema_version": SCHEMA_VERSION,
-        "iteration": iteration,
-        "arrays_sha256": _sha256(data),
-        "loop_sha256": _sha256(_canonical(checkpoint.loop)),
-        "loop": checkpoint.loop,
-    }
+    state = _state(iteration, checkpoint, data)
     write_safely(aside / "arrays.safetensors", data)
     write_safely(aside / "state.json", json.dumps(state, indent=2, allow_nan=False).encode())
     sync_folder(aside)
@@ -89,6 +89,34 @@ def _write(final: Path, iteration: int, checkpoint: Checkpoint) -> Path:
     aside.rename(final)
     sync_folder(folder)
     return final
+
+
+def _state(iteration: int, checkpoint: Checkpoint, data: bytes) -> dict[str, Any]:
+    """What stands beside the serialised arrays `data`."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "iteration": iteration,
+        "arrays_sha256": _sha256(data),
+        "loop_sha256": _sha256(_canonical(checkpoint.loop)),
+        "loop": checkpoint.loop,
+    }
+
+
+def write_exported(folder: Path, run: dict[str, Any], checkpoint: Checkpoint) -> None:
+    """Write the checkpoint and the run.json of its run into an exported folder."""
+    data = _serialized(checkpoint.arrays)
+    write_safely(folder / MODEL, data)
+    write_json(folder / CONFIG, run | {"checkpoint": _state(checkpoint.loop["iteration"], checkpoint, data)})
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether `ppo-bench export` wrote `folder`."""
+    return (folder / MODEL).exists() and (folder / CONFIG).exists()
+
+
+def run_of(path: Path) -> Path:
+    """The folder of the run of a checkpoint that `find` found."""
+    return path.resolve() if is_exported(path) else path.resolve().parents[1]
 
 
 def prune(folder: Path, keep: int, best: int | None = None) -> None:
@@ -140,12 +168,14 @@ def load_iteration(folder: Path, iteration: int) -> Checkpoint:
 def load(path: Path) -> Checkpoint:
     """The checkpoint at `path`. Raises `Damaged` if it is not whole."""
     try:
-        state = json.loads((path / "state.json").read_text())
-        data = (path / "arrays.safetensors").read_bytes()
+        exported = is_exported(path)
+        state = json.loads((path / (CONFIG if exported else "state.json")).read_text())
+        state = state["checkpoint"] if exported else state
+        data = (path / (arrays_file := MODEL if exported else "arrays.safetensors")).read_bytes()
         if state["schema_version"] != SCHEMA_VERSION:
             raise _OtherVersion(state["schema_version"])
         if _sha256(data) != state["arrays_sha256"]:
-            raise Damaged("the checksum of arrays.safetensors does not match")
+            raise Damaged(f"the checksum of {arrays_file} does not match")
         if _sha256(_canonical(state["loop"])) != state["loop_sha256"]:
             raise Damaged("the checksum of the counters in state.json does not match")
         return Checkpoint(safetensors.numpy.load(data), dict(state["loop"]))
@@ -156,9 +186,9 @@ def load(path: Path) -> Checkpoint:
 def find(path: Path, snapshots: bool = False) -> Path:
     """The checkpoint that `path` names: itself, or the newest of a run folder, or with `snapshots` one after that.
 
-    Raises `ConfigError` without one.
+    An exported folder is a checkpoint. Raises `ConfigError` without one.
     """
-    if path.name.startswith("iteration_") or (path / "state.json").exists():
+    if path.name.startswith("iteration_") or (path / "state.json").exists() or is_exported(path):
         found = [path] if path.is_dir() else []
     else:
         found = _newest_first(path) or _newest_first(path / "checkpoints")

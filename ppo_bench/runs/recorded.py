@@ -11,26 +11,34 @@ from ppo_bench.common.files import SCHEMA_VERSION, read_json
 from ppo_bench.configuration.compose import compose_root
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import recorded_config
+from ppo_bench.runners.checkpoint import CONFIG, is_exported
 
 STEPPED_ALONE = {"envpool_xla": "envpool"}
 """Where the environments of a backend come from when no program that learns steps them."""
 
 
-def load_run(run_folder: Path, changes: Mapping[str, Any]) -> Config:
-    """The configuration of a run with the `changes` that are not None, by key. Raises `ConfigError`."""
-    path = run_folder / "run.json"
+def read_run(run_folder: Path) -> dict[str, Any]:
+    """What a run folder, or an exported one, says of its run: versions, hardware, `config`. Raises `ConfigError`."""
+    path = run_folder / (CONFIG if is_exported(run_folder) else "run.json")
     if not path.exists():
         raise ConfigError(f"{run_folder} has no run.json: name a run folder or one of its checkpoints/iteration_<k>")
     run = read_json(path, "name another run")
     if run.get("schema_version") != SCHEMA_VERSION or not isinstance(run.get("config"), dict):
         raise ConfigError(f"{path} is no record of a run by this ppo_bench (schema version {SCHEMA_VERSION})")
     try:
-        own = recorded_config(run["config"], {})
+        recorded_config(run["config"], {})
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+    return run
+
+
+def load_run(run_folder: Path, changes: Mapping[str, Any]) -> Config:
+    """The configuration of a run with the `changes` that are not None, by key. Raises `ConfigError`."""
+    run = read_run(run_folder)
     made = {key: value for key, value in changes.items() if value is not None}
-    if "backend" not in made and own.backend.name in STEPPED_ALONE:
-        made["backend"] = compose_root("evaluate", [f"backend={STEPPED_ALONE[own.backend.name]}"]).backend
+    own = run["config"]["backend"]["name"]
+    if "backend" not in made and own in STEPPED_ALONE:
+        made["backend"] = compose_root("evaluate", [f"backend={STEPPED_ALONE[own]}"]).backend
     config = recorded_config(run["config"], made)
     config.framework.require()
     config.backend.require()

@@ -3,8 +3,8 @@
 It measures every framework on every backend that offers the environment. Each has a process of its own, and the
 processes take turns, so that other load on the machine affects all of them alike. Lists choose what is measured:
 env=breakout framework=torch_eager,jax_xla workload=canonical,throughput. Other modes are ablation=true (the gain of
-each optimisation), scaling=true (speed and memory against environments, steps, units and seeds) and trace=true (a
-profiler's trace of an iteration).
+each optimisation), scaling=true (speed and memory against environments, steps, units, seeds and devices) and trace=true
+(a profiler's trace of an iteration). `compare A.json B.json` shows the speeds of two machines side by side.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import functools
 from collections.abc import Sequence
 
 from ppo_bench.commands.bench.ablation import ablation
+from ppo_bench.commands.bench.compare import compare
 from ppo_bench.commands.bench.launches import launches
 from ppo_bench.commands.bench.limits import Arithmetic, arithmetic
 from ppo_bench.commands.bench.phases import Phases
@@ -29,6 +30,8 @@ from ppo_bench.sweeps.expand import expand
 
 def main(arguments: list[str]) -> int:
     """Measure; print a table and write a JSON file and a figure for each environment and workload."""
+    if arguments[:1] == ["compare"]:
+        return compare(arguments[1:])
     parser = Parser("python -m ppo_bench.bench", description=__doc__)
     parser.add_overrides("as for a sweep; and workload=canonical,throughput rounds=5")
     overrides = overrides_of(parser.parse_intermixed_args(arguments))

@@ -1,0 +1,94 @@
+"""`ppo-bench bench compare A.json B.json`: the speeds of two machines side by side, from what a bench wrote on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ppo_bench.common.cli import Parser
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import SCHEMA_VERSION, read_json
+
+NAMES = ("A", "B")
+
+
+class Speed(NamedTuple):
+    """Environment steps per second of one program."""
+
+    sps: float
+    low: float
+    """Of its slowest round, where there were several."""
+    high: float
+
+
+Bench = dict[tuple[str, str, str], Speed]
+"""Speeds by framework, backend and workload."""
+
+
+def compare(arguments: list[str]) -> int:
+    """Print both machines, and a line for each program that either measured."""
+    parser = Parser("python -m ppo_bench.bench compare", description=__doc__)
+    parser.add_argument("files", metavar="FILE.json", nargs=2, help="outputs/bench/<env>-<workload>.json of a machine")
+    options = parser.parse_args(arguments)
+    paths = [Path(file) for file in options.files]
+    told = [_read(path) for path in paths]
+    for key in ("env", "workload"):
+        if told[0][key] != told[1][key]:
+            raise ConfigError(f"{paths[0]} is of {key}={told[0][key]} and {paths[1]} of {told[1][key]}: choose alike")
+    try:
+        benches = [dict(_speeds(one)) for one in told]
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{paths[0]} or {paths[1]} lacks what a bench writes ({error}): measure it anew") from error
+    if not set(benches[0]) & set(benches[1]):
+        raise ConfigError(f"{paths[0]} and {paths[1]} have no program in common: choose two of the same bench")
+    print(f"{told[0]['env']}, {told[0]['workload']}: environment steps per second")
+    for name, path, one in zip(NAMES, paths, told, strict=True):
+        print(f"{name}: {_machine(one)} ({path})")
+    print("\n".join(_table(*benches)))
+    return 0
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise ConfigError(f"there is no {path}: python -m ppo_bench.bench writes it, and prints its path")
+    told = read_json(path, "measure it anew by python -m ppo_bench.bench")
+    if told.get("schema_version") != SCHEMA_VERSION or not {"programs", "points"} & set(told):
+        raise ConfigError(f"{path} is no bench: choose a file of python -m ppo_bench.bench, or of its scaling=true")
+    return told
+
+
+def _speeds(told: dict[str, Any]) -> Iterator[tuple[tuple[str, str, str], Speed]]:
+    for row in told.get("programs", []):
+        work = " ".join(filter(None, (f"{row['num_envs']} x {row['num_steps']}", row["overrides"])))
+        speed = Speed(row["sps"], row["sps_slowest"], row["sps_fastest"])
+        yield (row["framework"], row["backend"], work), speed
+    for row in told.get("points", []):
+        if row["sps"] is not None:  # null where a point failed
+            yield (row["framework"], row["backend"], f"{row['axis']}={row['value']}"), Speed(*[row["sps"]] * 3)
+
+
+def _machine(told: dict[str, Any]) -> str:
+    hardware, versions = told["hardware"], told["versions"]
+    cores = f"{hardware['cores_available']} of {hardware['cores']} cores"
+    frameworks = [f"{name} {versions[name]}" for name in ("torch", "jax") if versions.get(name)]
+    return ", ".join(filter(None, (hardware["gpu"], hardware["cpu"], cores, *frameworks)))
+
+
+def _table(a: Bench, b: Bench) -> Iterator[str]:
+    """A line for each program, in the order of A and then of B; a ratio is that of B to A."""
+    keys = list(dict.fromkeys([*a, *b]))
+    width = max(len("envs x steps"), *(len(work) for *_, work in keys)) + 2
+    yield f"{'framework':<15}{'backend':<13}{'envs x steps':<{width}}{'A':>12}{'B':>12}{'B / A':>9}"
+    close = False
+    for key in keys:
+        framework, backend, work = key
+        line = f"{framework:<15}{backend:<13}{work:<{width}}"
+        line += "".join(f"{bench[key].sps:>12,.0f}" if key in bench else f"{'-':>12}" for bench in (a, b))
+        if key in a and key in b:
+            within = a[key].low < b[key].high and b[key].low < a[key].high
+            close |= within
+            line += f"{b[key].sps / a[key].sps:>9.2f}{' ~' if within else ''}"
+        yield line
+    if close:
+        yield "~: the slowest and fastest rounds of the two overlap"

@@ -1,0 +1,257 @@
+"""`python -m ppo_bench.doctor`: what this machine can run, and the line that mends what it cannot.
+
+Versions come from the packages' metadata. What only a library can tell, such as whether PyTorch sees the GPU, is asked
+of it in a process of its own, so that a crash there is a line of the table.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.errors import reason
+from ppo_bench.tuning.machine import has_nvidia_gpu
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+PACKAGE = "ppo-bench"
+PYTHONS = ((3, 11), (3, 14))
+"""The first Python version that is supported, and the first that no longer is."""
+DEFAULT_RUN = ("torch",)
+"""Extras that `python -m ppo_bench` needs."""
+UNLISTED = ("all", "dev", "jax-cuda")
+"""Extras without a row: sums of others, and what the row of CUDA in JAX is about."""
+LEAST_FREE_GIB = 1.0
+"""Disk space under `outputs` below which it is called too little: many runs of CartPole, a few of Atari."""
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+QT = ("libQt5Core.so.5", "libQt5Gui.so.5")
+PROBES = {
+    "torch": "import json, torch; n = torch.cuda.device_count(); "
+    "print(json.dumps([torch.version.cuda, [torch.cuda.get_device_name(k) for k in range(n)]]))",
+    "jax": "import json, jax; print(json.dumps([None, [d.device_kind for d in jax.devices() if d.platform == 'gpu']]))",
+    "mujoco": "from mujoco.egl import GLContext; GLContext(8, 8).make_current(); print('null')",
+}
+"""Programs by the package that they ask: each prints its answer as JSON in its last line."""
+PROBE_SECONDS = 120.0
+WIDTH, NAME_WIDTH = 80, 16
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    name: str
+    found: str
+    mend: str = ""
+    """The command that mends it; empty where there is nothing to mend."""
+    needed: bool = False
+    """Whether the default run needs it."""
+
+
+class Answer(NamedTuple):
+    """What a probe printed, or why it failed."""
+
+    value: Any
+    error: str
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table; 0 if the default run can run, else 1."""
+    parser = Parser("python -m ppo_bench.doctor", description=__doc__)
+    parser.add_argument("--outputs", metavar="DIR", default="outputs", help="where runs are written (default outputs)")
+    options = parser.parse_args(arguments)
+    rows = list(examine(Path(options.outputs)))
+    print("\n".join(line for row in rows for line in shown(row)))
+    stops = [row.name for row in rows if row.needed and row.mend]
+    print(f"\nThe default run cannot run: mend {', '.join(stops)}" if stops else "\nThe default run can run: make run")
+    return 1 if stops else 0
+
+
+def examine(outputs: Path) -> Iterator[Row]:
+    """The rows of the table; `outputs` is the folder of runs, which need not be there."""
+    answers = ask(PROBES)
+    gpu = has_nvidia_gpu()
+    yield _python(sys.version_info[:2])
+    yield _cores()
+    yield _disk(outputs)
+    yield from _packages()
+    yield _cuda("CUDA in PyTorch", "torch", answers["torch"], gpu)
+    yield _cuda("CUDA in JAX", "jax", answers["jax"], gpu)
+    yield _roms("ROMs, EnvPool", "envpool_assets", "atari/roms", "envpool")
+    yield _roms("ROMs, ale-py", "ale_py", "roms", "atari")
+    yield _qt()
+    yield _egl(answers["mujoco"])
+    yield _program("Chromium", CHROMIUM, "apt install chromium")
+    yield _program("SLURM", ("sbatch",), "apt install slurm-client")
+
+
+def shown(row: Row) -> list[str]:
+    """The lines of a row, at most 80 columns: what was found and `ok`, or below it the command that mends it."""
+    found = textwrap.wrap(row.found, WIDTH - NAME_WIDTH - 4, break_on_hyphens=False)
+    lines = [f"{name:<{NAME_WIDTH}} {part}" for name, part in zip([row.name, *[""] * len(found)], found, strict=False)]
+    if row.mend:
+        return [*lines, f"{'':<{NAME_WIDTH}} mend: {row.mend}"]
+    return [f"{lines[0]:<{WIDTH - 3}} ok", *lines[1:]]
+
+
+def ask(probes: dict[str, str]) -> dict[str, Answer]:
+    """The answers of `probes`, which run at the same time, each in a process of its own."""
+    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "MUJOCO_GL": "egl"}
+    pipe = subprocess.PIPE
+    running = {
+        package: subprocess.Popen([sys.executable, "-c", program], stdout=pipe, stderr=pipe, text=True, env=environment)
+        for package, program in probes.items()
+        if _version(package)
+    }
+    missing = Answer(None, "not installed")
+    return {package: _answer(running[package]) if package in running else missing for package in probes}
+
+
+def _answer(process: subprocess.Popen[str]) -> Answer:
+    try:
+        output, errors = process.communicate(timeout=PROBE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return Answer(None, f"no answer within {PROBE_SECONDS:.0f} seconds")
+    if process.returncode:
+        return Answer(None, reason(process.returncode, errors.splitlines()))
+    return Answer(json.loads(output.splitlines()[-1]), "")
+
+
+def _python(version: tuple[int, int]) -> Row:
+    good = PYTHONS[0] <= version < PYTHONS[1]
+    return Row("Python", platform.python_version(), "" if good else "make setup PYTHON=python3.12", needed=True)
+
+
+def _cores() -> Row:
+    usable, cores = len(os.sched_getaffinity(0)), os.cpu_count()
+    return Row("cores", f"{usable} of {cores} may be used")
+
+
+def _disk(outputs: Path) -> Row:
+    there = next(folder for folder in (outputs.absolute(), *outputs.absolute().parents) if folder.exists())
+    gib = shutil.disk_usage(there).free / 2**30
+    mend = "ppo-bench train outputs=DIR, a folder on a disk with room"
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        return Row("disk", f"cannot write to {there}", mend, needed=True)
+    found = f"{gib:,.1f} GiB free under {outputs}"
+    return Row("disk", found, "" if gib >= LEAST_FREE_GIB else mend, needed=True)
+
+
+def _packages() -> Iterator[Row]:
+    """The package itself with what it always needs, and its extras, as its metadata list them."""
+    try:
+        from packaging.requirements import Requirement
+
+        requirements = [Requirement(line) for line in metadata.requires(PACKAGE) or []]
+    except (ImportError, metadata.PackageNotFoundError) as error:
+        yield Row(PACKAGE, f"not installed: {error}", "make setup", needed=True)
+        return
+    yield _extra(PACKAGE, "", requirements, f"pip install {PACKAGE}", needed=True)
+    for extra in metadata.metadata(PACKAGE).get_all("Provides-Extra") or []:
+        if extra not in UNLISTED:
+            yield _extra(extra, extra, requirements, f"pip install '{PACKAGE}[{extra}]'", needed=extra in DEFAULT_RUN)
+
+
+def _extra(name: str, extra: str, requirements: list[Requirement], mend: str, needed: bool) -> Row:
+    """The row of an extra: what is missing of its packages, or else their versions."""
+    versions, missing = {}, []
+    for requirement in _of_extra(requirements, extra):
+        version = _version(requirement.name)
+        if version is None:
+            missing.append(f"no {requirement.name}")
+        elif not requirement.specifier.contains(version, prereleases=True):
+            missing.append(f"{requirement.name} {version} is not {requirement.specifier}")
+        versions[requirement.name] = version
+    found = ", ".join(missing or (f"{package} {version}" for package, version in versions.items()))
+    return Row(name, found, mend if missing else "", needed)
+
+
+def _of_extra(requirements: list[Requirement], extra: str) -> Iterator[Requirement]:
+    """The requirements of an extra, or with `""` those of no extra, and what their own extras need."""
+    from packaging.requirements import Requirement
+
+    for requirement in requirements:
+        always, asked = (not requirement.marker or requirement.marker.evaluate({"extra": e}) for e in ("", extra))
+        if not asked or (extra and always):
+            continue
+        yield requirement
+        for inner in requirement.extras if _version(requirement.name) else ():
+            below = [Requirement(line) for line in metadata.requires(requirement.name) or []]
+            yield from _of_extra(below, inner)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cuda(name: str, package: str, answer: Answer, gpu: bool) -> Row:
+    """The row of CUDA in a package; `gpu` is whether this machine has an NVIDIA GPU."""
+    needed = package in DEFAULT_RUN
+    if answer.error:
+        reinstall = "pip install " + ("" if answer.error == "not installed" else "--force-reinstall ")
+        return Row(name, f"{package}: {answer.error}", f"{reinstall}'{PACKAGE}[{package}]'", needed)
+    built_for, devices = answer.value
+    if devices:
+        return Row(name, ", ".join(devices), needed=needed)
+    if not gpu:
+        return Row(name, "no NVIDIA GPU on this machine: runs are on the CPU", needed=needed)
+    if package == "jax":
+        return Row(name, "JAX does not see the GPU of this machine", f"pip install '{PACKAGE}[jax-cuda]'")
+    if built_for is None:
+        return Row(
+            name, "torch is a CPU build, for which there is no GPU", "pip install --force-reinstall torch", needed
+        )
+    return Row(name, f"torch, built for CUDA {built_for}, sees no GPU", "apt install nvidia-driver", needed)
+
+
+def _roms(name: str, module: str, folder: str, extra: str) -> Row:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return Row(name, f"{module} is not installed", f"pip install '{PACKAGE}[{extra}]'")
+    games = len(list((Path(spec.origin).parent / folder).glob("*.bin")))
+    package = module.replace("_", "-")
+    return Row(name, f"{games} Atari games", "" if games else f"pip install --force-reinstall {package}")
+
+
+def _qt() -> Row:
+    try:
+        for library in QT:
+            ctypes.CDLL(library)
+    except OSError as error:
+        return Row("Qt 5, Procgen", str(error), "make setup-procgen")
+    return Row("Qt 5, Procgen", ", ".join(QT))
+
+
+def _egl(answer: Answer) -> Row:
+    name = "EGL, MuJoCo"
+    if answer.error == "not installed":
+        return Row(name, "mujoco is not installed", f"pip install '{PACKAGE}[mujoco]'")
+    if answer.error:
+        return Row(name, answer.error, "apt install libegl1 libgl1-mesa-dri")
+    return Row(name, "draws without a display")
+
+
+def _program(name: str, programs: tuple[str, ...], mend: str) -> Row:
+    path = next(filter(None, map(shutil.which, programs)), None)
+    return Row(name, path or f"no {' or '.join(programs)} on PATH", "" if path else mend)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

@@ -1,0 +1,104 @@
+"""`python -m ppo_bench.export RUN_DIR [--out DIR]`: a run as a folder that the Hugging Face Hub takes as it is.
+
+README.md is the model card: returns, curve, the command that trains the same, licence. model.safetensors are the arrays
+of the newest checkpoint in the layout that every framework loads, config.json is all that the run recorded of itself,
+replay.mp4 a film if the run has one. Whoever downloads the folder plays it by `python -m ppo_bench.evaluate DIR` and
+trains it further by checkpoint.load=DIR.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ppo_bench.commands.export.card import Returns, card
+from ppo_bench.commands.export.curve import draw
+from ppo_bench.common.cli import Parser
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import read_json, write_safely
+from ppo_bench.common.rows import read_rows
+from ppo_bench.common.values import file_name
+from ppo_bench.configuration.load import recorded_config
+from ppo_bench.configuration.words import words_for
+from ppo_bench.runners import checkpoint
+from ppo_bench.runs.recorded import read_run
+
+README, CURVE, FILM = "README.md", "curve.png", "replay.mp4"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the folder; print it, and the command that uploads it."""
+    parser = Parser("python -m ppo_bench.export", description=__doc__)
+    parser.add_argument("run", metavar="RUN_DIR", help="a run folder, or one of its checkpoints, such as .../best")
+    parser.add_argument("--out", metavar="DIR", help="where to write (default RUN_DIR/export)")
+    options = parser.parse_args(arguments)
+    path = checkpoint.find(Path(options.run))
+    if checkpoint.is_exported(path):
+        raise ConfigError(f"{path} is an exported run already: name the run folder that it was made from")
+    saved, run_folder = checkpoint.load_named(path), checkpoint.run_of(path)
+    run = read_run(run_folder)
+    name = file_name(f"ppo-{recorded_config(run['config'], {}).task.id}")
+    folder = Path(options.out) if options.out else run_folder / "export"
+    _make_folder(folder)
+    export(folder, run_folder, run, path.resolve().name, saved)
+    print(folder)
+    print(f"hf upload {name} {shlex.quote(str(folder))}")
+    return 0
+
+
+def export(
+    folder: Path, run_folder: Path, run: dict[str, Any], checkpoint_name: str, saved: checkpoint.Checkpoint
+) -> None:
+    """Write the files of an exported run into `folder`, in place of those of an earlier export.
+
+    `run` is what the run recorded of itself; `checkpoint_name` is the folder of the checkpoint `saved`.
+    """
+    film = _film(run_folder, checkpoint_name)
+    if film:
+        shutil.copyfile(film, folder / FILM)
+    else:
+        (folder / FILM).unlink(missing_ok=True)
+    rows = [row for row in read_rows(run_folder / "metrics.jsonl") if row["global_step"] <= saved.loop["global_step"]]
+    drawn = draw(rows, folder / CURVE)
+    config = recorded_config(run["config"], {})
+    words = words_for(run["config"])
+    returns = _returns(run_folder, checkpoint_name, saved)
+    text = card(run, config, saved.loop, words, returns, CURVE if drawn else None, FILM if film else None)
+    write_safely(folder / README, text.encode())
+    checkpoint.write_exported(folder, _published(run), saved)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder. Raises `ConfigError` if it cannot be made or holds something else than an earlier export."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()) and not checkpoint.is_exported(folder):
+            raise ConfigError(f"{folder} holds other files: name a new folder by --out")
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; name another folder by --out") from error
+
+
+def _published(run: dict[str, Any]) -> dict[str, Any]:
+    """What a run recorded, without the paths and accounts of the machine on which it ran."""
+    config = run["config"]
+    private = {"outputs": "outputs", "tracker": {}, "checkpoint": config["checkpoint"] | {"load": None}}
+    return run | {"config": config | private}
+
+
+def _film(run_folder: Path, checkpoint_name: str) -> Path | None:
+    """The film to show: the newest of an evaluation of the checkpoint, or else the last of the training."""
+    evaluations = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.mp4"), key=lambda path: path.stat().st_mtime)
+    return next(iter([*reversed(evaluations), *sorted(run_folder.glob("videos/*.mp4"), reverse=True)]), None)
+
+
+def _returns(run_folder: Path, checkpoint_name: str, saved: checkpoint.Checkpoint) -> Returns | None:
+    """The returns of the newest evaluation of the checkpoint, or else of its last training episodes; None without."""
+    found = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.json"), key=lambda path: path.stat().st_mtime)
+    if found:
+        told = read_json(found[-1], "remove it, or evaluate again")
+        how = "likeliest" if told["greedy"] else "sampled"
+        return Returns(told["returns"], f"{told['episodes']} whole episodes in fresh environments, {how} actions")
+    recent = saved.loop["recent_returns"]
+    return Returns(recent, f"the last {len(recent)} training episodes, sampled actions") if recent else None

@@ -1,0 +1,84 @@
+"""`bench compare`: ratios of known figures, and files that are no benches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppo_bench.commands.bench.command import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.runs.provenance import provenance
+from tests.test_cli import assert_one_line
+
+
+def program(framework: str, sps: float, spread: float, **changes: Any) -> dict[str, Any]:
+    about = {"framework": framework, "backend": "gymnasium", "overrides": "", "num_envs": 4, "num_steps": 128}
+    return about | {"sps": sps, "sps_slowest": sps - spread, "sps_fastest": sps + spread} | changes
+
+
+def write(path: Path, rows: list[dict[str, Any]], kind: str = "programs", **changes: Any) -> str:
+    about = {"schema_version": 1, "env": "cartpole", "workload": "canonical"} | provenance()
+    path.write_text(json.dumps(about | {kind: rows} | changes))
+    return str(path)
+
+
+def compared(capsys: pytest.CaptureFixture[str], *files: str) -> list[str]:
+    assert exit_code(main, ["compare", *files]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_two_machines_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hardware = provenance()["hardware"] | {"cpu": "Abacus", "gpu": "NVIDIA H100", "cores": 16, "cores_available": 8}
+    a = write(tmp_path / "a.json", [program("torch_eager", 10_000, 500), program("jax_xla", 30_000, 1_000)])
+    rows = [program("torch_eager", 25_000, 100), program("jax_xla", 29_500, 1_000), program("torch_compile", 7, 1)]
+    b = write(tmp_path / "b.json", rows, hardware=hardware)
+    lines = compared(capsys, a, b)
+    assert lines[0] == "cartpole, canonical: environment steps per second"
+    assert lines[2].startswith("B: NVIDIA H100, Abacus, 8 of 16 cores, torch ")
+    assert [line.split() for line in lines[4:7]] == [
+        ["torch_eager", "gymnasium", "4", "x", "128", "10,000", "25,000", "2.50"],
+        ["jax_xla", "gymnasium", "4", "x", "128", "30,000", "29,500", "0.98", "~"],
+        ["torch_compile", "gymnasium", "4", "x", "128", "-", "7"],
+    ]
+    assert lines[7] == "~: the slowest and fastest rounds of the two overlap"
+    assert max(map(len, lines[3:])) <= 80
+
+
+def test_benches_of_scaling_are_compared_point_by_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    point = {"axis": "num_envs", "value": 64, "framework": "jax_xla", "backend": "jax"}
+    files = [
+        write(tmp_path / name, [point | {"sps": sps}, point | {"value": 128, "sps": None}], "points")
+        for name, sps in (("a.json", 1_000.0), ("b.json", 500.0))
+    ]
+    assert compared(capsys, *files)[-1].split() == ["jax_xla", "jax", "num_envs=64", "1,000", "500", "0.50"]
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        (None, "b.json: python -m ppo_bench.bench writes it"),
+        ("{", "b.json is damaged ("),
+        ("{}", "b.json is no bench: choose a file of python -m ppo_bench.bench"),
+        ({"env": "breakout"}, "is of env=cartpole and"),
+        ({"programs": []}, "have no program in common"),
+        ({"programs": [{"framework": "jax_xla"}]}, "lacks what a bench writes"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    content: str | dict[str, Any] | None, fragment: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = write(tmp_path / "a.json", [program("jax_xla", 3, 1)]), tmp_path / "b.json"
+    if isinstance(content, dict):
+        write(b, [program("jax_xla", 3, 1)], **content)
+    elif content is not None:
+        b.write_text(content)
+    assert exit_code(main, ["compare", a, str(b)]) == 2
+    assert_one_line(capsys.readouterr().err, fragment)
+
+
+def test_one_file_is_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, ["compare", write(tmp_path / "a.json", [])]) == 2
+    assert_one_line(capsys.readouterr().err, "the following arguments are required: FILE.json")

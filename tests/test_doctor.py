@@ -1,0 +1,272 @@
+"""`ppo-bench doctor`: what is hidden from its process has the right line, and nothing else has another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.commands import doctor
+from ppo_bench.commands.doctor import Answer, Row, main, shown
+from ppo_bench.common.cli import exit_code
+from ppo_bench.tuning import machine
+from tests.training import ROOT
+
+SITE = Path(sysconfig.get_path("purelib"))
+CRASH = "import ctypes; ctypes.string_at(0)"
+
+
+class Machine:
+    """A Python whose installed packages are links to this one's, some of which can be taken away."""
+
+    def __init__(self, folder: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+        self.python = folder / "bin" / "python"
+        (self.site,) = (folder / "lib").glob("*/site-packages")
+        self.environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        for path in SITE.iterdir():
+            (self.site / path.name).symlink_to(path)
+
+    def hide(self, *packages: str) -> None:
+        """Take packages away, by the beginnings of their folders' names."""
+        for package in packages:
+            gone = [path for path in self.site.iterdir() if path.name == package or path.name.startswith(f"{package}-")]
+            assert gone, package
+            for path in gone:
+                path.unlink()
+
+    def examine(self, *words: str) -> tuple[int, dict[str, str]]:
+        """The exit code, and by its name what each row says."""
+        command = [str(self.python), "-m", "ppo_bench.doctor", *words]
+        ended = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        assert ended.stderr == ""
+        table, self.summary = ended.stdout.split("\n\n")
+        assert max(map(len, table.splitlines())) <= 80
+        rows: dict[str, str] = {}
+        for line in table.splitlines():
+            if name := line[: doctor.NAME_WIDTH].strip():
+                rows[name] = ""
+            rows[name or list(rows)[-1]] += f"{line[doctor.NAME_WIDTH :].strip()} "
+        return ended.returncode, {name: " ".join(said.split()) for name, said in rows.items()}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What is said of this machine as it is."""
+    code, rows = Machine(tmp_path_factory.mktemp("whole") / "venv").examine()
+    assert code == 0
+    return rows
+
+
+def of_packages(*packages: str) -> Callable[[Machine], None]:
+    return lambda machine: machine.hide(*packages)
+
+
+def shadow(*libraries: str) -> Callable[[Machine], None]:
+    """Empty files that the loader finds before the system's libraries."""
+
+    def hide(machine: Machine) -> None:
+        for library in libraries:
+            (machine.site.parent / library).touch()
+        machine.environment["LD_LIBRARY_PATH"] = str(machine.site.parent)
+
+    return hide
+
+
+def no_driver(machine: Machine) -> None:
+    machine.environment["__EGL_VENDOR_LIBRARY_DIRS"] = str(machine.site.parent)
+
+
+def no_path(machine: Machine) -> None:
+    machine.environment["PATH"] = ""
+
+
+def replaced(package: str, code: str) -> Callable[[Machine], None]:
+    """A package that is installed, and whose import does something else."""
+
+    def hide(machine: Machine) -> None:
+        (machine.site / package).unlink()
+        (machine.site / f"{package}.py").write_text(code)
+
+    return hide
+
+
+def no_roms(machine: Machine) -> None:
+    (machine.site / "envpool_assets").unlink()
+    (machine.site / "envpool_assets").mkdir()
+    (machine.site / "envpool_assets" / "__init__.py").touch()
+
+
+HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
+    "torch": (
+        of_packages("torch"),
+        {
+            "torch": "no torch mend: pip install 'ppo-bench[torch]'",
+            "CUDA in PyTorch": "torch: not installed mend: pip install 'ppo-bench[torch]'",
+        },
+        1,
+    ),
+    "a torch that crashes": (
+        replaced("torch", CRASH),
+        {"CUDA in PyTorch": "torch: killed by SIGSEGV mend: pip install --force-reinstall 'ppo-bench[torch]'"},
+        1,
+    ),
+    "hydra": (of_packages("hydra_core"), {"ppo-bench": "no hydra-core mend: pip install ppo-bench"}, 1),
+    "what compares versions": (
+        of_packages("packaging"),
+        {"ppo-bench": "not installed: No module named 'packaging' mend: make setup"},
+        1,
+    ),
+    "jax": (
+        of_packages("jax"),
+        {
+            "jax": "no jax mend: pip install 'ppo-bench[jax]'",
+            "CUDA in JAX": "jax: not installed mend: pip install 'ppo-bench[jax]'",
+            "brax": "no jax mend: pip install 'ppo-bench[brax]'",
+            "minatar": "no jax mend: pip install 'ppo-bench[minatar]'",
+        },
+        0,
+    ),
+    "a jax that fails": (
+        replaced("jax", "raise RuntimeError('no backend')"),
+        {"CUDA in JAX": "jax: RuntimeError: no backend mend: pip install --force-reinstall 'ppo-bench[jax]'"},
+        0,
+    ),
+    "EnvPool": (of_packages("envpool"), {"envpool": "no envpool mend: pip install 'ppo-bench[envpool]'"}, 0),
+    "EnvPool's ROMs": (
+        no_roms,
+        {"ROMs, EnvPool": "0 Atari games mend: pip install --force-reinstall envpool-assets"},
+        0,
+    ),
+    "ale-py": (
+        of_packages("ale_py"),
+        {
+            "atari": "no ale-py mend: pip install 'ppo-bench[atari]'",
+            "pettingzoo": "no ale-py mend: pip install 'ppo-bench[pettingzoo]'",
+            "ROMs, ale-py": "ale_py is not installed mend: pip install 'ppo-bench[atari]'",
+        },
+        0,
+    ),
+    "pygame": (
+        of_packages("pygame_ce"),
+        {
+            "pettingzoo": "no pygame-ce mend: pip install 'ppo-bench[pettingzoo]'",
+            "video": "no pygame-ce mend: pip install 'ppo-bench[video]'",
+        },
+        0,
+    ),
+    "Qt": (
+        shadow("libQt5Core.so.5", "libQt5Gui.so.5"),
+        {"Qt 5, Procgen": "file too short mend: make setup-procgen"},
+        0,
+    ),
+    "EGL": (shadow("libEGL.so", "libEGL.so.1"), {"EGL, MuJoCo": "mend: apt install libegl1 libgl1-mesa-dri"}, 0),
+    "EGL's driver": (no_driver, {"EGL, MuJoCo": "mend: apt install libegl1 libgl1-mesa-dri"}, 0),
+    "programs": (
+        no_path,
+        {
+            "Chromium": "no chromium or chromium-browser or google-chrome on PATH mend: apt install chromium",
+            "SLURM": "no sbatch on PATH mend: apt install slurm-client",
+        },
+        0,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", HIDDEN)
+def test_what_is_hidden_has_the_line_that_mends_it(what: str, here: dict[str, str], tmp_path: Path) -> None:
+    hide, expected, code = HIDDEN[what]
+    machine = Machine(tmp_path / "venv")
+    hide(machine)
+    found_code, rows = machine.examine()
+    assert {name: rows[name][-len(said) :] for name, said in expected.items()} == expected
+    if "packaging" not in str(expected):  # without which no other package is looked at
+        assert {name for name in here if rows[name] != here[name]} <= set(expected)
+    assert found_code == code
+    assert machine.summary.startswith("The default run cannot run: mend" if code else "The default run can run")
+
+
+def test_an_older_version_than_what_is_asked_for_is_named(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "venv")
+    (info,) = machine.site.glob("optax-*.dist-info")
+    info.unlink()
+    older = machine.site / "optax-0.1.9.dist-info"
+    older.mkdir()
+    (older / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.1.9\n")
+    assert machine.examine()[1]["jax"] == "optax 0.1.9 is not >=0.2 mend: pip install 'ppo-bench[jax]'"
+
+
+def test_a_program_on_path_and_the_cores_of_the_process_are_seen(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "venv")
+    shutil.copy("/bin/true", tmp_path / "sbatch")
+    machine.environment["PATH"] = str(tmp_path)
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        _, rows = machine.examine()
+    finally:
+        os.sched_setaffinity(0, before)
+    assert rows["SLURM"].replace(" ok", "").replace(" ", "") == str(tmp_path / "sbatch")
+    assert rows["cores"] == f"1 of {os.cpu_count()} may be used ok"
+
+
+@pytest.mark.parametrize("folder", ["/proc/runs", "/dev/null/runs"])
+def test_a_disk_without_room_stops_the_default_run(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, ["--outputs", folder]) == 1
+    said = capsys.readouterr().out
+    assert "mend: ppo-bench train outputs=DIR, a folder on a disk with room" in said
+    assert said.endswith("The default run cannot run: mend disk\n")
+
+
+@pytest.mark.parametrize(
+    ("package", "answer", "said"),
+    [
+        ("torch", Answer(["13.0", ["NVIDIA H100"]], ""), "NVIDIA H100 ok"),
+        ("torch", Answer([None, []], ""), "torch is a CPU build, for which there is no GPU mend: pip install"),
+        ("torch", Answer(["13.0", []], ""), "torch, built for CUDA 13.0, sees no GPU mend: apt install nvidia-driver"),
+        ("jax", Answer([None, []], ""), "JAX does not see the GPU of this machine mend: pip install 'ppo-bench[jax-"),
+        ("jax", Answer([None, ["NVIDIA H100"]], ""), "NVIDIA H100 ok"),
+    ],
+)
+def test_a_gpu_that_is_there_is_seen_or_mended(package: str, answer: Answer, said: str) -> None:
+    row = doctor._cuda("CUDA", package, answer, gpu=True)
+    assert " ".join(" ".join(shown(row)).split()).startswith(f"CUDA {said}")
+
+
+def test_a_gpu_that_pytorch_does_not_see_stops_the_default_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "0000:01:00.0").touch()
+    monkeypatch.setattr(machine, "NVIDIA_GPUS", tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(doctor, "PROBES", dict.fromkeys(doctor.PROBES, "print('[null, []]')"))
+    assert exit_code(main, []) == 1
+    assert "The default run cannot run: mend CUDA in PyTorch" in capsys.readouterr().out
+
+
+def test_a_probe_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "PROBE_SECONDS", 0.2)
+    assert doctor.ask({"torch": "import time; time.sleep(60)"}) == {"torch": Answer(None, "no answer within 0 seconds")}
+
+
+def test_a_python_that_is_too_new_is_named() -> None:
+    assert doctor._python((3, 14)).mend == "make setup PYTHON=python3.12"
+    assert doctor._python((3, 11)).mend == ""
+
+
+def test_rows_that_are_long_are_wrapped() -> None:
+    lines = shown(Row("name", " ".join(["word-with-hyphens"] * 9), "pip install it"))
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].strip() == "mend: pip install it"
+
+
+def test_wrong_words_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, ["--output"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

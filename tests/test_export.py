@@ -1,0 +1,198 @@
+"""An exported folder: it is for the Hub what the run is here, and a run can be played and trained further from it."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from omegaconf import OmegaConf
+from PIL import Image
+
+import ppo_bench
+from ppo_bench.commands.__main__ import main as train
+from ppo_bench.commands.export.command import main
+from ppo_bench.commands.export.curve import draw, smoothed
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.load import load_config, recorded_config
+from ppo_bench.runners import checkpoint
+from tests.evaluations import CARTPOLE, RUNS, config_with, evaluated, played, trained
+from tests.runners import FRAMEWORKS
+from tests.test_cli import assert_one_line
+
+
+def exported(run: Path, out: Path) -> Path:
+    assert exit_code(main, [str(run), "--out", str(out)]) == 0
+    return out
+
+
+def front_matter(folder: Path) -> Any:
+    """The metadata of a model card, as the Hub reads them."""
+    _, yaml, _ = (folder / "README.md").read_text().split("---\n", 2)
+    return OmegaConf.to_container(OmegaConf.create(yaml))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def commands(folder: Path) -> list[list[str]]:
+    """The training commands of a card, as a shell splits them."""
+    lines = (folder / "README.md").read_text().splitlines()
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("python -m ppo_bench ")]
+
+
+def test_the_folder_is_what_the_run_is(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = exported(run, tmp_path / "for the hub")
+    assert capsys.readouterr().out.splitlines() == [str(folder), f"hf upload ppo-CartPole-v1 '{folder}'"]
+    assert names(folder) == {"README.md", "config.json", "curve.png", "model.safetensors"}
+    with Image.open(folder / "curve.png") as picture:
+        assert picture.size == (1050, 525)
+    newest = checkpoint.find(run)
+    assert (folder / "model.safetensors").read_bytes() == (newest / "arrays.safetensors").read_bytes()
+    about, recorded = json.loads((folder / "config.json").read_text()), json.loads((run / "run.json").read_text())
+    assert about.pop("checkpoint") == json.loads((newest / "state.json").read_text())
+    assert about | {"config": 0} == recorded | {"config": 0}
+    assert recorded_config(about["config"], {}).identity == recorded_config(recorded["config"], {}).identity
+
+
+def test_the_card_has_the_returns_and_the_command(run: Path, tmp_path: Path) -> None:
+    folder = exported(run, tmp_path / "export")
+    about = front_matter(folder)
+    assert (about["library_name"], about["license"]) == ("ppo_bench", "mit")
+    assert {"reinforcement-learning", "CartPole-v1", "ppo"} <= set(about["tags"])
+    result = json.loads((run / "result.json").read_text())
+    mean, std = result["final_return_mean"], result["final_return_std"]
+    (found,) = about["model-index"][0]["results"]
+    assert found["metrics"][0]["value"] == f"{mean:.2f} +/- {std:.2f}"
+    assert found["dataset"]["type"] == "CartPole-v1"
+    assert f"{mean:.2f} ± {std:.2f}" in (folder / "README.md").read_text()
+    further, again = (command[3:] for command in commands(folder))
+    assert (
+        load_config(again).identity
+        == recorded_config(json.loads((run / "run.json").read_text())["config"], {}).identity
+    )
+    assert "checkpoint.load=DIR" in further
+
+
+def test_an_evaluation_and_its_film_are_shown_rather_than_training(run: Path, tmp_path: Path) -> None:
+    (run / "videos").mkdir()
+    (run / "videos" / "episode_00000100.mp4").write_bytes(b"of training")
+    assert (exported(run, tmp_path / "training") / "replay.mp4").read_bytes() == b"of training"
+    told = evaluated(run, "episodes=3", "video=true")
+    folder = exported(run, tmp_path / "export")
+    shown = f"{np.mean(told['returns']):.2f} ± {np.std(told['returns']):.2f}"
+    text = (folder / "README.md").read_text()
+    assert f"{shown}, mean ± standard deviation of 3 whole episodes in fresh environments, likeliest actions" in text
+    assert '<video src="replay.mp4"' in text
+    (film,) = (run / "evaluations").glob("*.mp4")
+    assert (folder / "replay.mp4").read_bytes() == film.read_bytes()
+    for file in [film, *(run / "videos").iterdir()]:
+        file.unlink()
+    assert "replay.mp4" not in names(exported(run, folder))  # of the earlier export, neither
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_safetensors_are_the_same_policy_in_every_framework(framework: str, runs: RUNS, tmp_path: Path) -> None:
+    run = runs[framework]
+    folder = exported(run, tmp_path / "export")
+    arrays, own = (safetensors.numpy.load_file(folder / "model.safetensors"), checkpoint.load_named(run).arrays)
+    assert {name: array.tobytes() for name, array in arrays.items()} == {n: a.tobytes() for n, a in own.items()}
+    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    expected = ppo_bench.load(run).act(obs).tolist()
+    assert 0 < sum(expected) < len(expected)
+    for other in FRAMEWORKS:
+        assert ppo_bench.load(folder, framework=other).act(obs).tolist() == expected
+
+
+def test_an_exported_run_is_evaluated_wherever_it_lies(run: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.move(exported(run, tmp_path / "export"), tmp_path / "downloaded"))
+    assert played(evaluated(folder, "episodes=5")) == played(evaluated(run, "episodes=5"))
+    assert ppo_bench.load(folder).evaluate(5).tolist() == ppo_bench.load(run).evaluate(5).tolist()
+
+
+def test_a_run_goes_on_from_an_exported_one_as_from_its_own_folder(run: Path, tmp_path: Path) -> None:
+    folder = exported(run, tmp_path / "export")
+    more = [*CARTPOLE, "total_timesteps=4096"]
+    ends = [trained(tmp_path / str(k), *more, f"checkpoint.load={source}") for k, source in enumerate((run, folder))]
+    assert ends[0].parent.name == ends[1].parent.name  # the same experiment
+    digests = {checkpoint.digest(checkpoint.load_named(end).arrays) for end in ends}
+    assert len(digests) == 1
+    assert "checkpoint.load=RUN_DIR" in (exported(ends[1], tmp_path / "more") / "README.md").read_text()
+
+
+def test_what_is_private_to_the_machine_stays_there(run: Path, tmp_path: Path) -> None:
+    config = json.loads((run / "run.json").read_text())["config"]
+    tracker = {"wandb": {"_target_": "ppo_bench.runs.trackers.wandb.Wandb", "entity": "somebody"}}
+    config_with(run, outputs="/home/somebody/outputs", tracker=tracker, checkpoint=config["checkpoint"])
+    text = (exported(run, tmp_path / "export") / "config.json").read_text()
+    assert "somebody" not in text
+    assert str(tmp_path) not in text
+
+
+def test_a_checkpoint_can_be_chosen_and_its_curve_ends_there(run: Path, tmp_path: Path) -> None:
+    first = min(path for path in (run / "checkpoints").iterdir() if path.name.startswith("iteration_"))
+    folder = exported(first, tmp_path / "export")
+    loop = checkpoint.load_named(folder).loop
+    assert loop == checkpoint.load_named(first).loop
+    assert f"for {loop['global_step']:,} environment steps" in (folder / "README.md").read_text()
+
+
+def test_a_run_without_an_episode_has_neither_returns_nor_curve(tmp_path: Path) -> None:
+    words = [*CARTPOLE, "env=mountain_car", "ppo.num_envs=2", "ppo.num_steps=16", "total_timesteps=32"]
+    folder = exported(trained(tmp_path, *words), tmp_path / "export")
+    assert names(folder) == {"README.md", "config.json", "model.safetensors"}
+    assert "model-index" not in front_matter(folder)
+
+
+def test_a_curve_is_the_mean_of_the_last_hundred_episodes(tmp_path: Path) -> None:
+    """By hand: the third mean leaves the first iteration's 60 episodes out, since the other two have 100."""
+    means = smoothed(np.array([1.0, 2.0, 5.0, 7.0]), np.array([60, 40, 60, 200]))
+    assert means == pytest.approx([1.0, (60 + 80) / 100, (80 + 300) / 100, 7.0])
+    nothing = {"global_step": 512, "episodes": 0, "episodic_return": None}
+    assert not draw([nothing], tmp_path / "curve.png")
+    assert draw([nothing, {"global_step": 1024, "episodes": 1, "episodic_return": 3.0}], tmp_path / "curve.png")
+    assert math.isfinite(smoothed(np.array([3.0]), np.array([1]))[0])
+
+
+def test_a_network_of_a_users_own_has_a_card_without_a_command(run: Path, tmp_path: Path) -> None:
+    config = json.loads((run / "run.json").read_text())["config"]
+    config_with(run, network=config["network"] | {"_target_": "tests.seams.AveragingMlp"})
+    folder = exported(run, tmp_path / "export")
+    assert commands(folder) == []
+    assert "is not one of ppo_bench's own choices; `config.json` says which it is" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["{tmp}/nothing"], "has no checkpoint: name a run folder"),
+        (["{run}", "--out", "{run}"], "holds other files: name a new folder by --out"),
+        (["{run}", "--out", "/dev/null/export"], "name another folder by --out"),
+        (["{tmp}/export"], "is an exported run already: name the run folder that it was made from"),
+        ([], "the following arguments are required: RUN_DIR"),
+        (["{damaged}"], "is damaged (the checksum of model.safetensors does not match)"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    words: list[str], fragment: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported(run, tmp_path / "export")
+    capsys.readouterr()
+    damaged = "{damaged}" in words
+    if damaged:
+        (tmp_path / "export" / "model.safetensors").write_bytes(b"\0" * 64)
+    places = {"tmp": tmp_path, "run": run, "damaged": tmp_path / "export"}
+    command = [word.format(**places) for word in words]
+    if damaged:
+        load = [*CARTPOLE, "device=cpu", f"outputs={tmp_path}", f"checkpoint.load={command[0]}"]
+        assert exit_code(train, load) == 2
+    else:
+        assert exit_code(main, command) == 2
+    assert_one_line(capsys.readouterr().err, fragment)
