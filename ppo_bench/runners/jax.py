@@ -81,6 +81,8 @@ class JaxLearner:
     def act(self, state: JaxLearnerState, t: int, seen: Seen) -> tuple[JaxLearnerState, np.ndarray]:
         """See `Learner.act`."""
         seen = Seen(seen.obs, legal=seen.legal, start=seen.start if state.carry else None)
+        if self._learning.devices.count > 1:
+            seen = self._learning.devices.put(seen, along(0))
         state.memory, carry, actions = self._act(
             state.arrays, state.opponent, state.memory, state.carry, state.noise, np.int32(t), seen
         )
@@ -102,7 +104,10 @@ class JaxLearner:
         self, state: JaxLearnerState, flags: Arrays, seed: int, iteration: int
     ) -> tuple[JaxLearnerState, Any, dict[str, float]]:
         """See `Learner.targets`; they are computed in the program of `update`."""
-        return state, {name: flags[name] for name in self._flags}, {}
+        batch = {name: flags[name] for name in self._flags}
+        if self._learning.devices.count > 1:
+            batch = self._learning.devices.put(batch, along(1))
+        return state, batch, {}
 
     def update(
         self, state: JaxLearnerState, batch: Any, seed: int, iteration: int, learning_rate: float

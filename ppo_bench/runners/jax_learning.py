@@ -63,6 +63,7 @@ class Learning:
         self._optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
         self.execution = {
             "device": str(self.device),
+            "devices": problem.devices,
             "precision": precision._asdict() | {"default_matmul_precision": matmul_precision},
         } | ({"gpu": self.device.device_kind} if self.device.platform == "gpu" else {})
 

@@ -48,11 +48,14 @@ class Devices:
         return jax.device_put(tree, self.first if self.count == 1 else self._shardings(specs))
 
     def program(self, function: Callable[..., Any], inputs: tuple[Any, ...], outputs: Any, donated: Any = ()) -> Any:
-        """`function` compiled. Each device calls it on its parts of the arguments; `inputs` and `outputs` are specs."""
+        """`function` compiled. Each device calls it on its parts of the arguments; `inputs` and `outputs` are specs.
+
+        Arguments that are arrays of the host should be put on the devices first: else each gets the whole of them.
+        """
         if self.count == 1:
             return jax.jit(function, donate_argnums=donated)
         program = jax.shard_map(function, mesh=self._mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
-        return jax.jit(program, donate_argnums=donated, in_shardings=self._shardings(inputs))
+        return jax.jit(program, donate_argnums=donated)
 
     def _shardings(self, specs: Any) -> Any:
         return jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), specs, is_leaf=_is_spec)

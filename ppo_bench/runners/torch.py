@@ -60,6 +60,7 @@ class TorchLearner:
         self._replays = replay = on_gpu if cuda_graphs is None else cuda_graphs
         self.execution: Mapping[str, object] = {
             "device": str(self._device),
+            "devices": problem.devices,
             "threads": torch.get_num_threads(),
             "precision": set_precision(precision),
             "cuda_graphs": replay,

@@ -118,7 +118,7 @@ class GroupRunner:
             self.close()
             raise why from error
         self.problem = self._member.problem
-        self.execution: Mapping[str, object] = {**self._member.runner.execution, "devices": config.root.devices}
+        self.execution: Mapping[str, object] = self._member.runner.execution
 
     def call(self, method: str, *arguments: Any) -> list[Any]:
         """What a method of every member returns, in their order. Raises the failure of any."""
