@@ -66,7 +66,7 @@ def test_compiled_too(tmp_path: Path) -> None:
 
 PROGRAMS = [
     ("jax", ["env=cartpole", "ppo.norm_obs=true", "ppo.norm_reward=true"]),
-    ("jax", ["env=cartpole_masked", "network=gru", "ppo.num_envs=4"]),
+    ("jax", ["env=cartpole_masked", "network=gru", "ppo.num_envs=8"]),
     ("jax", ["env=deep_sea", "algorithm=rnd", "algorithm.features=16", "ppo.num_envs=4"]),
     ("jax", ["env=brax_reacher", "ppo.num_envs=4", "ppo.num_steps=8", "ppo.num_minibatches=2"]),
     ("envpool_xla", ["env=cartpole"]),
