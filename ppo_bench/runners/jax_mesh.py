@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ppo_bench.envs.base import DEVICES as AXIS
+from ppo_bench.envs.base import DEVICES
 from ppo_bench.mathematics.arrays import Declared
 
 SAME = Spec()
@@ -19,7 +19,7 @@ SAME = Spec()
 
 def along(axis: int | None) -> Spec:
     """An array of which every device has a part along `axis`; None for `SAME`."""
-    return SAME if axis is None else Spec(*(None,) * axis, AXIS)
+    return SAME if axis is None else Spec(*(None,) * axis, DEVICES)
 
 
 def specs_of(declared: Iterable[Declared]) -> dict[str, Spec]:
@@ -32,16 +32,16 @@ class Devices:
 
     def __init__(self, devices: Sequence[jax.Device]) -> None:
         self.first, self.count = devices[0], len(devices)
-        self._mesh = Mesh(np.array(devices), (AXIS,))
+        self._mesh = Mesh(np.array(devices), (DEVICES,))
 
     @property
     def axis(self) -> str | None:
         """The name by which a program's reductions know the devices; None where there is one."""
-        return AXIS if self.count > 1 else None
+        return DEVICES if self.count > 1 else None
 
     def index(self) -> Any:
         """Within a program, the number of the device that runs it; 0 where there is one."""
-        return jax.lax.axis_index(AXIS) if self.count > 1 else 0
+        return jax.lax.axis_index(DEVICES) if self.count > 1 else 0
 
     def put(self, tree: Any, specs: Any) -> Any:
         """`tree` on the devices, laid out by `specs`, which may be of parts of the tree."""

@@ -7,6 +7,7 @@ process does to its own runner (`Member`), and arrays are cut and joined along t
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -51,13 +52,13 @@ class Member:
             config.framework.begin(tuning=config.tuning)
             from ppo_bench.runners.torch_peers import TorchPeers
 
-            peers = TorchPeers(self.part, meeting, ticks.tick)
-            self._stack.callback(peers.close)
+            self._peers = TorchPeers(self.part, meeting, ticks.tick)
+            self._stack.callback(self._peers.close)
             task = replace(config.task, num_envs=self.part.size(config.ppo.num_envs))
             made = make_env(config.backend, task)
             self._stack.callback(made.close)
             self.env = wrap(made, self.part)
-            self.problem: Problem = replace(config.problem(self.env), part=self.part, peers=peers)
+            self.problem: Problem = replace(config.problem(self.env), part=self.part, peers=self._peers)
             self.runner: Runner[Any] = config.framework.runner(self.problem)
             building.pop_all()
         self._declared = declared_arrays(self.problem)
@@ -88,6 +89,14 @@ class Member:
     def restart(self, iteration: int) -> None:
         """See `Runner.restart`."""
         self._state = self.runner.restart(self._state, iteration)
+
+    def seconds_of_total(self, size: int, repetitions: int) -> float:
+        """Duration of one sum of `size` numbers over all processes, the mean of several."""
+        return self._peers.seconds_of_total(size, repetitions)
+
+    def peak_memory_bytes(self) -> int:
+        """Peak resident memory of this process."""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def on_env(self, method: str, *arguments: Any) -> Any:
         """What a method of the environments, as `wrap` made them, returns."""

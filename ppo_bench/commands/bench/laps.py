@@ -7,12 +7,14 @@ import resource
 import time
 from typing import Any, NamedTuple
 
+from ppo_bench.commands.bench.shared import shared
 from ppo_bench.commands.bench.timed import TimedEnv
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
+from ppo_bench.runs.group import GroupRunner
 
 WARM_UP_ITERATIONS = 2
 """Number of iterations before the first measured one. The first compiles; the second may compile again for other
@@ -27,33 +29,48 @@ class StartUp(NamedTuple):
     compile_seconds: float
     """Duration of the first block of `iterations_per_call` iterations minus that of the second."""
     peak_memory_bytes: int
-    """Peak resident memory of the process, including its environments."""
+    """Peak resident memory of the process, or of all processes that share the training, with the environments."""
     gpu_memory_bytes: int | None
     """Peak memory of the framework on the GPU; None without one."""
+    shared_bytes: int | None = None
+    """Size of all gradients that one of several devices gives to sums in an iteration; None for one device."""
+    shared_seconds: float | None = None
+    """Duration of these sums by themselves."""
 
 
 class Training:
     """A runner whose iterations are timed."""
 
+    runner: SeedsRunner[Any]
+    timed: TimedEnv | None
+    """The environments, unless a JAX program or several processes step them."""
+
     def __init__(self, config: Config, update_epochs: int) -> None:
-        config.framework.begin(config.root.num_seeds, config.tuning)
         hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
+        self._at_once = config.framework.iterations_per_call
+        self.group: GroupRunner | None = None
+        if config.processes > 1:
+            self.timed = None
+            self.group = GroupRunner(dataclasses.replace(config, ppo=hp))
+            self.network, self.runner = self.group.problem.network, OneSeed(self.group)
+            self.state = self.runner.init([config.root.seed])
+            return
+        config.framework.begin(config.root.num_seeds, config.tuning, config.root.devices)
         env = make_env(config.backend, config.task)
         self.timed = None if isinstance(env, GraphEnv) else TimedEnv(env)
         problem = dataclasses.replace(config.problem(self.timed or env), ppo=hp)
         self.network = problem.network
         seeds = [one.root.seed for one in config.of_each_seed()]
-        self.runner: SeedsRunner[Any] = (
+        self.runner = (
             OneSeed(config.framework.runner(problem)) if len(seeds) == 1 else config.framework.seeds_runner(problem)
         )
         self.state = self.runner.init(seeds)
-        self._at_once = config.framework.iterations_per_call
 
     def iteration(self) -> tuple[float, float, float]:
         """Run an iteration; its duration, that of its environment steps, and the time after its last step, in seconds.
 
-        The latter two are 0 if the environments are inside a JAX program. With `iterations_per_call` above 1, the
-        duration is the mean over that many iterations.
+        The latter two are 0 if a JAX program or several processes step the environments. With `iterations_per_call`
+        above 1, the duration is the mean over that many iterations.
         """
         if self.timed:
             self.timed.stepping_seconds = 0.0
@@ -74,7 +91,12 @@ class Laps:
         self.training = Training(config, config.ppo.update_epochs)
         setup_seconds = time.perf_counter() - started
         first, *_, last = (self.training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
-        self.start = StartUp(setup_seconds, (first - last) * config.framework.iterations_per_call, *_memory(config))
+        compile_seconds = (first - last) * config.framework.iterations_per_call
+        memory, gpu_memory = _memory(config)
+        group = self.training.group
+        sums = shared(config, self.training.network, group)
+        memory = sum(group.call("peak_memory_bytes")) if group else memory
+        self.start = StartUp(setup_seconds, compile_seconds, memory, gpu_memory, *(sums or ()))
 
     def turn(self) -> float:
         """Duration of an iteration, in seconds."""

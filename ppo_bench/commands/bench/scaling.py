@@ -22,6 +22,7 @@ AXES = {
     "num_steps": "ppo.num_steps={}",
     "hidden_size": "network.hidden_sizes=[{0},{0}]",
     "num_seeds": "num_seeds={}",
+    "devices": "devices={}",
 }
 """The override that sets each axis."""
 TITLES = {
@@ -29,6 +30,7 @@ TITLES = {
     "num_steps": "steps of a rollout",
     "hidden_size": "units of a hidden layer",
     "num_seeds": "seeds in one program",
+    "devices": "devices",
 }
 
 LEAST_SECONDS, MOST_SECONDS = 2.0, 20.0
@@ -67,10 +69,26 @@ def points(job: list[str], config: Config) -> list[tuple[str, int, Config]]:
             continue
         if axis == "hidden_size" and not _has_hidden_layers(config):
             continue
+        if axis == "devices":
+            found += _of_devices(job, config, values)
+            continue
         found += [(axis, value, load([*job, AXES[axis].format(value)])) for value in values]
     for _, _, one in found:
         one.require()
     return found
+
+
+def _of_devices(job: list[str], config: Config, values: Sequence[int]) -> list[tuple[str, int, Config]]:
+    """The points of one training on several numbers of devices; none if machine or environments do not allow them."""
+    try:
+        there = [(f"devices={value}", f"ppo.shards={max(values)}") for value in values]
+        of_values = [load([*job, *words]) for words in there]
+        for one in of_values:
+            one.require()
+    except ConfigError as error:
+        say(f"left out: scales.devices of {config.framework.name} on {config.backend.name}: {error}")
+        return []
+    return [("devices", value, one) for value, one in zip(values, of_values, strict=True)]
 
 
 def _has_hidden_layers(config: Config) -> bool:
@@ -121,7 +139,11 @@ def print_scales(rows: Sequence[dict[str, Any]]) -> None:
             continue
         line += f"{row['sps']:>12,.0f}{row['peak_memory_bytes'] / 1e6:>8,.0f}"
         gpu = row["gpu_memory_bytes"]
-        print(line + ("" if gpu is None else f"{gpu / 1e6:>8,.0f}"))
+        line += "" if gpu is None else f"{gpu / 1e6:>8,.0f}"
+        if row.get("shared_bytes"):
+            share = row["shared_seconds"] / statistics.median(row["iteration_seconds"])
+            line += f"  {row['shared_bytes'] / 1e6:,.1f} MB summed an iteration, {share:.0%} of its time"
+        print(line)
 
 
 def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
