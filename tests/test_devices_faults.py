@@ -251,3 +251,73 @@ def test_torchrun_starts_the_ranks_too(whole: Any, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip() == str(folder_of(run))
     assert learnt(folder_of(run)) == whole
+
+
+def test_a_finished_run_under_torchrun_says_so_and_ends(tmp_path: Path) -> None:
+    run = [*TWO, "total_timesteps=1024", f"outputs={tmp_path}"]
+    torchrun = [command([])[2], "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "ppo_bench"]
+    for _ in range(2):
+        ended = subprocess.run(
+            [*torchrun, *run], check=False, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=120
+        )
+        assert ended.returncode == 0, ended.stderr
+    assert f"{folder_of(run)} is done" in ended.stderr
+
+
+@pytest.mark.parametrize("seconds", [1.0, 2.0, 3.5])
+def test_ctrl_c_while_the_ranks_start_is_one_line(seconds: float, tmp_path: Path) -> None:
+    """A terminal sends it to every process of the group."""
+    process = subprocess.Popen(
+        command([*TWO, f"outputs={tmp_path}"]),
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130, error
+    assert "Traceback" not in error
+    assert error.strip().splitlines()[-1].startswith("ppo_bench: stopped")
+
+
+def test_a_script_without_a_guard_trains_on_two_devices(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    words = [*TWO, "total_timesteps=1024", f"outputs={tmp_path / 'outputs'}"]
+    script.write_text(f"import ppo_bench\nprint(len(ppo_bench.train({words!r})))\n")
+    ended = subprocess.run(
+        [command([])[2], str(script)],
+        check=False,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_an_honest_slow_step_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank whose steps have taken long before may take a few times as long again."""
+    import multiprocessing
+
+    from ppo_bench.common import ranks
+
+    monkeypatch.setattr(ranks, "HANGS_SECONDS", 2.0)
+    ours, theirs = multiprocessing.Pipe()
+    group = ranks.Ranks([ranks.Other(1, ours, None)], ranks.Ticks())
+    group.ask("step", within_seconds=ranks.HANGS_SECONDS)
+    started_at = time.monotonic()
+    count = 0
+    for gap in (1.5, 4.0):
+        until = time.monotonic() + gap
+        while time.monotonic() < until:
+            theirs.send(("beat", count))
+            time.sleep(0.2)
+        count += 1
+    theirs.send(("answer", ("done", ())))
+    assert group.answers() == [("done", ())]
+    assert time.monotonic() - started_at > 5
+    group.stop()

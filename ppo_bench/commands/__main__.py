@@ -7,9 +7,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ppo_bench.common.cli import Parser, exit_code, overrides_of
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.rank_processes import launched
+
+if TYPE_CHECKING:
+    from ppo_bench.configuration.config import Config
 
 _STARTED_AT = time.perf_counter()
 
@@ -43,7 +48,6 @@ def main(arguments: list[str]) -> int:
 
         print(f"ppo_bench {version('ppo-bench')}")
         return 0
-    from ppo_bench.common.rank_processes import launched
     from ppo_bench.configuration.load import load_config
 
     if options.cfg or options.info:
@@ -56,6 +60,8 @@ def main(arguments: list[str]) -> int:
     if options.multirun:
         from ppo_bench.sweeps.sweep import sweep
 
+        if launched():
+            raise ConfigError("-m starts the processes of each run itself: leave out torchrun")
         return sweep(overrides)
     for word in overrides:
         if word.lstrip("+~").startswith(("hydra.", "hydra/")) and not word.startswith("hydra.searchpath="):
@@ -68,19 +74,29 @@ def main(arguments: list[str]) -> int:
             f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
         )
     config.require()
-    if told := launched():
-        from ppo_bench.runs.group import require_launched, serve_rank
-
-        require_launched(config)
-        if told.rank:
-            serve_rank(config, told.rank)
-            return 0
+    if launched() and _is_another_rank(config):
+        return 0
     with _signals_as_ctrl_c():
         from ppo_bench.runs.train import train
 
         for folder in train(config, _STARTED_AT):
             print(folder)
     return 0
+
+
+def _is_another_rank(config: Config) -> bool:
+    """Whether this process was one of several that a launcher started, other than rank 0, and is done."""
+    from ppo_bench.runs.group import dismiss_ranks, require_launched, serve_rank
+    from ppo_bench.runs.results import are_complete
+
+    require_launched(config)
+    told = launched()
+    assert told is not None
+    if told.rank:
+        serve_rank(config, told.rank)
+    elif told.world_size > 1 and are_complete(config.folders):
+        dismiss_ranks(config)
+    return told.rank > 0
 
 
 def _left_to_sweep(overrides: Sequence[str]) -> list[str]:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.resource_tracker
 import os
 import secrets
 import signal
+import sys
 import threading
-import time
 import traceback
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.ranks import BEAT_SECONDS, Other, Ticks
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""Those of ppo_bench/runs/stopping.py."""
 
 
 def serve(connection: Connection, make: Callable[[Ticks], Any]) -> None:
@@ -23,16 +28,17 @@ def serve(connection: Connection, make: Callable[[Ticks], Any]) -> None:
 
     Signals to stop are passed on with the next answer, as `(value, signals)`.
     """
-    lock, ticks = threading.Lock(), Ticks()
+    lock, ticks, over = threading.Lock(), Ticks(), threading.Event()
     received: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    for number in STOP_SIGNALS:
         signal.signal(number, lambda number, _: received.append(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
     def send(kind: str, content: Any) -> None:
         with lock:
             connection.send((kind, content))
 
-    threading.Thread(target=_beat, args=(send, ticks), daemon=True, name="beat").start()
+    threading.Thread(target=_beat, args=(send, ticks, over), daemon=True, name="beat").start()
     member: Any = None
     try:
         member = make(ticks)
@@ -40,7 +46,8 @@ def serve(connection: Connection, make: Callable[[Ticks], Any]) -> None:
         while (asked := connection.recv()) is not None:
             name, arguments = asked
             value = getattr(member, name)(*arguments)
-            signals, received[:] = tuple(received), ()
+            signals = tuple(received)
+            del received[: len(signals)]
             send("answer", (value, signals))
     except (EOFError, BrokenPipeError, ConnectionResetError):  # rank 0 is gone
         pass
@@ -51,17 +58,18 @@ def serve(connection: Connection, make: Callable[[Ticks], Any]) -> None:
         with suppress(OSError):
             send("broken", traceback.format_exc())
     finally:
+        over.set()
         if member is not None:
             member.close()
 
 
-def _beat(send: Callable[[str, Any], None], ticks: Ticks) -> None:
+def _beat(send: Callable[[str, Any], None], ticks: Ticks, over: threading.Event) -> None:
     """Say every second that this process is alive; end it once rank 0 is gone, whatever its main thread waits for."""
     with suppress(OSError):
-        while True:
+        while not over.wait(BEAT_SECONDS):
             send("beat", ticks.count)
-            time.sleep(BEAT_SECONDS)
-    os._exit(1)
+    if not over.is_set():
+        os._exit(1)
 
 
 # --- Starting and meeting ---------------------------------------------------------------------------------------------
@@ -98,14 +106,37 @@ def launched() -> Launched | None:
 def start(count: int, make: Callable[..., Any], *arguments: Any) -> list[Other]:
     """Start ranks 1 to `count - 1` on this machine; the member of each is `make(rank, *arguments, ticks)`."""
     spawn = multiprocessing.get_context("spawn")
+    multiprocessing.resource_tracker.ensure_running()  # it would undo the mask of signals
     others = []
     for rank in range(1, count):
         ours, theirs = spawn.Pipe()
         process = spawn.Process(target=_serve, args=(theirs, rank, make, arguments))
-        process.start()
+        with _signals_kept_until_served(), _without_main():
+            process.start()
         theirs.close()
         others.append(Other(rank, ours, process))
     return others
+
+
+@contextmanager
+def _signals_kept_until_served() -> Iterator[None]:
+    """A process that is started here receives signals to stop once it knows what to do with them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """A process that is started here does not run the caller's script again: it needs nothing of that."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _serve(connection: Connection, rank: int, make: Callable[..., Any], arguments: Iterable[Any]) -> None:

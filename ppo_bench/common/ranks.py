@@ -7,8 +7,8 @@ rank 0 ends the others and has the reason in a line. A rank whose connection to 
 
 from __future__ import annotations
 
-import atexit
 import multiprocessing.connection
+import multiprocessing.util
 import os
 import queue
 import signal
@@ -26,6 +26,8 @@ from ppo_bench.common.errors import ConfigError, Failed
 BEAT_SECONDS = 1.0
 HANGS_SECONDS = 20.0
 """A rank that is silent, or stands still within an iteration, for so long counts as hanging."""
+SLOWER = 5.0
+"""A step of work may take so many times as long as the longest before it, whatever `HANGS_SECONDS`."""
 STARTS_SECONDS = 600.0
 """The same for what may take long: starting, compiling, making environments anew."""
 GRACE_SECONDS = 5.0
@@ -71,10 +73,11 @@ class Ranks:
         now = time.monotonic()
         self._seen = {rank: _Seen(0, now, now) for rank in (0, *self._answers)}
         self._pending: set[int] = set()
-        self._asked_at, self._limit_seconds = now, STARTS_SECONDS
+        self._asked_at, self._limit_seconds, self._longest_seconds = now, STARTS_SECONDS, 0.0
         self._thread = threading.Thread(target=self._watch, daemon=True, name="ranks")
         self._thread.start()
-        atexit.register(self.stop)  # else the end of this process would wait for theirs
+        # As this process ends, before it would wait for those that it has started.
+        self._at_exit = multiprocessing.util.Finalize(None, self.stop, exitpriority=1)
 
     # --- Asking -------------------------------------------------------------------------------------------------------
 
@@ -114,7 +117,7 @@ class Ranks:
 
     def stop(self) -> None:
         """End the other ranks: of themselves, now that nobody asks them, or else by force."""
-        atexit.unregister(self.stop)
+        self._at_exit.cancel()
         self._ended.set()
         for other in self._others:
             with suppress(OSError):
@@ -132,6 +135,15 @@ class Ranks:
 
     def _watch(self) -> None:
         """The thread: take in what the others say, and look for one that does not go on."""
+        try:
+            self._watch_all()
+        except Exception as error:  # nobody would watch any longer
+            self._fail(Failed(f"the processes of the devices cannot be watched: {error}"))
+        if self._failed.is_set() and not self._ended.wait(GRACE_SECONDS):
+            print(f"ppo_bench: {self._failure}", file=sys.stderr, flush=True)
+            os._exit(1)  # the main thread waits in a library for a rank that is gone
+
+    def _watch_all(self) -> None:
         ranks = {other.connection: other.rank for other in self._others}
         looked = time.monotonic()
         while not (self._ended.is_set() or self._failed.is_set()):
@@ -143,9 +155,6 @@ class Ranks:
                 self._seen = {rank: _Seen(seen.ticks, now, now) for rank, seen in self._seen.items()}
             looked = now
             self._look(now)
-        if self._failed.is_set() and not self._ended.wait(GRACE_SECONDS):
-            print(f"ppo_bench: {self._failure}", file=sys.stderr, flush=True)
-            os._exit(1)  # the main thread waits in a library for a rank that is gone
 
     def _take(self, connection: Connection, ranks: dict[Connection, int]) -> None:
         """Take in one message of a rank."""
@@ -169,6 +178,8 @@ class Ranks:
     def _note(self, rank: int, count: int, now: float) -> None:
         """Keep how far a rank has come."""
         seen = self._seen[rank]
+        if count != seen.ticks and self._limit_seconds == HANGS_SECONDS:
+            self._longest_seconds = max(self._longest_seconds, now - max(seen.moved_at, self._asked_at))
         self._seen[rank] = _Seen(count, now, now if count != seen.ticks else seen.moved_at)
 
     def _look(self, now: float) -> None:
@@ -179,9 +190,10 @@ class Ranks:
                 return
         pending = [(rank, self._seen[rank]) for rank in sorted(self._pending)]
         since = max([self._asked_at, *(seen.moved_at for _, seen in pending)])
-        if pending and now - since > self._limit_seconds:
+        limit_seconds = max(self._limit_seconds, SLOWER * self._longest_seconds)
+        if pending and now - since > limit_seconds:
             behind = min(pending, key=lambda one: one[1].ticks)
-            self._hangs(behind[0], "it has stood still", self._limit_seconds)
+            self._hangs(behind[0], "it has stood still", limit_seconds)
 
     def _hangs(self, rank: int, how: str, seconds: float) -> None:
         self._fail(Failed(f"device {rank} of {self._count} hangs: {how} for {seconds:.0f} seconds"))

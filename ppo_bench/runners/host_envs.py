@@ -42,9 +42,9 @@ def _all_finite(x: np.ndarray) -> bool:
     return bool(np.logical_and.reduce(np.isfinite(x), None))
 
 
-def _not_finite(what: str, values: np.ndarray) -> Failed:
-    """An error that names the environment whose values `[N, ...]` are not finite."""
-    env = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
+def _not_finite(what: str, values: np.ndarray, first: int) -> Failed:
+    """An error that names the environment whose values `[N, ...]` are not finite, the first of which is `first`."""
+    env = first + int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
     return Failed(f"environment {env} gave {what} that is not a finite number")
 
 
@@ -55,7 +55,8 @@ class HostEnvs:
         if isinstance(problem.env, GraphEnv):
             raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
         self._env, self._network, self._ppo = problem.env, problem.network, problem.ppo
-        self._part, self._num_envs, self._peers = problem.part, problem.num_envs, problem.peers
+        self._num_envs, self._peers = problem.num_envs, problem.peers
+        self._first = problem.part.first(problem.ppo.num_envs)
         self._across: Across = problem.peers.across if problem.peers else here
         self._stands = env_arrays(problem)
         self._statistics = normalization_arrays(problem.env.observation_space.shape)
@@ -73,8 +74,7 @@ class HostEnvs:
 
     def start(self, arrays: Arrays, seed: int, iteration: int) -> Arrays:
         """Fresh environments, seeded by (seed, iteration), with the statistics that are among `arrays`."""
-        first = self._part.first(self._ppo.num_envs)
-        seeds = noise.env_seeds(seed, iteration, self._ppo.num_envs)[first : first + self._num_envs]
+        seeds = noise.env_seeds(seed, iteration, self._ppo.num_envs)[self._first :][: self._num_envs]
         seen = self._env.reset(seeds)
         state = self.own(arrays | filled(self._stands))
         state |= {f"envs.{name}": array for name, array in seen._asdict().items() if array is not None}
@@ -88,7 +88,7 @@ class HostEnvs:
             return
         possible = np.logical_or.reduceat(legal, self._first_choices, axis=1).all(1)
         if not possible.all():
-            env = int(np.flatnonzero(~possible)[0])
+            env = self._first + int(np.flatnonzero(~possible)[0])
             raise Failed(f"environment {env} forbids every choice of an action")
 
     def export(self, state: Arrays) -> Arrays:
@@ -134,7 +134,7 @@ class HostEnvs:
             state["envs.legal"] = step.legal
         state["envs.start"], state["envs.done"] = state["envs.done"], done
         if self._floats and not _all_finite(step.obs):
-            raise _not_finite("an observation", step.obs)
+            raise _not_finite("an observation", step.obs, self._first)
         state["envs.obs"] = self._observe(state, step.obs)
         return state, rollout
 
@@ -149,7 +149,7 @@ class HostEnvs:
         """The state after a rollout, the flags `[T, N]` that are learnt from, and the episodes that ended."""
         rewards, raw_rewards, valid = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
         if not np.isfinite(raw_rewards).all():
-            raise _not_finite("a reward", raw_rewards.T)
+            raise _not_finite("a reward", raw_rewards.T, self._first)
         if self._ppo.norm_reward:
             rewards = self._normalized_rewards(state, rewards, valid)
         totals = Totals(state["envs.returns"], state["envs.lengths"])

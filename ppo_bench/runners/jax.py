@@ -54,7 +54,7 @@ class JaxLearner:
             self._targets_and_update, (learnt, memory, steps, SAME, SAME, SAME), (learnt, SAME), donated=0
         )
         self._warmed = program(learning.warmed, (learnt, memory, steps), learnt)
-        self._remember = program(learning.remember, (memory, rows), memory)
+        self._remember = program(learning.remember, (memory, rows), memory, donated=0)
         self._carried = program(learning.carried, (memory, rows), rows)
         self._allocate = program(learning.allocate, (), memory)
         self._flags = self._learning.computation.flags
@@ -86,7 +86,8 @@ class JaxLearner:
         state.memory, carry, actions = self._act(
             state.arrays, state.opponent, state.memory, state.carry, state.noise, np.int32(t), seen
         )
-        state.carry = carry if t < self._problem.ppo.num_steps else self._carried(state.memory, state.carry)
+        if state.carry:
+            state.carry = carry if t < self._problem.ppo.num_steps else self._carried(state.memory, state.carry)
         return state, np.array(actions, self._actions_type)  # its own, as PyTorch's: some environments write to it
 
     def warmed(self, state: JaxLearnerState, flags: Arrays) -> JaxLearnerState:

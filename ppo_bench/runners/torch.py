@@ -161,6 +161,8 @@ class TorchLearner:
         keys = self._scalar(seed), self._scalar(iteration), self._first_row
         inputs = *self._on_device(flags), *keys, *statistics
         targets = self._targets((state.arrays, state.memory), *inputs)
+        if self._peers:
+            self._peers.tick()
         state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
         return state, targets.batch, {name: float(value) for name, value in targets.metrics.items()}
 

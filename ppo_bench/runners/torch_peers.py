@@ -101,10 +101,20 @@ def tell(meeting: Meeting, count: int, told: dict[str, Any]) -> None:
     _client(meeting, count).set(f"control/{meeting.attempt}", json.dumps(told))
 
 
-def hear(meeting: Meeting, count: int) -> dict[str, Any]:
-    """What rank 0 left there; waits for it."""
-    told: dict[str, Any] = json.loads(_client(meeting, count).get(f"control/{meeting.attempt}"))
+def hear(meeting: Meeting, rank: int, count: int) -> dict[str, Any] | None:
+    """What rank 0 left there, once it has; None if there is nothing to do."""
+    store = _client(meeting, count)
+    told: dict[str, Any] | None = json.loads(store.get(f"control/{meeting.attempt}"))
+    if told is None:
+        store.set(f"dismissed/{meeting.attempt}/{rank}", "")
     return told
+
+
+def dismiss(meeting: Meeting, count: int) -> None:
+    """Tell the other ranks that there is nothing to do; returns once they know."""
+    store = _client(meeting, count)
+    store.set(f"control/{meeting.attempt}", json.dumps(None))
+    store.wait([f"dismissed/{meeting.attempt}/{rank}" for rank in range(1, count)], timedelta(minutes=2))
 
 
 def _client(meeting: Meeting, count: int) -> TCPStore:

@@ -75,8 +75,11 @@ class Member:
         return metrics, [e._replace(env=first + e.env, step=e.step * count) for e in episodes]
 
     def export(self) -> Arrays:
-        """See `Runner.export`; of this process's environments."""
-        return self.runner.export(self._state)
+        """See `Runner.export`; of this process's environments. What all have alike is in rank 0's alone."""
+        arrays = self.runner.export(self._state)
+        if self.part.index == 0:
+            return arrays
+        return {a.name: arrays[a.name] for a in self._declared if a.env_axis is not None and a.name in arrays}
 
     def restore(self, arrays: Arrays, carried: bool) -> None:
         """See `Runner.restore`; `arrays` are of all environments."""
@@ -126,6 +129,9 @@ class GroupRunner:
             why = self._ranks.why(error)
             self.close()
             raise why from error
+        except BaseException:
+            self.close()
+            raise
         self.problem = self._member.problem
         self.execution: Mapping[str, object] = self._member.runner.execution
 
@@ -209,12 +215,27 @@ def require_launched(config: Config) -> None:
     raise ConfigError(f"framework={config.framework.name} is one process, whatever devices=: start it without torchrun")
 
 
-def serve_rank(config: Config, rank: int) -> None:
-    """Be one of the processes that a launcher started, other than rank 0, until that is gone."""
-    from ppo_bench.runners.torch_peers import Meeting, hear
+def dismiss_ranks(config: Config) -> None:
+    """Have the other processes that a launcher started end, since there is nothing to train."""
+    from ppo_bench.runners.torch_peers import Meeting, dismiss, open_store
 
     told = launched()
     assert told is not None
+    store = None if told.has_store else open_store(told.host, told.port, told.world_size)
+    dismiss(Meeting(told.host, told.port, told.attempt), told.world_size)
+    del store
+
+
+def serve_rank(config: Config, rank: int) -> None:
+    """Be one of the processes that a launcher started, other than rank 0, until that is gone."""
+    told = launched()
+    assert told is not None
+    config.framework.begin(tuning=config.tuning)  # before PyTorch is imported
+    from ppo_bench.runners.torch_peers import Meeting, hear
+
     meeting = Meeting(told.host, told.port, told.attempt)
-    connection = connect(rank, hear(meeting, told.world_size))
+    how = hear(meeting, rank, told.world_size)
+    if how is None:
+        return
+    connection = connect(rank, how)
     serve(connection, lambda ticks: Member(rank, config, meeting, as_made, ticks))

@@ -234,7 +234,9 @@ def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> s
     count = execution.get("threads", 0)
     threads = f", {count} thread{'s' if count != 1 else ''}" if count else ""
     first = "; the first iteration compiles" if compiles else ""
-    return f"{record.folder}, on {execution.get('gpu', execution['device'])}{threads}{first}"
+    device, devices = str(execution.get("gpu", execution["device"])), execution.get("devices", 1)
+    where = device if devices == 1 else f"{devices} x {device.partition(':')[0]}"
+    return f"{record.folder}, on {where}{threads}{first}"
 
 
 def _title(records: Sequence[Record]) -> str:

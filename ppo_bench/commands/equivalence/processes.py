@@ -100,10 +100,10 @@ def _replayed(env: VectorEnv | GraphEnv, part: Part) -> ReplayEnv:
 
 def _built(config: Config, wrap: Wrap) -> tuple[Runner[Any], Any]:
     """A runner and its environments, as `wrap` makes them."""
+    config.framework.begin(tuning=config.tuning, devices=config.root.devices)
     if config.processes > 1:
         group = GroupRunner(config, wrap)
         return group, _EnvsOfGroup(group)
-    config.framework.begin(tuning=config.tuning, devices=config.root.devices)
     env = wrap(make_env(config.backend, config.task), WHOLE)
     return config.framework.runner(config.problem(env)), env
 
