@@ -71,13 +71,14 @@ def take_in(folders: Sequence[str], out: Path) -> None:
             cells = enumerate(zip(curve.x.tolist(), curve.runs[0].tolist(), strict=True))
             points = [_plain((*row[: len(KEPT)], axis, k, x, value)) for k, (x, value) in cells]
             con.executemany(f"insert into curves values ({', '.join('?' * 11)})", points)
+    con.execute("create table taken as select * from runs")  # `runs` will hold the earlier ones, too
     for name in ("runs", "curves"):
         file = out / f"{name}.parquet"
         if file.exists():
-            same = " and ".join(f"old.{key} = runs.{key}" for key in KEPT)
+            same = " and ".join(f"old.{key} = taken.{key}" for key in KEPT)
             con.execute(
                 f"insert into {name} select old.* from read_parquet('{file}') as old "
-                f"where not exists (select 1 from runs where {same})"
+                f"where not exists (select 1 from taken where {same})"
             )
         order = ", ".join((*KEPT, *(("axis", "cell") if name == "curves" else ())))
         aside = file.with_suffix(".tmp")

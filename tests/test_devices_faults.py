@@ -310,13 +310,11 @@ def test_an_honest_slow_step_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None
     group = ranks.Ranks([ranks.Other(1, ours, None)], ranks.Ticks())
     group.ask("step", within_seconds=ranks.HANGS_SECONDS)
     started_at = time.monotonic()
-    count = 0
-    for gap in (1.5, 4.0):
+    for count, gap in enumerate((1.5, 4.0)):
         until = time.monotonic() + gap
         while time.monotonic() < until:
             theirs.send(("beat", count))
             time.sleep(0.2)
-        count += 1
     theirs.send(("answer", ("done", ())))
     assert group.answers() == [("done", ())]
     assert time.monotonic() - started_at > 5

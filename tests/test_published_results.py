@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests.synthetic import write_run
@@ -62,7 +63,7 @@ def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
     assert found["Hopper-v4", ""]["verdict"] == "not trained"
     page = (docs / "results.md").read_text()
     assert "| cartpole, gymnasium | jax_xla, torch_eager | 6 | -186.54" in page
-    assert "1 of 33 published rows have a verdict" in page
+    assert "1 of 36 published rows have a verdict" in page
     assert page.endswith("<!-- /frameworks -->\nend\n")
     assert (docs / "results" / "classic-cartpole-gymnasium.svg").exists()
 
@@ -77,3 +78,5 @@ def test_rows_of_runs_whose_folders_are_gone_stay(docs: Path, tmp_path: Path) ->
     results(tmp_path / "second", "--docs", docs)
     (row,) = [row for row in verdicts(docs) if row["framework"]]
     assert (row["seeds"], row["ours_mean"]) == ("2", "200.00")
+    curves = f"select distinct seed from read_parquet('{docs / 'results' / 'curves.parquet'}') order by seed"
+    assert duckdb.sql(curves).fetchall() == [(1,), (2,)]

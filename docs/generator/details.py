@@ -220,7 +220,7 @@ DETAILS = (
     Detail(
         _floats,
         "**A normal distribution whose deviation does not depend on the state**, independent in each dimension.",
-        "ppo_bench/mathematics/ppo.py#normal_log_prob",
+        "ppo_bench/mathematics/distributions.py#normal_log_prob",
     ),
     Detail(
         _floats,
