@@ -79,4 +79,4 @@ def test_rows_of_runs_whose_folders_are_gone_stay(docs: Path, tmp_path: Path) ->
     (row,) = [row for row in verdicts(docs) if row["framework"]]
     assert (row["seeds"], row["ours_mean"]) == ("2", "200.00")
     curves = f"select distinct seed from read_parquet('{docs / 'results' / 'curves.parquet'}') order by seed"
-    assert duckdb.sql(curves).fetchall() == [(1,), (2,)]
+    assert duckdb.connect().execute(curves).fetchall() == [(1,), (2,)]
