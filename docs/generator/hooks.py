@@ -15,6 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from machines import machines_page
 from presets import preset_names, preset_pages
 from settings import configuration_page, environments_page
 from sources import line_of, source_file, source_page
@@ -43,6 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "index.md": (ROOT / "README.md").read_text(encoding="utf-8"),
         "configuration.md": configuration_page(),
         "environment-files.md": environments_page(),
+        "machines.md": machines_page(),
         **preset_pages(),
     }
     for name, text in pages.items():

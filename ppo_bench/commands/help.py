@@ -49,6 +49,7 @@ Common overrides (conf/ explains every key)
   num_seeds=16              number of seeds that one program trains, a run each (framework=jax_xla backend=jax)
   precision=float64         arithmetic: float32, tf32, bfloat16 or float64
   device=cuda:0             auto, cpu, cuda, cuda:<i>
+  devices=2 ppo.shards=2    number of devices that share the environments of one training
   ppo.num_envs=16           any key of the chosen ppo: learning_rate, num_steps, clip_coef, ...
   env.id=Pendulum-v1        any id that the chosen backend knows
   outputs=/data/runs        the folder under which everything is written
