@@ -11,11 +11,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from machines import machines_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from machines import machines_page
 from presets import preset_names, preset_pages
 from settings import configuration_page, environments_page
 from sources import line_of, source_file, source_page

@@ -9,8 +9,9 @@ from typing import Any
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 HEAD = """# Machines
 
-Environment steps per second, as `ppo-bench bench env=...` measured them: the median, and the slowest and fastest round. To add a machine, put the
-JSON file that the command prints into `docs/machines/`; `ppo-bench bench compare A.json B.json` shows two of them side by side.
+Environment steps per second, as `ppo-bench bench env=...` measured them: the median, and the slowest and fastest round.
+To add a machine, put the JSON file that the command prints into `docs/machines/`. `ppo-bench bench compare` shows two
+of them side by side.
 """
 
 
