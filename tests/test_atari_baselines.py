@@ -198,6 +198,7 @@ def test_the_presets_of_gymnasiums_scripts_alone_ask_for_it() -> None:
     assert [name for name, task in tasks.items() if task.atari and task.atari.baselines] == [
         "cleanrl/ppo_atari",
         "cleanrl/ppo_atari_lstm",
+        "cleanrl/ppo_atari_multigpu",
     ]
 
 

@@ -144,7 +144,7 @@ def _check_devices(config: Config) -> None:
         )
     if envs % shards:
         raise ConfigError(f"ppo.shards={shards} does not divide ppo.num_envs={envs}: choose a divisor")
-    if envs // shards % root.env.players:
+    if shards > 1 and envs // shards % root.env.players:
         raise ConfigError(
             f"ppo.shards={shards}: {root.env.name} has games of {root.env.players} players, and each shard of "
             f"{envs // shards} rows must have whole ones"
