@@ -1,4 +1,4 @@
-"""The other ranks of a group (ppo_bench/common/ranks.py): their processes, and how they meet rank 0."""
+"""Processes of the ranks other than 0 (ppo_bench/common/ranks.py): how they start and how they connect to rank 0."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.ranks import BEAT_SECONDS, Other, Ticks
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""Those of ppo_bench/runs/stopping.py."""
+"""Signals that stop a run; the same as in ppo_bench/runs/stopping.py."""
 
 
 def serve(connection: Connection, make: Callable[[Ticks], Any]) -> None:
-    """Be another rank: make its member, and call the methods that rank 0 asks for until rank 0 is gone.
+    """Main loop of a rank other than 0: creates its member and calls the methods that rank 0 requests.
 
-    Signals to stop are passed on with the next answer, as `(value, signals)`.
+    The loop returns when rank 0 sends None or its connection closes. Answers are `(value, signals)`, where `signals`
+    are the stop signals received since the last answer.
     """
     lock, ticks, over = threading.Lock(), Ticks(), threading.Event()
     received: list[int] = []
@@ -64,7 +65,7 @@ def serve(connection: Connection, make: Callable[[Ticks], Any]) -> None:
 
 
 def _beat(send: Callable[[str, Any], None], ticks: Ticks, over: threading.Event) -> None:
-    """Say every second that this process is alive; end it once rank 0 is gone, whatever its main thread waits for."""
+    """Send a heartbeat every second. If rank 0 is gone, end this process, even if its main thread is blocked."""
     with suppress(OSError):
         while not over.wait(BEAT_SECONDS):
             send("beat", ticks.count)
@@ -72,24 +73,24 @@ def _beat(send: Callable[[str, Any], None], ticks: Ticks, over: threading.Event)
         os._exit(1)
 
 
-# --- Starting and meeting ---------------------------------------------------------------------------------------------
+# --- Starting and connecting ------------------------------------------------------------------------------------------
 
 
 class Launched(NamedTuple):
-    """What a launcher such as torchrun tells each of the processes that it started."""
+    """Environment variables that a launcher such as torchrun sets for each process that it starts."""
 
     rank: int
     world_size: int
     host: str
     port: int
-    """Where rank 0, or the launcher, has a store of PyTorch's at which the ranks meet."""
+    """Port of the PyTorch TCP store of rank 0 or of the launcher, through which the ranks find each other."""
     has_store: bool
-    """Whether it is the launcher's."""
+    """Whether the launcher hosts that store."""
     attempt: str
 
 
 def launched() -> Launched | None:
-    """What the environment says of this process as one of several; None if it says nothing."""
+    """The launcher's environment variables; None if no launcher started this process."""
     told = os.environ.get
     if told("RANK") is None or told("WORLD_SIZE") is None or told("MASTER_ADDR") is None:
         return None
@@ -106,7 +107,7 @@ def launched() -> Launched | None:
 def start(count: int, make: Callable[..., Any], *arguments: Any) -> list[Other]:
     """Start ranks 1 to `count - 1` on this machine; the member of each is `make(rank, *arguments, ticks)`."""
     spawn = multiprocessing.get_context("spawn")
-    multiprocessing.resource_tracker.ensure_running()  # it would undo the mask of signals
+    multiprocessing.resource_tracker.ensure_running()  # starting it later would reset the signal mask
     others = []
     for rank in range(1, count):
         ours, theirs = spawn.Pipe()
@@ -120,7 +121,7 @@ def start(count: int, make: Callable[..., Any], *arguments: Any) -> list[Other]:
 
 @contextmanager
 def _signals_kept_until_served() -> Iterator[None]:
-    """A process that is started here receives signals to stop once it knows what to do with them."""
+    """Blocks stop signals while a process is started, so that it receives them only after its handlers are set."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
@@ -130,7 +131,7 @@ def _signals_kept_until_served() -> Iterator[None]:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """A process that is started here does not run the caller's script again: it needs nothing of that."""
+    """Replaces `__main__` while a process is started, so that the process does not run the caller's script again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -144,14 +145,14 @@ def _serve(connection: Connection, rank: int, make: Callable[..., Any], argument
 
 
 def listen(host: str) -> tuple[Listener, dict[str, Any]]:
-    """A listener of rank 0 for the connections of ranks that others started, and what those need to `connect`."""
+    """Listener of rank 0 for ranks that a launcher started, and its address and key, the argument of `connect`."""
     key = secrets.token_hex(16)
     listener = Listener((host, 0), authkey=key.encode())
     return listener, {"host": host, "port": listener.address[1], "key": key}
 
 
 def accept(listener: Listener, count: int) -> list[Other]:
-    """The other ranks, once all have connected."""
+    """Ranks 1 to `count - 1` in order; waits until all have connected."""
     others = []
     with listener:
         for _ in range(1, count):
@@ -161,7 +162,7 @@ def accept(listener: Listener, count: int) -> list[Other]:
 
 
 def connect(rank: int, told: dict[str, Any]) -> Connection:
-    """The connection of another rank to rank 0."""
+    """Connection from rank `rank` to rank 0; `told` is the address and key that `listen` returned."""
     connection = Client((told["host"], told["port"]), authkey=told["key"].encode())
     connection.send(rank)
     return connection

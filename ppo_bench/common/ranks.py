@@ -1,8 +1,8 @@
-"""A group of processes that work in step: rank 0 asks the others, all watch that every one of them goes on.
+"""A group of processes that work in lockstep: rank 0 calls methods of the other ranks and monitors their progress.
 
-Each other rank has a connection to rank 0. It answers what rank 0 asks, and a thread of its own says every second that
-it is alive and how far it has come. A rank that ends, raises, falls silent or stands still is a failure of the group:
-rank 0 ends the others and has the reason in a line. A rank whose connection to rank 0 is gone ends itself.
+Every other rank has a connection to rank 0. It answers rank 0's requests, and a thread of it sends a heartbeat with its
+progress counter every second. The group fails if a rank exits, raises, sends no heartbeats or makes no progress: rank 0
+then kills the others and reports the reason in one line. A rank that loses its connection to rank 0 exits.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from ppo_bench.common.errors import ConfigError, Failed
 
 BEAT_SECONDS = 1.0
 HANGS_SECONDS = 20.0
-"""A rank that is silent, or stands still within an iteration, for so long counts as hanging."""
+"""Time without a heartbeat, or without progress within an iteration, after which a rank counts as hanging."""
 SLOWER = 5.0
-"""A step of work may take so many times as long as the longest before it, whatever `HANGS_SECONDS`."""
+"""Factor of the longest step of work so far that a step may take, even where this exceeds `HANGS_SECONDS`."""
 STARTS_SECONDS = 600.0
-"""The same for what may take long: starting, compiling, making environments anew."""
+"""Time without progress that is allowed in slow phases: startup, compilation, recreating environments."""
 GRACE_SECONDS = 5.0
-"""Time for the main thread to come back, and for a better reason than a broken connection to arrive."""
+"""Time that is allowed for the main thread to return, and for a more specific error than a broken connection."""
 
 
 class Ticks:
-    """A counter of the work that this process has done: environment steps and minibatches."""
+    """Progress counter of this process: environment steps and minibatches."""
 
     count = 0
 
     def tick(self) -> None:
-        """Count one."""
+        """Increment the counter."""
         self.count += 1
 
 
 class Other(NamedTuple):
-    """Another rank, as rank 0 sees it."""
+    """A rank other than 0, as seen by rank 0."""
 
     rank: int
     connection: Connection
     process: BaseProcess | None
-    """The process, if rank 0 started it."""
+    """Its process if rank 0 started it, else None."""
 
 
 class _Seen(NamedTuple):
-    """How far a rank has come, and when it was heard of and had moved last, by the monotonic clock."""
+    """A rank's progress counter, and the monotonic times of its last heartbeat and of its last progress."""
 
     ticks: int
     heard_at: float
@@ -62,10 +62,10 @@ class _Seen(NamedTuple):
 
 
 class Ranks:
-    """Rank 0's end of the group."""
+    """The group as seen by rank 0: sends requests, collects answers, monitors progress in a thread."""
 
     def __init__(self, others: Sequence[Other], ticks: Ticks) -> None:
-        """`ticks` are this process's own."""
+        """`ticks` is the progress counter of this process, rank 0."""
         self._others, self._ticks = others, ticks
         self._answers: dict[int, queue.SimpleQueue[Any]] = {other.rank: queue.SimpleQueue() for other in others}
         self._failure: Exception | None = None
@@ -76,21 +76,24 @@ class Ranks:
         self._asked_at, self._limit_seconds, self._longest_seconds = now, STARTS_SECONDS, 0.0
         self._thread = threading.Thread(target=self._watch, daemon=True, name="ranks")
         self._thread.start()
-        # As this process ends, before it would wait for those that it has started.
+        # Runs when this process exits, before multiprocessing joins the child processes.
         self._at_exit = multiprocessing.util.Finalize(None, self.stop, exitpriority=1)
 
     # --- Asking -------------------------------------------------------------------------------------------------------
 
     def ask(self, name: str, *arguments: Any, within_seconds: float = STARTS_SECONDS) -> None:
-        """Have every other rank call its member's method `name`; none may stand still for `within_seconds`."""
+        """Request a call of the member's method `name` from all other ranks; returns at once.
+
+        The group fails if no pending rank makes progress for `within_seconds`.
+        """
         self._limit_seconds, self._asked_at = within_seconds, time.monotonic()
         self._pending = set(self._seen)
         for other in self._others:
-            with suppress(OSError):  # that it is gone is what the thread finds
+            with suppress(OSError):  # the watching thread reports lost connections
                 other.connection.send((name, arguments))
 
     def answers(self) -> list[Any]:
-        """What the other ranks answered, in order. Raises the failure of the group."""
+        """Answers of the other ranks, in rank order. Raises the group's failure if there is one."""
         self._pending.discard(0)
         found = []
         for waiting in self._answers.values():
@@ -104,19 +107,22 @@ class Ranks:
         return found
 
     def why(self, error: Exception) -> Exception:
-        """The failure behind an `error` of rank 0: another rank's if there is one, which breaks what they share."""
+        """Cause of an `error` in rank 0: the group's failure if there is one, since collectives break when a rank ends.
+
+        Errors of type `ConfigError` or `Failed` are returned as they are.
+        """
         if isinstance(error, ConfigError | Failed):
             return error
         self._failed.wait(GRACE_SECONDS)
         return self._reason() if self._failed.is_set() else error
 
     def _reason(self) -> Exception:
-        self._ended.set()  # the main thread is back and says why
+        self._ended.set()  # the main thread has returned and reports the failure
         assert self._failure is not None
         return self._failure
 
     def stop(self) -> None:
-        """End the other ranks: of themselves, now that nobody asks them, or else by force."""
+        """Ask the other ranks to exit, and kill those that do not within `GRACE_SECONDS`."""
         self._at_exit.cancel()
         self._ended.set()
         for other in self._others:
@@ -134,14 +140,14 @@ class Ranks:
     # --- Watching -----------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """The thread: take in what the others say, and look for one that does not go on."""
+        """Body of the watching thread: receives messages of the other ranks and detects ranks that hang."""
         try:
             self._watch_all()
-        except Exception as error:  # nobody would watch any longer
+        except Exception as error:  # otherwise the group would go unwatched
             self._fail(Failed(f"the processes of the devices cannot be watched: {error}"))
         if self._failed.is_set() and not self._ended.wait(GRACE_SECONDS):
             print(f"ppo_bench: {self._failure}", file=sys.stderr, flush=True)
-            os._exit(1)  # the main thread waits in a library for a rank that is gone
+            os._exit(1)  # the main thread is blocked in a library call that waits for a lost rank
 
     def _watch_all(self) -> None:
         ranks = {other.connection: other.rank for other in self._others}
@@ -151,13 +157,13 @@ class Ranks:
                 self._take(connection, ranks)  # type: ignore[arg-type]
             now = time.monotonic()
             self._note(0, self._ticks.count, now)
-            if now - looked > 5 * BEAT_SECONDS:  # this process was stopped, and perhaps the others with it
+            if now - looked > 5 * BEAT_SECONDS:  # this process was suspended, perhaps with the others
                 self._seen = {rank: _Seen(seen.ticks, now, now) for rank, seen in self._seen.items()}
             looked = now
             self._look(now)
 
     def _take(self, connection: Connection, ranks: dict[Connection, int]) -> None:
-        """Take in one message of a rank."""
+        """Receive and process one message of a rank."""
         rank = ranks[connection]
         try:
             kind, content = connection.recv()
@@ -176,14 +182,14 @@ class Ranks:
             self._broken(rank, content)
 
     def _note(self, rank: int, count: int, now: float) -> None:
-        """Keep how far a rank has come."""
+        """Record a rank's progress counter, and the longest duration of a step of work."""
         seen = self._seen[rank]
         if count != seen.ticks and self._limit_seconds == HANGS_SECONDS:
             self._longest_seconds = max(self._longest_seconds, now - max(seen.moved_at, self._asked_at))
         self._seen[rank] = _Seen(count, now, now if count != seen.ticks else seen.moved_at)
 
     def _look(self, now: float) -> None:
-        """Fail if a rank is silent, or if all that have yet to answer stand still."""
+        """Fail if a rank has sent no heartbeat for too long, or if no pending rank makes progress."""
         for rank, seen in self._seen.items():
             if now - seen.heard_at > HANGS_SECONDS:
                 self._hangs(rank, "its process has been silent", HANGS_SECONDS)
@@ -203,7 +209,7 @@ class Ranks:
         return len(self._others) + 1
 
     def _lost(self, rank: int) -> None:
-        """Fail since the connection to a rank is gone."""
+        """Fail because the connection to a rank is lost; the message has the signal that killed it, if known."""
         process = self._others[rank - 1].process
         how = "ended"
         if process:
@@ -214,7 +220,10 @@ class Ranks:
             self._fail(Failed(f"the process of device {rank} of {self._count} {how}"))
 
     def _broken(self, rank: int, shown: str) -> None:
-        """Fail by what a rank raised, unless that follows from another's end, which is heard of within a moment."""
+        """Fail with the traceback `shown` of a rank, unless another rank's process exits within a few seconds.
+
+        In that case the exit is the cause, and is reported instead.
+        """
         deadline = time.monotonic() + GRACE_SECONDS / 2
         while time.monotonic() < deadline:
             for other in self._others:
@@ -226,7 +235,7 @@ class Ranks:
         self._fail(Failed(f"device {rank} of {self._count}: {shown.strip().splitlines()[-1]}"))
 
     def _fail(self, failure: Exception) -> None:
-        """Keep the first failure, and end the other ranks, so that whoever waits for them does not any longer."""
+        """Record the first failure and kill the other ranks, which unblocks calls that wait for them."""
         if self._failed.is_set() or self._ended.is_set():
             return
         self._failure = failure

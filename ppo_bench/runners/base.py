@@ -1,4 +1,4 @@
-"""How a framework plugs in: the Runner interface, and what it is told."""
+"""Interface of a framework: `Framework` and `Runner`, and the `Problem` from which a runner is built."""
 
 from __future__ import annotations
 
@@ -22,55 +22,57 @@ from ppo_bench.tuning.switches import ON, Tuning
 
 State = TypeVar("State")
 Policy = Callable[[np.ndarray, np.ndarray, Tree], Outputs]
-"""A network that does not learn: `(obs, start, carry) -> (head, values, carry)`, as `NetworkSpec.forward`, all of them
-on the host. `start` is bool."""
+"""Inference function of a network: `(obs, start, carry) -> (head, values, carry)`, as `NetworkSpec.forward`.
+
+All arrays are NumPy arrays on the host; `start` is bool.
+"""
 
 
 class Peers(Protocol):
-    """The processes that share a training, each with a part of its environments."""
+    """Collective operations between the processes that share a training, each with a part of its environments."""
 
     def total(self, x: Any) -> Any:
-        """The sum of a framework's array over the processes, the same bits in each."""
+        """Sum of a framework's array over the processes; bitwise equal in all of them."""
 
     def gather(self, x: Any) -> Any:
-        """A framework's array of every process, stacked in their order."""
+        """A framework's array from every process, stacked along a new first axis in the order of the processes."""
 
     def across(self, seen: Moments) -> Moments:
-        """Moments of the entries of all processes, arrays of NumPy, from those of this one's."""
+        """Moments of the entries of all processes, from the moments `seen` of this one's; NumPy arrays."""
 
     def tick(self) -> None:
-        """Count a step of work, for those who watch that every process goes on."""
+        """Increment this process's progress counter, which rank 0 monitors (ppo_bench/common/ranks.py)."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """All that a runner is built from: what to learn, with which network, by which numbers."""
+    """Everything that a runner is built from: environment, network, algorithm, hyperparameters, device."""
 
     env: VectorEnv | GraphEnv
     network: NetworkSpec
     algorithm: Algorithm
     ppo: Hyperparameters
     num_iterations: int
-    """Length of the whole training; the learning rate is annealed over it."""
+    """Number of iterations of the whole training, over which the learning rate is annealed."""
     precision: str
     """A name of `ppo_bench.mathematics.precision.PRECISIONS`."""
     device: str
-    """auto, cpu, cuda or cuda:<i>."""
+    """Device name: auto, cpu, cuda or cuda:<i>."""
     rescale_actions: bool = False
-    """The policy's actions of floats lie between -1 and 1, and are stretched to the environment's bounds."""
+    """Whether continuous actions of the policy lie in [-1, 1] and are rescaled to the environment's bounds."""
     tuning: Tuning = ON
     opponents: Opponents = NONE
     players: int = 1
-    """How many rows are one game."""
+    """Number of players of a game, each a row of the environments' arrays."""
     devices: int = 1
-    """How many devices share the environments, in equal parts."""
+    """Number of devices that share the environments, in equal parts."""
     part: Part = WHOLE
-    """The environments that are here: all of them, or those of one process of several."""
+    """Part of the environments that this process has: all of them, or one of several equal parts."""
     peers: Peers | None = None
-    """The other processes, which have the rest."""
+    """Collective operations with the processes that have the other parts; None if there are none."""
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` if its parts do not go together."""
+        """Raise `ConfigError` if the fields are incompatible with each other."""
         self.action_bounds  # noqa: B018 (raises if they cannot be rescaled)
         self.algorithm.learnt(self.network)  # raises if it cannot learn from such observations
         if self.ppo.norm_obs and self.network.uint8:
@@ -83,7 +85,7 @@ class Problem:
             )
 
     def _require_equal_minibatches(self) -> None:
-        """Raise `ConfigError` unless every shard gives as much to each minibatch."""
+        """Raise `ConfigError` unless every shard contributes equally many samples to each minibatch."""
         shards, minibatches = self.ppo.shards, self.ppo.num_minibatches
         rows = self.learning_rows * self.part.count // shards
         of_shard = "" if shards == 1 else f" of each of ppo.shards={shards}"
@@ -109,31 +111,31 @@ class Problem:
 
     @property
     def num_envs(self) -> int:
-        """How many environments are here."""
+        """Number of environments in this process."""
         return self.part.size(self.ppo.num_envs)
 
     @cached_property
     def action_bounds(self) -> ActionBounds | None:
-        """Bounds of actions of floats; None for choices. Raises `ConfigError` if they cannot be rescaled."""
+        """Bounds of continuous actions; None for discrete ones. Raises `ConfigError` if they cannot be rescaled."""
         return action_bounds(self.env.action_space, self.rescale_actions)
 
     @cached_property
     def sides(self) -> Sides | None:
-        """Which rows learn, and which play the past; None where all learn."""
+        """Rows of the learning policy and rows of its past opponent; None if all rows learn."""
         return sides(self.num_envs, self.players) if self.opponents.pool_size and self.players > 1 else None
 
     @property
     def learning_rows(self) -> int:
-        """How many of the rows that are here learn."""
+        """Number of rows in this process whose policy learns."""
         return self.num_envs if self.sides is None else len(self.sides.own)
 
     def of_those_who_learn(self, episodes: list[Episode]) -> list[Episode]:
-        """The episodes of the rows that learn."""
+        """Episodes of the rows whose policy learns."""
         return episodes if self.sides is None else [episode for episode in episodes if episode.env in self.sides.own]
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """All that is learnt: the network's parameters, then the algorithm's."""
+        """All trained parameters: the network's, then the algorithm's."""
         return (*self.network.parameters, *self.algorithm.learnt(self.network))
 
 
@@ -141,80 +143,80 @@ NOTHING: Mapping[str, float] = {}
 
 
 class Episode(NamedTuple):
-    """One finished episode: after how many environment steps of its iteration, in which environment."""
+    """A finished episode: `step` counts the environment steps of its iteration until its end, `env` is its row."""
 
     step: int
     env: int
     episode_return: float
     length: int
     told: Mapping[str, float] = NOTHING
-    """Numbers of `env.info` that the environment gave as it ended."""
+    """Numbers of `env.info` that the environment reported in the episode's last step, by name."""
 
 
 Metrics = dict[str, float]
 """Measurements of one iteration, named and ordered by `ppo_bench.algorithms.base.metrics_of`. Losses are means
-over minibatches, `gradient_norm` is that before clipping, and `masked_fraction` the share of the steps that only reset
-an environment, whether or not `mask_resets` leaves them out. NaN where undefined."""
+over minibatches, `gradient_norm` is measured before clipping, and `masked_fraction` is the share of steps that only
+reset an environment, whether or not `mask_resets` excludes them. NaN where undefined."""
 
 
 class Runner(Protocol[State]):
-    """One framework's execution of PPO. State goes in and comes out; a state that went in is not to be used again."""
+    """A framework's execution of PPO. Methods take a state and return a new one; the old one must not be reused."""
 
     execution: Mapping[str, object]
-    """How it executes: device, threads, precision flags. Recorded with every run."""
+    """Execution settings, which are recorded with every run: device, threads, precision flags."""
 
     def init(self, seed: int) -> State:
-        """Initial weights and fresh environments; everything random follows from `seed`."""
+        """State with initial weights and reset environments; `seed` determines all randomness."""
 
     def step(self, state: State) -> tuple[State, Metrics, list[Episode]]:
-        """One iteration: rollout, advantages, update. Episodes are those that finished in it, in order."""
+        """Run one iteration: rollout, advantages, update. The episodes are those that finished in it, in order."""
 
     def export(self, state: State) -> Arrays:
-        """The arrays that ppo_bench/runners/declared.py declares, by name, in the neutral layout; copies.
+        """Copies of the arrays that ppo_bench/runners/declared.py declares, by name, in the framework-neutral layout.
 
-        Where the environments stand (`envs.*`) is for those who replay them, and left out where they are part of a
-        program.
+        The state of the environments (`envs.*`) serves to replay recordings; it is absent if the environments are part
+        of a program.
         """
 
     def restore(self, arrays: Arrays, carried: bool = False) -> State:
-        """The state that `export` gave, with fresh environments. Raises `ConfigError` if it does not fit.
+        """State from the arrays of `export`, with reset environments. Raises `ConfigError` if the arrays do not fit.
 
-        `carried` environments stand where `export` left them and are not reset: those that replay a recording.
+        With `carried` the environments, which then replay a recording, are not reset: their arrays are restored too.
         """
 
     def in_progress(self, state: State) -> np.ndarray:
-        """Steps so far of the episode in progress in each environment, `[N]` int64; 0 where the last one is over."""
+        """Length so far of each environment's current episode, `[N]` int64; 0 if its last episode is over."""
 
     def restart(self, state: State, iteration: int) -> State:
-        """Fresh environments, seeded by (seed, iteration); episodes in progress and their accumulators are dropped."""
+        """State with environments reset by the key (seed, iteration); current episodes and their sums are dropped."""
 
     def close(self) -> None:
         """Release environments and devices."""
 
 
 class Framework(Protocol):
-    """A choice of the group `framework`: how PPO is executed. Made from its YAML file, whose keys are its fields."""
+    """A choice of the group `framework`: how PPO is executed. Its fields are the keys of its YAML file."""
 
     takes_graph_envs: ClassVar[bool]
-    """Whether its runner can take a `GraphEnv` into its program."""
+    """Whether its runner can compile a `GraphEnv` into its program."""
     process_per_device: ClassVar[bool]
-    """Whether several devices take as many processes (ppo_bench/runs/group.py), or one."""
+    """Whether several devices need one process each (ppo_bench/runs/group.py) or share one."""
     name: str
 
     @property
     def compiles(self) -> bool:
-        """Whether its first iterations also compile, which is then reported apart."""
+        """Whether its first iterations include compilation, whose time is then reported separately."""
 
     @property
     def iterations_per_call(self) -> int:
-        """Iterations of a block: its runner may be ahead of those that it has returned, up to the end of the block, and
-        exports a state only there."""
+        """Number of iterations of a block. Within a block the device may run iterations before `step` returns them;
+        states can be exported only at the end of a block."""
 
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""
 
     def begin(self, num_seeds: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
-        """Say what has to be said before its package, or an environment that uses it, begins; first of all."""
+        """Set process-wide options; to be called before its package, or an environment that uses it, is imported."""
 
     def runner(self, problem: Problem) -> Runner[Any]:
         """The runner for `problem`."""
@@ -223,6 +225,7 @@ class Framework(Protocol):
         """The `SeedsRunner` for `problem`; see ppo_bench/runners/seeds.py. Raises `ConfigError` if there is none."""
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
-        """The policy whose parameters are in `arrays`, as a runner exports them; for `precision` and `device` see
-        `Problem`. Raises `ConfigError` if they are not those of `network`.
+        """Policy with the parameters in `arrays`, as exported by a runner; `precision` and `device` as in `Problem`.
+
+        Raises `ConfigError` if the parameters do not fit `network`.
         """
