@@ -1,12 +1,13 @@
-"""Checkpoints: `checkpoints/iteration_<k>/` with `arrays.safetensors` and `state.json`, portable and checked.
+"""Checkpoints: `checkpoints/iteration_<k>/` with `arrays.safetensors` and `state.json`, portable and checksummed.
 
-Arrays are a runner's `export`, in the neutral layout that every framework restores; `state.json` holds the counters
-of the outer loop and the checksums of both. Each is written aside and renamed, so that it is whole or absent.
-`checkpoints/best` leads to the one with the highest return. An interruption leaves `checkpoints/snapshot_<k>`, to be
-evaluated: a run is not resumed there, since its environments do not restart at that iteration.
+The arrays are a runner's `export`, in the neutral layout that every framework restores. `state.json` has the counters
+of the outer loop and the checksums of both. A checkpoint is written to a temporary folder and renamed, so that it is
+complete or absent. The link `checkpoints/best` points to the checkpoint with the highest return. An interrupted run
+leaves `checkpoints/snapshot_<k>` for evaluation. Runs do not resume from a snapshot, since their environments are not
+restarted at that iteration.
 
-An exported folder (`ppo-bench export`) is a run and its checkpoint at once: `model.safetensors` are the arrays, and
-`config.json` is the run's run.json with the state below the key `checkpoint`.
+An exported folder (`ppo-bench export`) is a run and its checkpoint in one: `model.safetensors` has the arrays, and
+`config.json` is the run's run.json with the content of `state.json` under the key `checkpoint`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ppo_bench.common.files import SCHEMA_VERSION, sync_folder, write_json, writ
 from ppo_bench.mathematics.arrays import Arrays
 
 MODEL, CONFIG = "model.safetensors", "config.json"
-"""The files of an exported folder that make it one."""
+"""Names of the files that identify an exported folder."""
 
 
 class Checkpoint(NamedTuple):
@@ -38,15 +39,15 @@ class Checkpoint(NamedTuple):
 
 
 class Damaged(Exception):
-    """A checkpoint that is not whole, and why."""
+    """Error: a checkpoint is incomplete or corrupt; the message is the reason."""
 
 
 class _OtherVersion(Damaged):
-    """A checkpoint of another schema version."""
+    """Error: a checkpoint has another schema version, which is the message."""
 
 
 def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None = None) -> Path:
-    """Write a checkpoint under `folder`, and remove snapshots. The link `best` leads to that of iteration `best`."""
+    """Write a checkpoint under `folder`, remove snapshots, and point the link `best` to iteration `best` if given."""
     final = _write(_folder_of(folder, iteration), iteration, checkpoint)
     if best is not None:
         link_best(folder, best)
@@ -55,17 +56,17 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None 
 
 
 def link_best(folder: Path, iteration: int) -> None:
-    """Let `best` under `folder` lead to the checkpoint of an iteration."""
+    """Point the link `best` under `folder` to the checkpoint of an iteration."""
     _link(folder / "best", _folder_of(folder, iteration))
 
 
 def exists(folder: Path, iteration: int) -> bool:
-    """Whether there is a checkpoint of an iteration under `folder`, whole or not."""
+    """Whether `folder` has a checkpoint of an iteration, valid or damaged."""
     return _folder_of(folder, iteration).is_dir()
 
 
 def save_snapshot(folder: Path, iteration: int, checkpoint: Checkpoint) -> Path:
-    """Write what an interruption leaves under `folder`, in place of an earlier one's."""
+    """Write the snapshot of an interrupted run under `folder`; earlier snapshots are removed."""
     _remove_snapshots(folder)
     return _write(folder / f"snapshot_{iteration:08d}", iteration, checkpoint)
 
@@ -92,7 +93,7 @@ def _write(final: Path, iteration: int, checkpoint: Checkpoint) -> Path:
 
 
 def _state(iteration: int, checkpoint: Checkpoint, data: bytes) -> dict[str, Any]:
-    """What stands beside the serialised arrays `data`."""
+    """Content of `state.json` for the serialised arrays `data`."""
     return {
         "schema_version": SCHEMA_VERSION,
         "iteration": iteration,
@@ -103,34 +104,34 @@ def _state(iteration: int, checkpoint: Checkpoint, data: bytes) -> dict[str, Any
 
 
 def write_exported(folder: Path, run: dict[str, Any], checkpoint: Checkpoint) -> None:
-    """Write the checkpoint and the run.json of its run into an exported folder."""
+    """Write a checkpoint and `run`, the run.json of its run, as an exported folder."""
     data = _serialized(checkpoint.arrays)
     write_safely(folder / MODEL, data)
     write_json(folder / CONFIG, run | {"checkpoint": _state(checkpoint.loop["iteration"], checkpoint, data)})
 
 
 def is_exported(folder: Path) -> bool:
-    """Whether `ppo-bench export` wrote `folder`."""
+    """Whether `folder` is an exported folder, as written by `ppo-bench export`."""
     return (folder / MODEL).exists() and (folder / CONFIG).exists()
 
 
 def run_of(path: Path) -> Path:
-    """The folder of the run of a checkpoint that `find` found."""
+    """The run folder of a checkpoint path that `find` returned."""
     return path.resolve() if is_exported(path) else path.resolve().parents[1]
 
 
 def prune(folder: Path, keep: int, best: int | None = None) -> None:
-    """Remove all checkpoints under `folder` but the newest `keep` and that of iteration `best`."""
+    """Remove all checkpoints under `folder` except the newest `keep` and the one of iteration `best`."""
     for old in _newest_first(folder)[keep:]:
         if best is None or old != _folder_of(folder, best):
             shutil.rmtree(old)
 
 
 def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest whole checkpoint under `folder`; None if none was ever written.
+    """The newest valid checkpoint under `folder`; None if there are no checkpoints.
 
-    Damaged ones that are newer are named to `warn` and moved aside. Raises `ConfigError`, and moves nothing, if there
-    are only damaged ones.
+    Damaged checkpoints that are newer are reported to `warn` and renamed to `<name>.damaged`. Raises `ConfigError`, and
+    renames nothing, if all checkpoints are damaged or the newest valid one has another schema version.
     """
     found = sorted(folder.glob("iteration_*"))
     damaged: dict[Path, Damaged] = {}
@@ -155,18 +156,18 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
 
 
 def newest_iteration(folder: Path) -> int | None:
-    """The iteration of the newest checkpoint, whole or not; None if there is none."""
+    """Iteration of the newest checkpoint under `folder`, valid or damaged; None if there is none."""
     newest = next(iter(_newest_first(folder)), None)
     return int(newest.name.removeprefix("iteration_")) if newest else None
 
 
 def load_iteration(folder: Path, iteration: int) -> Checkpoint:
-    """The checkpoint of an iteration under `folder`. Raises `ConfigError` if it is not there and whole."""
+    """The checkpoint of an iteration under `folder`. Raises `ConfigError` if it is missing or damaged."""
     return load_named(_folder_of(folder, iteration))
 
 
 def load(path: Path) -> Checkpoint:
-    """The checkpoint at `path`. Raises `Damaged` if it is not whole."""
+    """The checkpoint at `path`. Raises `Damaged` if it is incomplete, corrupt or of another schema version."""
     try:
         exported = is_exported(path)
         state = json.loads((path / (CONFIG if exported else "state.json")).read_text())
@@ -184,9 +185,9 @@ def load(path: Path) -> Checkpoint:
 
 
 def find(path: Path, snapshots: bool = False) -> Path:
-    """The checkpoint that `path` names: itself, or the newest of a run folder, or with `snapshots` one after that.
+    """Path of the checkpoint that `path` denotes: a checkpoint or exported folder itself, or the newest in a run folder.
 
-    An exported folder is a checkpoint. Raises `ConfigError` without one.
+    With `snapshots`, the snapshot of a run folder is preferred. Raises `ConfigError` if there is no checkpoint.
     """
     if path.name.startswith("iteration_") or (path / "state.json").exists() or is_exported(path):
         found = [path] if path.is_dir() else []
@@ -200,7 +201,7 @@ def find(path: Path, snapshots: bool = False) -> Path:
 
 
 def load_named(path: Path) -> Checkpoint:
-    """The checkpoint that `path` names, see `find`; nothing is moved. Raises `ConfigError` if it is not whole."""
+    """The checkpoint that `find` locates for `path`. Raises `ConfigError` if it is damaged; renames nothing."""
     found = find(path)
     try:
         return load(found)
@@ -211,7 +212,7 @@ def load_named(path: Path) -> Checkpoint:
 
 
 def digest(arrays: Arrays) -> str:
-    """The SHA-256 of what `save` writes for `arrays`."""
+    """SHA-256 of `arrays` as serialised by `save`."""
     return _sha256(_serialized(arrays))
 
 
@@ -220,11 +221,11 @@ def _folder_of(folder: Path, iteration: int) -> Path:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Let `path` lead to `target` beside it, at every moment to the one or to the last."""
+    """Point the link `path` to `target` in the same folder; an existing link is replaced atomically."""
     aside = path.with_name(f".{path.name}.tmp")
     aside.unlink(missing_ok=True)
     aside.symlink_to(target.name)
-    if path.is_dir() and not path.is_symlink():  # where the run's folder was copied without its links
+    if path.is_dir() and not path.is_symlink():  # a run folder was copied with its links dereferenced
         shutil.rmtree(path)
     aside.replace(path)
 

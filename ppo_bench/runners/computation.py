@@ -1,6 +1,6 @@
-"""The computations of a training beside the environments' steps, as pure functions over a framework's operations.
+"""All computations of a training except the environments' steps, as pure functions of a framework's operations.
 
-Every framework executes these and no others: one by one, compiled, recorded, or inside a program.
+All frameworks execute these same functions: eagerly, compiled, recorded as CUDA graphs, or as part of a JAX program.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from ppo_bench.runners.declared import memory_arrays
 from ppo_bench.runners.opponents import Sides
 
 FLAGS = ("rewards", "terminated", "truncated", "valid", "acts")
-"""Arrays of a rollout's steps that are learnt from, `[T, N]` each; see `Algorithm.targets`."""
+"""Names of the per-step arrays of a rollout that learning reads, `[T, N]` each; see `Algorithm.targets`."""
 
 
 class Computation(NamedTuple):
-    """A problem's functions. `arrays` are its parameters and frozen arrays by name."""
+    """Functions of a problem. Their argument `arrays` has the trained parameters and frozen arrays by name."""
 
     network: NetworkSpec
     algorithm: Algorithm
     ppo: Hyperparameters
     ops: Ops
     env_axes: Mapping[str, int]
-    """The axis of the environments in each array of the memory."""
+    """Axis of the environments in each array of the rollout memory, by name."""
     rows: int
-    """How many rows of one device learn."""
+    """Number of rows of one device whose policy learns."""
     devices: int
-    """How many devices share the training; every function is what one of them computes."""
+    """Number of devices that share the training; every function here is one device's share of the computation."""
     sides: Sides | None
-    """Who plays which rows, arrays of the framework; None where all rows learn."""
+    """Rows of the learning policy and of its opponent, as arrays of the framework; None if all rows learn."""
 
     @property
     def loss_names(self) -> tuple[str, ...]:
-        """Names of the scalars that `loss` measures, in order."""
+        """Names of the scalars that `loss` reports, in order."""
         return tuple(metric.name for metric in loss_metrics_of(self.algorithm, self.network))
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags that learning takes: a memory also asks where it began anew."""
+        """Names of the flags that learning reads: `FLAGS`, and `start` for a recurrent network, whose carry it resets."""
         return (*FLAGS, "start") if self.network.carry else FLAGS
 
     @property
     def shards(self) -> int:
-        """How many of the shards are this device's."""
+        """Number of shards on this device."""
         return self.ppo.shards // self.devices
 
     # --- Noise --------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Computation(NamedTuple):
     def action_noise(
         self, seed: Array, iteration: Array, steps: Array, envs: Array, lanes: Array, dtype: object
     ) -> Array:
-        """The noise of a whole iteration `[T + 1, N, A]`: Gumbel for categorical policies, else standard normal.
+        """Action noise of an iteration, `[T + 1, N, A]`: Gumbel for categorical policies, else standard normal.
 
         `seed [1]`, `iteration [1]`, `steps [T + 1]`, `envs [N]` and `lanes [A]` are int32.
         """
@@ -80,7 +80,7 @@ class Computation(NamedTuple):
         start: Array | None,
         legal: Array | None,
     ) -> Acted:
-        """`NetworkSpec.act` for all rows, `[N, ...]`: each side by its own parameters, in a batch of its own."""
+        """`NetworkSpec.act` for all rows, `[N, ...]`, in two batches: own rows use `arrays`, the others `opponent`."""
         assert self.sides is not None
 
         def of(params: Tree, rows: Array) -> Acted:
@@ -103,11 +103,11 @@ class Computation(NamedTuple):
     # --- Learning -----------------------------------------------------------------------------------------------------
 
     def targets(self, arrays: Tree, statistics: Tree, rollout: Tree) -> Targets:
-        """The batch that minibatches are taken from; `rollout` has the memory, the `flags`, seed and iteration.
+        """The batch from which minibatches are taken; `rollout` has the memory, the `flags`, seed and iteration.
 
-        Transitions lie one after the other, `[T * N, ...]`, and so do the rows of windows, `[(K + T) * N, ...]`; for a
-        network that learns from sequences they keep their axes, `[T, N, ...]`, beside the carry before the first step,
-        `[N, ...]`.
+        The batch has flattened transitions, `[T * N, ...]`, and flattened rows of windows, `[(K + T) * N, ...]`. For a
+        network that learns from sequences, arrays keep their axes, `[T, N, ...]`, and the batch has the carry before
+        the first step, `[N, ...]`.
         """
         rollout = self._of_those_who_learn(rollout)
         targets = self.algorithm.targets(self.ops, self.network, self.ppo, arrays, statistics, rollout)
@@ -124,7 +124,7 @@ class Computation(NamedTuple):
         return targets._replace(batch={name: x.reshape((-1, *x.shape[2:])) for name, x in batch.items()})
 
     def _of_those_who_learn(self, rollout: Tree) -> Tree:
-        """The same of the rows that learn."""
+        """`rollout` with only the rows whose policy learns."""
         if self.sides is None:
             return rollout
         axes = {**self.env_axes, **dict.fromkeys(self.flags, 1)}
@@ -138,16 +138,16 @@ class Computation(NamedTuple):
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Names of the algorithm's statistics."""
+        """Names of the algorithm's statistics, in order."""
         return tuple(statistic.name for statistic in self.algorithm.statistics(self.network))
 
     # --- Minibatches --------------------------------------------------------------------------------------------------
 
     @property
     def samples(self) -> np.ndarray:
-        """Numbers `[S, B]` int32 of the samples of this device's S shards: transitions, or whole environments.
+        """Indices `[S, B]` int32 of the samples of this device's S shards: transitions, or whole environments.
 
-        They count the samples of all devices, time first, as if this device were the first of them.
+        They index the samples of all devices in time-major order, as if this device were the first one.
         """
         steps = np.arange(1 if self.network.sequences else self.ppo.num_steps, dtype=np.int32)
         numbers = steps[:, None] * (self.rows * self.devices) + np.arange(self.rows, dtype=np.int32)
@@ -161,23 +161,23 @@ class Computation(NamedTuple):
         samples: Array,
         argsort: Callable[[Any, Array], Array] = noise.stable_argsort,
     ) -> Array:
-        """This device's samples of each minibatch, `[E, K, M]`: every shard gives as many, in an order of its own.
+        """This device's sample indices of each minibatch, `[E, K, M]`.
 
-        `samples` are `Computation.samples` from the number of this device's first row on; `seed [1]`, `iteration [1]`
-        and `epochs [E]` are int32.
+        Every shard contributes equally many samples, in its own random order. `samples` is `Computation.samples` plus
+        the index of this device's first row; `seed [1]`, `iteration [1]` and `epochs [E]` are int32.
         """
         places = noise.permutations(self.ops.xp, seed, iteration, epochs, samples, argsort=argsort)
         epochs_, minibatches = places.shape[0], self.ppo.num_minibatches
         if self.shards == 1:
             return places.reshape(epochs_, minibatches, -1)
-        of_shard = self.rows // self.shards  # from places in a shard to places on the device
+        of_shard = self.rows // self.shards  # from indices within a shard to indices on the device
         shard = self.ops.xp.cumsum(self.ops.xp.ones_like(places[:1, :, :1]), 1) - 1
         rows = places // of_shard * self.rows + shard * of_shard + places % of_shard
         of_minibatches = rows.reshape(epochs_, self.shards, minibatches, -1).swapaxes(1, 2)
         return of_minibatches.reshape(epochs_, minibatches, -1)
 
     def whole(self, batch: Tree, rows: Array) -> Array:
-        """Statistics `[K, W]` of K minibatches, of which `rows [K, M]` are this device's samples."""
+        """Statistics `[K, W]` of K whole minibatches; `rows [K, M]` are this device's samples of them."""
         read = {}
         for name in self.algorithm.whole_from:
             if name == "places":
@@ -189,7 +189,10 @@ class Computation(NamedTuple):
         return self.ops.xp.stack([found[name] for name in self.algorithm.whole_names], -1)
 
     def _placed(self, minibatch: Tree, like: Array, num_samples: int) -> Tree:
-        """`minibatch` with the `places` of its transitions, `[B]` as `like`, if the algorithm reads them."""
+        """`minibatch` with `places`, if the algorithm reads them: number, from 1, of each transition in its shard's part.
+
+        `places` are int32 with the shape of `like [B]`.
+        """
         if "places" not in self.algorithm.whole_from:
             return minibatch
         xp = self.ops.xp
@@ -199,7 +202,7 @@ class Computation(NamedTuple):
         return {**minibatch, "places": places}
 
     def minibatch(self, batch: Tree, rows: Array) -> Tree:
-        """The samples `rows [M]` of a batch."""
+        """The minibatch of the samples with indices `rows [M]`."""
         if self.network.sequences:
             return {name: self.ops.take(x, rows, self.env_axes.get(name, 1)) for name, x in batch.items()}
         windows = {f"carry.{window.name}": window.shape[0] for window in self.network.windows}
@@ -209,10 +212,10 @@ class Computation(NamedTuple):
         return taken
 
     def loss(self, arrays: Tree, minibatch: Tree, whole: Array | None = None) -> tuple[Array, Array]:
-        """The minimised scalar, and what is measured `[M]` in the order of `loss_names`.
+        """The scalar loss to minimise, and the reported scalars `[M]` in the order of `loss_names`.
 
-        Where devices share the minibatch, both are this one's part of a sum, and `whole [W]` is the minibatch's row of
-        `Computation.whole`.
+        If devices share the minibatch, both are this device's addends of a sum over devices, and `whole [W]` is the
+        minibatch's row of `Computation.whole`.
         """
         network, ops = self.network, self.ops
         num_samples = minibatch["valid"].shape[-1]
@@ -244,7 +247,7 @@ class Computation(NamedTuple):
         return total, ops.xp.stack([measured[name] for name in self.loss_names])
 
     def _normalized_by_shard(self, minibatch: Tree, num_samples: int) -> Array:
-        """Advantages `[B]` of a minibatch, normalised within each shard's part of it."""
+        """Advantages `[B]` of a minibatch, normalised separately within each shard's part."""
         of_shard = num_samples // self.shards
 
         def by_shard(x: Array) -> Array:
@@ -258,7 +261,7 @@ class Computation(NamedTuple):
 
 
 def computation_of(problem: Problem, ops: Ops, placed: Callable[[Array], Array] = lambda rows: rows) -> Computation:
-    """The functions of one device of `problem`, executed with `ops`; `placed` moves integers `[N]` to that device."""
+    """The functions of one device for `problem`, executed by `ops`; `placed` moves an integer array to that device."""
     one = replace(problem, part=Part(0, problem.devices))
     env_axes = {array.name: array.env_axis for array in memory_arrays(one) if array.env_axis is not None}
     sides = None if one.sides is None else Sides(*map(placed, one.sides))

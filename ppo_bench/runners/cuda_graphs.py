@@ -1,4 +1,4 @@
-"""Functions recorded once as a CUDA graph and replayed: one launch in place of one for every kernel."""
+"""CUDA graphs of functions: recorded once, then replayed with one launch instead of one launch per kernel."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-WARM_UP_CALLS = 3  # compilation and the libraries' workspaces happen in the first; PyTorch's documentation takes 3
+WARM_UP_CALLS = 3  # the first compiles and allocates the libraries' workspaces; PyTorch's documentation uses 3
 
 
 class Recordable(Protocol):
-    """How a learner calls a function: with what stays where it is, and with tensors that are new in every call."""
+    """Signature of functions that can be recorded: `fixed` objects stay at their addresses, `inputs` may move."""
 
     def __call__(self, fixed: Sequence[Any], *inputs: Tensor) -> Any:
-        """What the function returns; valid until the next call."""
+        """The function's result, which is valid until the next call."""
 
 
 class Replayed:
     """`function(fixed, *inputs)` as a CUDA graph.
 
-    A graph reads and writes the addresses that it was recorded with. So the inputs of a call are copied to where those
-    of the recording lay, and other `fixed` objects than the last call's (compared by identity) are recorded anew; their
-    tensors may change in value, not in place. What is returned lies at the same addresses in every call.
+    A graph reads and writes the memory addresses with which it was recorded. Each call copies its inputs into the
+    recorded input tensors. If a `fixed` object is not identical to that of the last call, the graph is recorded again:
+    the tensors in `fixed` may change their values but not their addresses. Results are at the same addresses in every
+    call.
 
-    Warming up runs the function; `changed(*fixed)` are the tensors that it writes to, and are put back after that.
+    Warm-up runs the function. `changed(*fixed)` are the tensors that it modifies, which are restored afterwards.
     """
 
     def __init__(self, function: Callable[..., Any], changed: Callable[..., Sequence[Tensor]] = lambda *_: ()) -> None:
         self._function = function
         self._changed = changed
-        # Its own: what a library keeps for a stream would else be in the memory of whoever recorded there first.
+        # A stream of its own: a library's workspace of a shared stream would belong to the first graph's memory pool.
         self._stream = torch.cuda.Stream()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._fixed: tuple[Any, ...] = ()
@@ -47,10 +48,10 @@ class Replayed:
         self._graph.replay()
         return self._outputs
 
-    @torch.inference_mode(False)  # what a recording allocates is to be written to outside that mode
+    @torch.inference_mode(False)  # tensors that a recording allocates are written to outside inference mode
     @torch.no_grad()
     def _record(self, fixed: tuple[Any, ...], inputs: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
-        self._graph = self._outputs = None  # gives the memory of an earlier one back first
+        self._graph = self._outputs = None  # frees the memory of an earlier recording first
         self._fixed, self._inputs = fixed, [x.clone() for x in inputs]
         changed = self._changed(*fixed)
         before = [x.clone() for x in changed]
@@ -62,7 +63,7 @@ class Replayed:
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()
-        # What other threads do meanwhile, such as JAX's, is none of the recording's business.
+        # With thread_local, CUDA calls of other threads, such as JAX's, do not invalidate the recording.
         with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
             self._outputs = self._function(fixed, *self._inputs)
         return graph

@@ -1,4 +1,4 @@
-"""The arrays of a training: those of its network and algorithm, and where its environments stand."""
+"""Declarations of all arrays of a training: of the network, the algorithm, the environments and the rollout memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ppo_bench.networks.network import Carry, NetworkSpec
 from ppo_bench.runners.base import Problem
 
 COUNTERS = tuple(Declared(name, (), "int64", Kind.STATISTIC) for name in ("seed", "iteration"))
-"""The seed of the run, and how many iterations it has done."""
+"""Seed of the run, and number of iterations done."""
 
 
 def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """Arrays of learning: parameters with Adam's moments, frozen arrays, the algorithm's statistics."""
+    """Arrays of learning: parameters, Adam's moments and step, frozen arrays, algorithm statistics, opponent pool."""
     dtype, algorithm = PRECISIONS[problem.precision].parameters, problem.algorithm
 
     def of(prefix: str, parameters: tuple[Parameter, ...], kind: Kind) -> list[Declared]:
@@ -35,7 +35,7 @@ def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 
 def pool_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """Earlier parameters of the network that rows play, `[K, ...]`; none where all rows learn."""
+    """Pool of K earlier network parameters for opponents, `[K, ...]` each; empty if all rows learn."""
     if problem.sides is None:
         return ()
     dtype, size = PRECISIONS[problem.precision].parameters, problem.opponents.pool_size
@@ -44,7 +44,7 @@ def pool_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 
 def with_pool(problem: Problem, arrays: Arrays) -> Arrays:
-    """`arrays`, with a pool of their own parameters where they have none."""
+    """`arrays` with missing arrays of the opponent pool filled with copies of the current parameters."""
     size, lacks = problem.opponents.pool_size, [p for p in pool_arrays(problem) if p.name not in arrays]
     params = {p.name: arrays.get(p.name.replace("opponents", "params", 1)) for p in lacks}
     return arrays | {name: np.stack([array] * size) for name, array in params.items() if array is not None}
@@ -58,12 +58,12 @@ def _statistic(statistic: Statistic, num_envs: int, dtype: str) -> Declared:
 
 
 def policy_arrays(network: NetworkSpec, precision: Precision) -> tuple[Declared, ...]:
-    """Parameters of a policy that does not learn."""
+    """Network parameters, as needed for inference."""
     return tuple(Declared(f"params.{p.name}", p.shape, precision.parameters, Kind.LEARNT) for p in network.parameters)
 
 
 def carry_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """Memory of the network, of each environment, `[N, ...]`."""
+    """Carry (recurrent state) of the network in each environment, `[N, ...]`."""
     rows, dtype = problem.num_envs, PRECISIONS[problem.precision].parameters
     return tuple(
         Declared(f"envs.carry.{carry.name}", (rows, *carry.shape), dtype, Kind.ENVIRONMENT, env_axis=0)
@@ -72,11 +72,11 @@ def carry_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 
 def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """A rollout's memory of what the policy saw and did, `[T + 1, N, ...]`, the last row for the observations after it.
+    """Rollout memory: what the policy observed and did, `[T + 1, N, ...]`; the last row is for the final observations.
 
-    `heads` are the first part of the policy's head: logits or mean. The carry is that before each step, or for networks
-    that learn from sequences, `[N, ...]`, that before the first. Of a window over K steps there are `[K + T, N, ...]`
-    rows: those before the first step, and one of each.
+    `heads` is the first part of the policy's head: logits or mean. The carry is stored before each step, or, for a
+    network that learns from sequences, only before the first step, `[N, ...]`. A window over K steps is stored as
+    `[K + T, N, ...]`: K rows from before the first step, then one row per step.
     """
     network, rows = problem.network, (problem.ppo.num_steps + 1, problem.num_envs)
     dtype = PRECISIONS[problem.precision].parameters
@@ -104,7 +104,7 @@ def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 
 def normalization_arrays(observation_shape: tuple[int, ...]) -> tuple[Declared, ...]:
-    """The statistics of observations of this shape and of discounted returns."""
+    """Running statistics of observations of this shape and of discounted returns, for normalisation."""
     fills = {"mean": 0.0, "var": 1.0, "count": normalize.INITIAL_COUNT}
     return tuple(
         Declared(f"normalize.{of}.{field}", () if field == "count" else shape, "float64", Kind.STATISTIC, fills[field])
@@ -116,9 +116,9 @@ def normalization_arrays(observation_shape: tuple[int, ...]) -> tuple[Declared, 
 def env_arrays(problem: Problem) -> tuple[Declared, ...]:
     """State of the environments between two iterations, `[N, ...]`.
 
-    `obs` as the network takes them; `done`: the next step only resets this environment; `start`, `acts` and `legal` as
-    in `ppo_bench.envs.base.Seen`; `returns` and `lengths` of the episode in progress; `discounted_returns` for the
-    normalisation of rewards.
+    `obs` has the network's input layout; `done` is true if the next step only resets the environment; `start`, `acts`
+    and `legal` are as in `ppo_bench.envs.base.Seen`; `returns` and `lengths` are those of the current episode so far;
+    `discounted_returns` serve to normalise rewards.
     """
     rows, raw = problem.num_envs, problem.env.observation_space.dtype
     fields: dict[str, tuple[tuple[int, ...], str, float]] = {
@@ -138,7 +138,7 @@ def env_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 
 def declared_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """Every array of a training."""
+    """All arrays of a training."""
     return (
         *COUNTERS,
         *learner_arrays(problem),
@@ -150,7 +150,7 @@ def declared_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 
 def initial_arrays(problem: Problem, seed: int) -> Arrays:
-    """Initial arrays of a training from `seed`, without its environments."""
+    """Initial arrays of a training with weights drawn from `seed`; the state of the environments is not included."""
     pool = {array.name for array in pool_arrays(problem)}
     begun = filled(array for array in of_kinds(declared_arrays(problem), *KEPT) if array.name not in pool)
     frozen = problem.algorithm.frozen(problem.network)
@@ -161,6 +161,6 @@ def initial_arrays(problem: Problem, seed: int) -> Arrays:
 
 
 def of_zeros(problem: Problem) -> Arrays:
-    """The parameters of a policy that sees no difference: choices are uniform, floats standard normal."""
+    """Parameters of zeros: their policy ignores observations; it is uniform over choices, or standard normal."""
     zeros = {f"params.{p.name}": np.zeros(p.shape, np.float32) for p in problem.parameters}
     return with_pool(problem, zeros)

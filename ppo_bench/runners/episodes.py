@@ -1,4 +1,4 @@
-"""Episode returns and lengths, by one fold for every backend and framework."""
+"""Episode returns and lengths, computed by the same function for every backend and framework."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NOTHING: Mapping[str, np.ndarray] = {}
 
 
 class Totals(NamedTuple):
-    """Return and length so far of the episode in progress in each environment; `[N]` float64 and int64."""
+    """Return and length so far of each environment's current episode, `[N]` float64 and `[N]` int64."""
 
     returns: np.ndarray
     lengths: np.ndarray
 
 
 def no_totals(num_envs: int) -> Totals:
-    """Totals of environments that have just been reset."""
+    """Totals of `num_envs` environments that have just been reset: zeros."""
     return Totals(np.zeros(num_envs), np.zeros(num_envs, np.int64))
 
 
@@ -32,23 +32,24 @@ def fold_episodes(
     valid: np.ndarray,
     told: Mapping[str, np.ndarray] = NOTHING,
 ) -> tuple[Totals, list[Episode]]:
-    """The totals after a rollout, and its finished episodes in the order of their ends.
+    """Totals after a rollout, and its finished episodes in the order of their ends.
 
-    All `[T, N]`: unclipped rewards, flags of episodes' ends, `valid`, true where a step is not a reset, and numbers
-    that the environments told by name, NaN where they did not.
+    Arguments are `[T, N]`: `raw_rewards` are not clipped or normalised, `episode_over` is true at the last step of an
+    episode, `valid` is false where a step only resets its environment, and `told` has the numbers that environments
+    reported, by name, NaN where they reported none.
     """
     returns = _running_sums(np.where(valid, raw_rewards, 0.0), totals.returns)
     lengths = _running_sums(valid, totals.lengths)
     steps, envs = np.nonzero(episode_over & valid)
-    by_env = np.argsort(envs, kind="stable")  # the ends of each environment in the order of time
+    by_env = np.argsort(envs, kind="stable")  # groups ends by environment, in temporal order within each
     again = envs[by_env[1:]] == envs[by_env[:-1]]
 
     def since_last_end(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of every episode that ended, and of those in progress `[N]`, from running sums `[T, N]`."""
+        """Sums over each finished episode, and over each current one `[N]`, from running sums `[T, N]`."""
         ends = sums[steps, envs]
         before, last = np.zeros_like(ends), np.zeros_like(sums[-1])
         before[by_env[1:]] = np.where(again, ends[by_env[:-1]], 0)
-        last[envs] = ends  # an environment's last end is what stays
+        last[envs] = ends  # with repeated indices the last assignment is kept
         return ends - before, sums[-1] - last
 
     (episode_returns, left_returns), (episode_lengths, left_lengths) = map(since_last_end, (returns, lengths))
@@ -61,7 +62,7 @@ def fold_episodes(
 
 
 def _running_sums(steps: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Sums `[T, N]` of `steps [T, N]` up to each of them, and of what was `before [N]`; of that one's type."""
+    """Cumulative sums of `steps [T, N]` over time, starting from `before [N]`; the dtype is that of `before`."""
     sums = steps.astype(before.dtype)
     sums[0] += before
     return np.cumsum(sums, axis=0, out=sums)
