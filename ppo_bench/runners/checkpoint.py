@@ -131,7 +131,7 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest valid checkpoint under `folder`; None if there are no checkpoints.
 
     Damaged checkpoints that are newer are reported to `warn` and renamed to `<name>.damaged`. Raises `ConfigError`, and
-    renames nothing, if all checkpoints are damaged or the newest valid one has another schema version.
+    renames nothing, if all checkpoints are damaged or the newest undamaged one has another schema version.
     """
     found = sorted(folder.glob("iteration_*"))
     damaged: dict[Path, Damaged] = {}
@@ -185,7 +185,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def find(path: Path, snapshots: bool = False) -> Path:
-    """Path of the checkpoint that `path` denotes: a checkpoint or exported folder itself, or the newest in a run folder.
+    """Path of the checkpoint that `path` denotes: a checkpoint or exported folder itself, or a run folder's newest.
 
     With `snapshots`, the snapshot of a run folder is preferred. Raises `ConfigError` if there is no checkpoint.
     """

@@ -48,7 +48,7 @@ class Computation(NamedTuple):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Names of the flags that learning reads: `FLAGS`, and `start` for a recurrent network, whose carry it resets."""
+        """Names of the flags that learning reads: `FLAGS`, and `start`, which resets the carry, if there is one."""
         return (*FLAGS, "start") if self.network.carry else FLAGS
 
     @property
@@ -189,9 +189,9 @@ class Computation(NamedTuple):
         return self.ops.xp.stack([found[name] for name in self.algorithm.whole_names], -1)
 
     def _placed(self, minibatch: Tree, like: Array, num_samples: int) -> Tree:
-        """`minibatch` with `places`, if the algorithm reads them: number, from 1, of each transition in its shard's part.
+        """`minibatch` with `places [B]` int32, if the algorithm reads them; B is the size of `like`.
 
-        `places` are int32 with the shape of `like [B]`.
+        They number the transitions within each shard's part of the minibatch, from 1.
         """
         if "places" not in self.algorithm.whole_from:
             return minibatch

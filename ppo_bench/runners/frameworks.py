@@ -1,4 +1,4 @@
-"""The choices of the group `framework`. Light on purpose: PyTorch and JAX are imported where a runner is built."""
+"""The choices of the group `framework`. PyTorch and JAX are imported only when needed, to keep this module's import fast."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 INSTEAD_OF_HOME = "outputs/.compiled"
-"""The folder of compiled programs where the one that was asked for cannot be written."""
+"""Fallback folder for compiled programs, used if the configured one is not writable."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Torch:
         if tuning.sleep_idle_threads:
             let_idle_threads_sleep()
         if self.deterministic:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS begins
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is initialised
 
     def runner(self, problem: Problem) -> HostRunner:
         """The runner for `problem`."""
@@ -70,7 +70,7 @@ class Torch:
         return HostRunner(problem, HostEnvs(problem), learner)
 
     def seeds_runner(self, problem: Problem) -> NoReturn:
-        """There is none: see `Config.require`."""
+        """Raise `ConfigError`: PyTorch has no `SeedsRunner`; see `Config.require`."""
         raise ConfigError(f"framework={self.name} trains one seed at a time: use num_seeds=1")
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
@@ -81,12 +81,12 @@ class Torch:
         return policy(network, arrays, precision, device, self.num_threads, self._compiler())
 
     def _compiler(self) -> Compiler | None:
-        """What functions go through before they are used."""
+        """Transformation of functions before their first call; None leaves them as they are."""
         return None
 
     @property
     def _cuda_graphs(self) -> bool | None:
-        """Whether CUDA graphs are recorded; None if so on a GPU."""
+        """Whether CUDA graphs are recorded; None means only on a GPU."""
         return False
 
 
@@ -113,9 +113,9 @@ class TorchCompile(Torch):
         import torch
         import torch._functorch.config
 
-        # Else traces with a gradient of our own in them (networks/torch_recurrence.py) are not kept for the next start.
+        # Without this, graphs with a custom autograd function (networks/torch_recurrence.py) are not cached on disk.
         torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
-        # Shapes never change, so none is made symbolic; a graph break would be an error, not a slow path.
+        # Shapes never change, so none needs to be symbolic. With fullgraph a graph break is an error, not a slow path.
         return functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
 
     @property
@@ -154,7 +154,7 @@ class Jax:
             _make_cores_devices(devices)
 
     def runner(self, problem: Problem) -> HostRunner | ProgramRunner:
-        """The runner for `problem`: one program for whole iterations if its environments can be part of that."""
+        """The runner for `problem`: if its environment is a `GraphEnv`, whole iterations are one program."""
         self._keep_programs(problem)
         from ppo_bench.runners.jax import JaxLearner
         from ppo_bench.runners.program_runner import ProgramRunner
@@ -164,7 +164,7 @@ class Jax:
         return HostRunner(problem, HostEnvs(problem), JaxLearner(problem))
 
     def seeds_runner(self, problem: Problem) -> JaxSeedsRunner:
-        """The runner of several seeds at once, whose environments are `vmappable`."""
+        """The runner that trains several seeds at once; the environments must be `vmappable`."""
         self._keep_programs(problem)
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
@@ -172,7 +172,7 @@ class Jax:
         return JaxSeedsRunner(problem, problem.env, self.iterations_per_call)
 
     def _keep_programs(self, problem: Problem) -> None:
-        """Have JAX keep compiled programs where that is wanted and they can be used again."""
+        """Enable JAX's on-disk cache of compiled programs if it is configured and the programs are reusable."""
         import jax
 
         lasting = not isinstance(problem.env, GraphEnv) or problem.env.programs_last
@@ -189,9 +189,10 @@ class Jax:
 
 
 def _cache_folder(root: str | None, framework: str) -> str | None:
-    """Where compiled programs of `framework` are kept under `root`; None if they are not to be kept.
+    """Cache folder under `root` for the compiled programs of `framework`; None if they are not cached.
 
-    Where nothing can be written there, such as without a home, it is a folder beside runs, and a line says so.
+    If that folder is not writable, for example without a home directory, `INSTEAD_OF_HOME` replaces `root` and a
+    warning is printed.
     """
     if root is None:
         return None
@@ -211,10 +212,10 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def _make_cores_devices(count: int) -> None:
-    """Have JAX see `count` devices of the CPU, unless the user has said how many."""
+    """Split the CPU into `count` JAX devices, unless the user has configured their number."""
     import jax
 
     said = jax.config.jax_num_cpu_devices != -1  # type: ignore[attr-defined]  # or JAX_NUM_CPU_DEVICES
     if not said and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        with contextlib.suppress(RuntimeError):  # JAX has begun: a program is divided among the devices that it has
+        with contextlib.suppress(RuntimeError):  # JAX is already initialised: its number of devices stays
             jax.config.update("jax_num_cpu_devices", count)

@@ -1,4 +1,4 @@
-"""One iteration of PPO where environments live on the host: collect, targets, update; the same in every framework."""
+"""PPO iterations with environments on the host: collect, targets, update; the same code for every framework."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ppo_bench.runners.learner import Learner
 
 @dataclass
 class HostState:
-    """Everything that changes from one iteration to the next."""
+    """State of a training between two iterations."""
 
     seed: int
     iteration: int
-    """Iterations done."""
+    """Number of iterations done."""
     learner: Any
     envs: Arrays
-    """State of the environments, and the statistics of normalisation."""
+    """State of the environments (`env_arrays`) and running statistics (`normalization_arrays`), by name."""
 
 
 class HostRunner:
@@ -52,7 +52,10 @@ class HostRunner:
         return HostState(state.seed, iteration, learner, envs), metrics, self._problem.of_those_who_learn(episodes)
 
     def _collect(self, state: HostState, iteration: int) -> tuple[Any, Arrays, Arrays, list[Episode]]:
-        """`num_steps` steps, and the values of the observations after them."""
+        """Run a rollout of `num_steps` steps and evaluate the values of its final observations.
+
+        Returns the learner's state, and the state, flags and episodes of `HostEnvs.end`.
+        """
         envs, rollout = state.envs, self._envs.begin(state.envs)
         learner = self._learner.begin(state.learner, state.seed, iteration)
         with self._learner.acting():
@@ -62,7 +65,7 @@ class HostRunner:
             learner, _ = self._learner.act(learner, self._ppo.num_steps, self._envs.seen(envs))
         return learner, *self._envs.end(envs, rollout)
 
-    # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
+    # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
     def init(self, seed: int) -> HostState:
         """See `Runner.init`."""
@@ -96,7 +99,7 @@ class HostRunner:
         return state.envs["envs.lengths"]
 
     def restart(self, state: HostState, iteration: int) -> HostState:
-        """See `Runner.restart`. The network's memory begins anew where `envs.start` says so, which is everywhere."""
+        """See `Runner.restart`. The network's carry resets in the next step, since `envs.start` is true everywhere."""
         state.envs = self._envs.start(state.envs, state.seed, iteration)
         state.learner = self._learner.restart(state.learner)
         return state

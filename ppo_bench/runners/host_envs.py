@@ -1,4 +1,4 @@
-"""Environments on the host with the normalisation and bookkeeping that PPO needs around them, one step at a time."""
+"""Environments on the host, stepped one at a time, with normalisation and bookkeeping of their rollouts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ppo_bench.runners.episodes import Totals, fold_episodes
 
 
 class PlainNumpy:
-    """NumPy's own operations without the Python around them, for the few small arrays of every environment step.
+    """NumPy operations by direct calls of ufuncs, for the small arrays of every environment step.
 
-    `np.sum` and `np.clip` spend most of their time on the way to the ufuncs that do the work (docs/performance.md). The
-    results are the same bits.
+    `np.sum` and `np.clip` spend most of their time in Python wrappers around the ufuncs (docs/performance.md). Results
+    are bitwise equal.
     """
 
     square, sqrt = np.square, np.sqrt
 
     @staticmethod
     def sum(x: np.ndarray, axis: int | None = None) -> Any:
-        """`np.sum`."""
+        """Same as `np.sum`."""
         return np.add.reduce(x, axis)
 
     @staticmethod
     def clip(x: np.ndarray, low: Any, high: Any) -> Any:
-        """`np.clip`; None for `high` is no bound."""
+        """Same as `np.clip`; `high=None` means no upper bound."""
         x = np.maximum(x, low)
         return x if high is None else np.minimum(x, high)
 
@@ -43,13 +43,13 @@ def _all_finite(x: np.ndarray) -> bool:
 
 
 def _not_finite(what: str, values: np.ndarray, first: int) -> Failed:
-    """An error that names the environment whose values `[N, ...]` are not finite, the first of which is `first`."""
+    """Error that names the first environment with non-finite `values [N, ...]`; row 0 is environment `first`."""
     env = first + int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
     return Failed(f"environment {env} gave {what} that is not a finite number")
 
 
 class HostEnvs:
-    """The environments of a problem. Their state is the dictionary of `env_arrays` and `normalization_arrays`."""
+    """The environments of a problem. Their state is a dictionary with `env_arrays` and `normalization_arrays`."""
 
     def __init__(self, problem: Problem) -> None:
         if isinstance(problem.env, GraphEnv):
@@ -69,11 +69,11 @@ class HostEnvs:
     # --- Between rollouts ---------------------------------------------------------------------------------------------
 
     def own(self, arrays: Arrays) -> Arrays:
-        """The state of the environments among `arrays`."""
+        """The entries of `arrays` that are the state of the environments."""
         return {array.name: arrays[array.name] for array in (*self._stands, *self._statistics)}
 
     def start(self, arrays: Arrays, seed: int, iteration: int) -> Arrays:
-        """Fresh environments, seeded by (seed, iteration), with the statistics that are among `arrays`."""
+        """State after a reset of the environments by the key (seed, iteration); statistics are taken from `arrays`."""
         seeds = noise.env_seeds(seed, iteration, self._ppo.num_envs)[self._first :][: self._num_envs]
         seen = self._env.reset(seeds)
         state = self.own(arrays | filled(self._stands))
@@ -83,7 +83,7 @@ class HostEnvs:
         return state
 
     def _require_choice(self, legal: np.ndarray | None) -> None:
-        """Raise `Failed` if `legal [N, A]` leaves an environment nothing to choose."""
+        """Raise `Failed` if `legal [N, A]` forbids all choices of an action's component in some environment."""
         if legal is None:
             return
         possible = np.logical_or.reduceat(legal, self._first_choices, axis=1).all(1)
@@ -92,7 +92,7 @@ class HostEnvs:
             raise Failed(f"environment {env} forbids every choice of an action")
 
     def export(self, state: Arrays) -> Arrays:
-        """The state by name; copies."""
+        """Copies of the state's arrays, by name."""
         return {name: np.array(array) for name, array in state.items()}
 
     def close(self) -> None:
@@ -102,22 +102,22 @@ class HostEnvs:
     # --- A rollout ----------------------------------------------------------------------------------------------------
 
     def seen(self, state: Arrays) -> Seen:
-        """Everything that the policy may see now."""
+        """Inputs of the policy for the next step."""
         return Seen(state["envs.obs"], state["envs.acts"], state.get("envs.legal"), state["envs.start"])
 
     def begin(self, state: Arrays) -> Arrays:
-        """Blank arrays `[T, N]` for the steps of a rollout, and what its first step begins with."""
+        """Uninitialised arrays `[T, N]` for the steps of a rollout, with the flags before its first step filled in."""
         shape = (self._ppo.num_steps, self._num_envs)
         rollout: Arrays = {name: np.empty(shape, np.float32) for name in ("rewards", "raw_rewards")}
         rollout |= {name: np.empty(shape, bool) for name in ("terminated", "truncated", "episode_over")}
-        # Flags of the observations before each step and after the last.
+        # Flags of T + 1 observations: before each step and after the last.
         rollout |= {name: np.empty((shape[0] + 1, shape[1]), bool) for name in ("done", "acts")}
         rollout["done"][0], rollout["acts"][0] = state["envs.done"], state["envs.acts"]
         rollout["start"] = state["envs.start"]
         return rollout
 
     def step(self, state: Arrays, rollout: Arrays, t: int, actions: np.ndarray) -> tuple[Arrays, Arrays]:
-        """Step `t`, with what the environments gave in row `t` of the rollout."""
+        """Step the environments, and write rewards and flags to row `t` of the rollout."""
         if self._action_bounds:
             actions = self._action_bounds.within(PlainNumpy, actions)
         step = self._env.step(actions)
@@ -139,14 +139,14 @@ class HostEnvs:
         return state, rollout
 
     def _note(self, rollout: Arrays, t: int, told: Mapping[str, np.ndarray]) -> None:
-        """Keep what the environments told in step `t` with the rollout, NaN in steps in which they told nothing."""
+        """Write numbers that the environments reported in step `t` to the rollout; NaN in steps without a report."""
         for name, numbers in told.items():
             if f"info.{name}" not in rollout:
                 rollout[f"info.{name}"] = np.full(rollout["rewards"].shape, np.nan)
             rollout[f"info.{name}"][t] = numbers
 
     def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Arrays, list[Episode]]:
-        """The state after a rollout, the flags `[T, N]` that are learnt from, and the episodes that ended."""
+        """State after a rollout, its arrays for learning (`Computation.flags`, `[T, N]`), and its finished episodes."""
         rewards, raw_rewards, valid = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
         if not np.isfinite(raw_rewards).all():
             raise _not_finite("a reward", raw_rewards.T, self._first)
@@ -167,7 +167,7 @@ class HostEnvs:
         return state, flags, episodes
 
     def _observe(self, state: Arrays, raw: np.ndarray) -> np.ndarray:
-        """New observations as the network takes them, which the statistics have seen."""
+        """Observations in the network's layout; with `norm_obs`, updates the statistics in `state` and normalises."""
         if self._ppo.norm_obs:
             stats, raw = normalize.stats_in(state, "obs"), raw.astype(np.float64, copy=False)
             stats, raw = normalize.observe(PlainNumpy, stats, raw, self._ppo.obs_clip, self._across)
@@ -175,14 +175,17 @@ class HostEnvs:
         return self._network.arrange(raw)
 
     def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, valid: np.ndarray) -> np.ndarray:
-        """Rewards `[T, N]` float32, each over the deviation of the discounted returns up to its step."""
+        """Rewards `[T, N]` float32, divided by the standard deviation of discounted returns up to each step.
+
+        Updates the statistics and the discounted returns in `state`.
+        """
         stats, returns = normalize.stats_in(state, "return"), state["envs.discounted_returns"]
         mask, normalized, hp = valid.astype(np.float64), np.empty_like(rewards), self._ppo
         seen = []
         for t, row in enumerate(rewards):
             returns = normalize.discounted_returns(PlainNumpy, returns, row, mask[t], hp.gamma)
             seen.append(normalize.moments(PlainNumpy, returns, mask[t]))
-        if self._peers:  # in one exchange for all steps
+        if self._peers:  # one collective operation for all steps
             columns = self._across(Moments(*(np.array(column) for column in zip(*seen, strict=True))))
             seen = [Moments(*of_step) for of_step in zip(*columns, strict=True)]
         for t, row in enumerate(rewards):

@@ -1,4 +1,4 @@
-"""JAX: a `Learner` for environments on the host, one compiled step of the policy and one compiled update."""
+"""`Learner` in JAX for environments on the host: a compiled policy step, and targets and update in one program."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ppo_bench.runners.jax_mesh import SAME, along
 
 @dataclass
 class JaxLearnerState:
-    """Everything that changes from one iteration to the next; the memory is donated from step to step."""
+    """State of the learner; each step donates the buffers of `memory` to the next."""
 
     learnt: TrainState
     memory: Tree
-    """See `memory_arrays`."""
+    """Rollout memory; see `memory_arrays`."""
     carry: Tree
-    """Memory of the network, `[N, ...]`."""
+    """Carry (recurrent state) of the network, `[N, ...]`."""
     arrays: Tree
-    """Parameters and frozen arrays, as this rollout's policy has them."""
+    """Parameters and frozen arrays of the policy in this rollout."""
     opponent: Tree
-    """Parameters of the opponent in this rollout; none where all rows learn."""
+    """Parameters of the opponent in this rollout; empty if all rows learn."""
     noise: jax.Array | None = None
-    """Noise of this iteration, `[T + 1, N, A]`."""
+    """Action noise of this iteration, `[T + 1, N, A]`."""
 
 
 class JaxLearner:
@@ -74,7 +74,7 @@ class JaxLearner:
         state.arrays = state.learnt.arrays
         if (
             self._problem.network.sequences or self._problem.network.windows
-        ):  # copies: the policy's steps are given the carry, too
+        ):  # copies the carry: it is also an argument of the policy's steps
             state.memory = self._remember(state.memory, jax.tree.map(jnp.copy, state.carry))
         return state
 
@@ -88,7 +88,7 @@ class JaxLearner:
         )
         if state.carry:
             state.carry = carry if t < self._problem.ppo.num_steps else self._carried(state.memory, state.carry)
-        return state, np.array(actions, self._actions_type)  # its own, as PyTorch's: some environments write to it
+        return state, np.array(actions, self._actions_type)  # a writable copy: some environments modify actions
 
     def warmed(self, state: JaxLearnerState, flags: Arrays) -> JaxLearnerState:
         """See `Learner.warmed`."""
@@ -104,7 +104,7 @@ class JaxLearner:
     def targets(
         self, state: JaxLearnerState, flags: Arrays, seed: int, iteration: int
     ) -> tuple[JaxLearnerState, Any, dict[str, float]]:
-        """See `Learner.targets`; they are computed in the program of `update`."""
+        """See `Learner.targets`; returns the flags as the batch, since the program of `update` computes the targets."""
         batch = {name: flags[name] for name in self._flags}
         if self._learning.devices.count > 1:
             batch = self._learning.devices.put(batch, along(1))
@@ -127,7 +127,7 @@ class JaxLearner:
         learnt, losses = self._learning.update(learnt, batch, seed, iteration, learning_rate)
         return learnt, {**losses, **measured}
 
-    # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
+    # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
     def load(self, arrays: Arrays) -> JaxLearnerState:
         """See `Learner.load`."""

@@ -1,4 +1,4 @@
-"""Device and precision of JAX."""
+"""Selection of JAX's device and precision."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ppo_bench.tuning.machine import has_nvidia_gpu
 
 
 def set_precision(precision: Precision) -> str:
-    """Make JAX compute as `precision` says; its own name for the precision of products."""
+    """Set JAX's precision flags, and return its name for the precision of matrix products."""
     if precision.parameters == "float64":
         jax.config.update("jax_enable_x64", True)
-    # JAX's default is TF32 on a GPU that has it; "tensorfloat32" leaves products that XLA gives to Triton in float32.
+    # "default" means TF32 on GPUs that have it. With "tensorfloat32", products compiled by Triton would stay in float32.
     matmul_precision = "default" if precision.tf32 else "highest"
     jax.config.update("jax_default_matmul_precision", matmul_precision)
     return matmul_precision
 
 
 def pick_devices(device: str, precision: Precision, count: int) -> list[jax.Device]:
-    """`count` devices of the kind that `device` names. Raises `ConfigError` if there are fewer."""
+    """`count` devices of the platform that `device` names. Raises `ConfigError` if there are fewer."""
     first = pick_device(device, precision)
     if count == 1:
         return [first]
@@ -31,10 +31,13 @@ def pick_devices(device: str, precision: Precision, count: int) -> list[jax.Devi
 
 
 def pick_device(device: str, precision: Precision) -> jax.Device:
-    """The device that `device` (auto, cpu, cuda, cuda:<i>) names. Raises `ConfigError` if it does not do."""
+    """The device named `device`: auto, cpu, cuda or cuda:<i>.
+
+    Raises `ConfigError` if it does not exist or does not support `precision`.
+    """
     try:
         seen = jax.devices()
-    except (RuntimeError, AssertionError) as error:  # also where a GPU is not asked for
+    except (RuntimeError, AssertionError) as error:  # can happen even if no GPU is requested
         reason = (str(error) or "it finds nothing to run on").splitlines()[0]
         raise ConfigError(f"device={device}: JAX cannot begin ({reason}): JAX_PLATFORMS=cpu leaves out GPUs") from error
     if device == "auto" and has_nvidia_gpu() and seen[0].platform == "cpu":

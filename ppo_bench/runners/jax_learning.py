@@ -1,4 +1,4 @@
-"""Acting and learning in JAX, as pure functions: compiled one by one, or part of a program with its environments."""
+"""Acting and learning in JAX as pure functions, compiled separately or as part of a program with the environments."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ppo_bench.runners.jax_device import pick_devices, set_precision
 from ppo_bench.runners.jax_mesh import SAME, Devices, specs_of
 
 INTEGERS = {"int64": "int32"}
-"""JAX's integers, under the names of those that checkpoints hold."""
+"""Integer dtypes in JAX, by the dtype in checkpoints."""
 
 
 class TrainState(NamedTuple):
-    """Arrays of learning, on the device."""
+    """Arrays of learning (`learner_arrays`), on the device."""
 
     params: Tree
     adam: optax.ScaleByAdamState
     frozen: Tree
     statistics: Tree
-    """The algorithm's."""
+    """Statistics of the algorithm."""
     pool: Tree
-    """Earlier parameters that rows play, `[K, ...]`; see ppo_bench/runners/opponents.py."""
+    """Pool of earlier parameters for opponents, `[K, ...]`; see ppo_bench/runners/opponents.py."""
 
     @property
     def arrays(self) -> Tree:
@@ -46,7 +46,7 @@ class TrainState(NamedTuple):
 
 
 class Learning:
-    """A problem's functions, each as one of its devices computes it. Nothing here changes."""
+    """Functions of a problem, each as computed on one device. The object is immutable."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.network, self.ppo = problem, problem.network, problem.ppo
@@ -67,16 +67,16 @@ class Learning:
             "precision": precision._asdict() | {"default_matmul_precision": matmul_precision},
         } | ({"gpu": self.device.device_kind} if self.device.platform == "gpu" else {})
 
-    # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
+    # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
     def load(self, arrays: Arrays) -> TrainState:
-        """The `learner_arrays` in JAX, from a dictionary that has them."""
+        """State on the devices from a dictionary that has `learner_arrays`."""
         on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_arrays(self.problem)}
         mean, variance = (under(f"adam.{moment}", on_device) for moment in ("mean", "variance"))
         adam = optax.ScaleByAdamState(count=on_device["adam.step"], mu=mean, nu=variance)
         trees = (under(kind, on_device) for kind in ("params", "frozen", "statistics", "opponents"))
         params, frozen, statistics, pool = trees
-        # Every array tied to the device, as those that a program returns: else it would be compiled twice.
+        # Commits every array to its device, like a program's results. Otherwise the program would be compiled twice.
         learnt: TrainState = self.devices.put(TrainState(params, adam, frozen, statistics, pool), self.specs)
         return learnt
 
@@ -91,7 +91,7 @@ class Learning:
         return jnp.asarray(array, jnp.dtype(INTEGERS.get(declared.dtype, declared.dtype)))
 
     def export(self, learnt: TrainState) -> Arrays:
-        """The arrays by name; copies."""
+        """Copies of the `learner_arrays`, by name."""
         tree = {"adam.step": learnt.adam.count}
         for kind, arrays in (
             ("params", learnt.params),
@@ -105,7 +105,7 @@ class Learning:
         return {array.name: np.array(tree[array.name], array.dtype) for array in learner_arrays(self.problem)}
 
     def allocate(self) -> dict[str, jax.Array]:
-        """One device's memory of a rollout, of zeros."""
+        """Rollout memory of one device, filled with zeros."""
         one = replace(self.problem, part=Part(0, self.devices.count))
         return {
             array.name: jnp.zeros(array.shape, jnp.dtype(INTEGERS.get(array.dtype, array.dtype)))
@@ -115,7 +115,7 @@ class Learning:
     # --- Acting -------------------------------------------------------------------------------------------------------
 
     def action_noise(self, seed: jax.Array, iteration: jax.Array) -> jax.Array:
-        """See `Computation.action_noise`; scalars in."""
+        """See `Computation.action_noise`; `seed` and `iteration` are scalars."""
         num_envs = self.ppo.num_envs // self.devices.count
         sizes = (self.ppo.num_steps + 1, num_envs, self.network.num_actions)
         steps, envs, lanes = (jnp.arange(n, dtype=jnp.int32) for n in sizes)
@@ -126,7 +126,7 @@ class Learning:
         return noise_of_iteration
 
     def remember(self, memory: Tree, carry: Tree) -> Tree:
-        """The memory of a rollout that begins with `carry`: its windows, or all that is learnt from in sequences."""
+        """Memory with the `carry` before the first step: its windows, or all of it if the network learns from sequences."""
         begun = named("carry", carry) if self.network.sequences else {}
         for window in self.network.windows:
             name, steps = f"carry.{window.name}", window.shape[0]
@@ -134,24 +134,24 @@ class Learning:
         return {**memory, **begun}
 
     def window(self, memory: Tree, window: Carry, t: jax.Array) -> jax.Array:
-        """The window `[N, K, ...]` as step `t` begins."""
+        """Content of a window before step `t`, `[N, K, ...]`."""
         rows = jax.lax.dynamic_slice_in_dim(memory[f"carry.{window.name}"], t, window.shape[0])
         return jnp.moveaxis(rows, 0, 1)
 
     def carried(self, memory: Tree, carry: Tree) -> Tree:
-        """The carry after a rollout, whose windows lie in the memory."""
+        """Carry after a rollout: `carry` with its windows read from the memory."""
         last = jnp.int32(self.ppo.num_steps)
         return {**carry, **{window.name: self.window(memory, window, last) for window in self.network.windows}}
 
     def opponent(self, pool: Tree, seed: jax.Array, iteration: jax.Array) -> Tree:
-        """The parameters of the pool that play in an iteration; scalars in."""
+        """Opponent's parameters in an iteration, drawn from the pool; `seed` and `iteration` are scalars."""
         if not pool:
             return {}
         place = self.problem.opponents.drawn(jnp, seed[None], iteration[None])[0]
         return {name: array[place] for name, array in pool.items()}
 
     def _joined(self, learnt: TrainState, iteration: jax.Array) -> TrainState:
-        """With the policy in the pool after an iteration, if it is time to."""
+        """State after an iteration, with the policy added to the pool if `Opponents.joins` says so."""
         opponents, pool = self.problem.opponents, dict(learnt.pool)
         for name, array in learnt.pool.items():
             place = opponents.place(iteration)
@@ -169,10 +169,10 @@ class Learning:
         t: jax.Array,
         seen: Seen,
     ) -> tuple[Tree, Tree, jax.Array]:
-        """The memory with step `t` in row `t`, the carry after it, and the actions for what was `seen`; `opponent` are
-        the parameters of the other side, if there is one.
+        """Memory with step `t` written to row `t`, carry after the step, and actions for the inputs `seen`.
 
-        Windows of the carry stay as they are: they go on in the memory.
+        `opponent` has the opponent's parameters; it is empty if all rows learn. Windows in the returned carry are not
+        updated: their new rows are in the memory.
         """
         obs, start = seen.obs.astype(memory["obs"].dtype), seen.start
         if start is not None:
@@ -190,7 +190,7 @@ class Learning:
         if not self.network.sequences:
             row |= {f"carry.{name}": array for name, array in carry.items() if name not in windows}
         stored = {name: memory[name].at[t].set(x.astype(memory[name].dtype)) for name, x in row.items()}
-        for window in self.network.windows:  # the row after the last step lies beyond the memory, and is dropped
+        for window in self.network.windows:  # after the last step the row is out of range and dropped
             name = f"carry.{window.name}"
             stored[name] = memory[name].at[t + window.shape[0]].set(acted.carry[window.name], mode="drop")
         after = {**acted.carry, **{name: carry[name] for name in windows}}
@@ -214,7 +214,7 @@ class Learning:
 
     @property
     def _first_row(self) -> Any:
-        """Number of the first of this device's rows that learn, among those of all devices."""
+        """Index of this device's first learning row among the learning rows of all devices."""
         return self.devices.index() * self.computation.rows
 
     def _floats(self, flags: Tree) -> Tree:
@@ -223,7 +223,7 @@ class Learning:
     def update(
         self, learnt: TrainState, batch: Tree, seed: jax.Array, iteration: jax.Array, learning_rate: jax.Array
     ) -> tuple[TrainState, Tree]:
-        """Every epoch and minibatch; the means of what the minibatches measured."""
+        """Run all epochs and minibatches; returns the means over minibatches of the reported scalars."""
         hp, names = self.ppo, (*self.computation.loss_names, "gradient_norm")
         epochs = jnp.arange(hp.update_epochs, dtype=jnp.int32)
         samples = jnp.asarray(self.computation.samples) + self._first_row
@@ -252,14 +252,14 @@ class Learning:
     def _gradient_step(
         self, learnt: TrainState, minibatch: Tree, whole: jax.Array | None, learning_rate: jax.Array
     ) -> tuple[TrainState, jax.Array]:
-        """One step of Adam; what the loss measures and, last, the gradient's norm before clipping."""
+        """Do one Adam step; returns the loss's scalars and, last, the gradient norm before clipping."""
 
         def total(params: Tree) -> tuple[jax.Array, jax.Array]:
             loss: tuple[jax.Array, jax.Array] = self.computation.loss({**params, **learnt.frozen}, minibatch, whole)
             return loss
 
         gradients, measured = jax.grad(total, has_aux=True)(learnt.params)
-        if self.devices.count > 1:  # in one reduction
+        if self.devices.count > 1:  # sums both in one reduction
             flat, unravel = ravel_pytree((gradients, measured))
             gradients, measured = unravel(self.computation.ops.total(flat))
         norm = ppo.global_norm(jnp, jax.tree.leaves(gradients))
@@ -273,9 +273,9 @@ class Learning:
 
 
 def stable_argsort(_: Any, words: jax.Array) -> jax.Array:
-    """`noise.stable_argsort` of int32 words, by sorting numbers that hold a word and its place.
+    """`noise.stable_argsort` of int32 `words`, by sorting int64 numbers of a word (high bits) and its index (low bits).
 
-    On a CPU XLA sorts pairs, as `jnp.argsort` does, 4 times slower (docs/performance.md).
+    On a CPU, `jnp.argsort` is 4 times slower, since XLA sorts pairs (docs/performance.md).
     """
     with jax.enable_x64(True):
         places = jnp.arange(words.shape[-1], dtype=jnp.int64)

@@ -1,4 +1,4 @@
-"""The devices of a training in JAX, and programs that each of them runs on its part of the environments."""
+"""Devices of a training in JAX, and programs that run on each of them with its part of the environments."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ppo_bench.envs.base import DEVICES
 from ppo_bench.mathematics.arrays import Declared
 
 SAME = Spec()
-"""An array that every device has as a whole."""
+"""Spec of an array that is replicated on every device."""
 
 
 def along(axis: int | None) -> Spec:
-    """An array of which every device has a part along `axis`; None for `SAME`."""
+    """Spec of an array that is divided among the devices along `axis`; `SAME` if `axis` is None."""
     return SAME if axis is None else Spec(*(None,) * axis, DEVICES)
 
 
 def specs_of(declared: Iterable[Declared]) -> dict[str, Spec]:
-    """How declared arrays lie on the devices, by name: in parts along the environments, or whole."""
+    """Specs of declared arrays, by name: divided along the axis of environments, or replicated without one."""
     return {array.name: along(array.env_axis) for array in declared}
 
 
 class Devices:
-    """One device or more, between which the environments are divided."""
+    """One or more devices, among which the environments are divided."""
 
     def __init__(self, devices: Sequence[jax.Device]) -> None:
         self.first, self.count = devices[0], len(devices)
@@ -36,21 +36,21 @@ class Devices:
 
     @property
     def axis(self) -> str | None:
-        """The name by which a program's reductions know the devices; None where there is one."""
+        """Name of the devices' mesh axis for reductions within a program; None if there is one device."""
         return DEVICES if self.count > 1 else None
 
     def index(self) -> Any:
-        """Within a program, the number of the device that runs it; 0 where there is one."""
+        """Index of the device that runs the program, for use within it; 0 if there is one device."""
         return jax.lax.axis_index(DEVICES) if self.count > 1 else 0
 
     def put(self, tree: Any, specs: Any) -> Any:
-        """`tree` on the devices, laid out by `specs`, which may be of parts of the tree."""
+        """`tree` on the devices, laid out by `specs`; a spec may apply to a whole subtree."""
         return jax.device_put(tree, self.first if self.count == 1 else self._shardings(specs))
 
     def program(self, function: Callable[..., Any], inputs: tuple[Any, ...], outputs: Any, donated: Any = ()) -> Any:
-        """`function` compiled. Each device calls it on its parts of the arguments; `inputs` and `outputs` are specs.
+        """Compiled `function`. Each device calls it with its parts of the arguments; `inputs` and `outputs` are specs.
 
-        Arguments that are arrays of the host should be put on the devices first: else each gets the whole of them.
+        Host arrays should be put on the devices by `put` first. Otherwise each device receives the whole array.
         """
         if self.count == 1:
             return jax.jit(function, donate_argnums=donated)

@@ -1,4 +1,4 @@
-"""A policy that does not learn, executed by JAX."""
+"""Inference of a policy in JAX."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) ->
 
 @functools.lru_cache(maxsize=8)
 def _forward(network: NetworkSpec, precision: str) -> Callable[..., Outputs]:
-    """One program for all parameters: checkpoints of a game play each other by dozens."""
+    """Compiled forward function with the parameters as arguments, cached: a game's checkpoints share the program."""
     arithmetic = PRECISIONS[precision]
     dtype = jnp.dtype(arithmetic.parameters)
     ops = JaxOps(dtype, jnp.dtype(arithmetic.layers))
