@@ -1,4 +1,4 @@
-"""The choices of the group `framework`. PyTorch and JAX are imported only when needed, to keep this module's import fast."""
+"""The choices of the group `framework`. PyTorch and JAX are imported only when needed, so that the import is fast."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class HostEnvs:
         return self._network.arrange(raw)
 
     def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, valid: np.ndarray) -> np.ndarray:
-        """Rewards `[T, N]` float32, divided by the standard deviation of discounted returns up to each step.
+        """Rewards `[T, N]` float32, divided by the standard deviation of discounted returns up to each step, clipped.
 
         Updates the statistics and the discounted returns in `state`.
         """

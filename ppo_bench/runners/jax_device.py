@@ -13,7 +13,7 @@ def set_precision(precision: Precision) -> str:
     """Set JAX's precision flags, and return its name for the precision of matrix products."""
     if precision.parameters == "float64":
         jax.config.update("jax_enable_x64", True)
-    # "default" means TF32 on GPUs that have it. With "tensorfloat32", products compiled by Triton would stay in float32.
+    # "default" means TF32 on GPUs that have it. "tensorfloat32" would leave products compiled by Triton in float32.
     matmul_precision = "default" if precision.tf32 else "highest"
     jax.config.update("jax_default_matmul_precision", matmul_precision)
     return matmul_precision

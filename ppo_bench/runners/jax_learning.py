@@ -126,7 +126,7 @@ class Learning:
         return noise_of_iteration
 
     def remember(self, memory: Tree, carry: Tree) -> Tree:
-        """Memory with the `carry` before the first step: its windows, or all of it if the network learns from sequences."""
+        """Memory with the `carry` before the first step: its windows, and all of it if learning is from sequences."""
         begun = named("carry", carry) if self.network.sequences else {}
         for window in self.network.windows:
             name, steps = f"carry.{window.name}", window.shape[0]

@@ -1,4 +1,4 @@
-"""Several seeds trained by one JAX program: that of one seed, mapped over all and divided among the cores."""
+"""Training of several seeds by one JAX program: the program of one seed, vmapped and divided among the cores."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from ppo_bench.runners.seeds import Measured
 T = TypeVar("T")
 
 MOST_ROWS = 512
-"""Of a minibatch of all the seeds that a core trains at a time: more do not stay in its cache (docs/performance.md)."""
+"""Maximum minibatch rows, summed over the seeds that a core trains at a time, that fit its cache (docs/performance.md)."""
 
 
 @dataclass
 class SeedsState:
-    """Everything that changes from one iteration to the next."""
+    """State of the trainings of S seeds between two iterations."""
 
     seeds: list[int]
     iteration: int
-    """Iterations done."""
+    """Number of iterations done."""
     learnt: TrainState
-    """Those of all seeds, stacked: arrays `[S, ...]`, or a few rows more."""
+    """Train states of all seeds, stacked: arrays `[S, ...]`, padded to equal parts of the devices."""
     envs: Envs
-    """Those of all seeds, stacked."""
+    """Environment states of all seeds, stacked and padded likewise."""
     totals: list[Totals]
     iterate: Iterate
     """Iteration of one seed; see `ProgramState`."""
     env_step: EnvStep
     ahead: list[Ahead] = field(default_factory=list)
-    """See `ProgramState`; arrays of all seeds, stacked."""
+    """Enqueued iterations, see `ProgramState`; arrays of all seeds are stacked."""
 
 
 class JaxSeedsRunner:
-    """A `SeedsRunner`; see ppo_bench/runners/seeds.py. Environments begin, end and are restored seed by seed."""
+    """A `SeedsRunner`; see ppo_bench/runners/seeds.py. States are initialised, exported and restored seed by seed."""
 
     def __init__(self, problem: Problem, env: GraphEnv, iterations_per_call: int) -> None:
         self._one = ProgramRunner(problem, env, iterations_per_call)
@@ -80,7 +80,7 @@ class JaxSeedsRunner:
                 self._one.given = played, measured
 
     def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
-        """The compiled iteration of all seeds, from that of one."""
+        """Compiled iteration of all seeds, made from the iteration `one` of a single seed; cached."""
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
 
@@ -99,29 +99,29 @@ class JaxSeedsRunner:
                 mesh=sharding.mesh,
                 in_specs=(seeds, seeds, seeds, same, same),
                 out_specs=seeds,
-                check_vma=False,  # no seed needs anything of another
+                check_vma=False,  # seeds are independent of each other
             )
             self._compiled[one, num_seeds] = jax.jit(program, donate_argnums=(0, 1))
         return self._compiled[one, num_seeds]
 
     def _sharding(self, num_seeds: int) -> NamedSharding:
-        """The seeds in equal parts, one on each device."""
+        """Sharding of the seeds: equal parts, one on each device."""
         return NamedSharding(Mesh(np.array(self._devices[: self._parts(num_seeds)]), ("seeds",)), Spec("seeds"))
 
     def _parts(self, num_seeds: int) -> int:
-        """The fewest devices of which none has more seeds than if all of them were used."""
+        """Minimum number of devices with which the largest part has no more seeds than with all devices."""
         most = math.ceil(num_seeds / len(self._devices))
         return math.ceil(num_seeds / most)
 
     def _together(self, of_part: int) -> int:
-        """As many of a device's seeds as it trains at a time, before its next: on a GPU all of them."""
+        """Number of seeds that a device trains at a time, out of `of_part` seeds; all of them on a GPU."""
         if self._device.platform != "cpu":
             return of_part
         turns = math.ceil(of_part / max(1, MOST_ROWS // self._one.problem.ppo.minibatch_size))
         return math.ceil(of_part / turns)
 
     def _padded(self, of_each_seed: Sequence[T]) -> list[T]:
-        """With the last again, so that parts are equal; what the program makes of it is dropped."""
+        """List padded with copies of its last entry, so that parts are equal; results of the copies are dropped."""
         missing = -len(of_each_seed) % self._parts(len(of_each_seed))
         return [*of_each_seed, *([of_each_seed[-1]] * missing)]
 
@@ -153,7 +153,7 @@ class JaxSeedsRunner:
         first, sharding, padded = states[0], self._sharding(len(states)), self._padded(states)
 
         def stack(*trees: Any) -> Any:
-            with jax.enable_x64(True):  # as the environments' arrays are
+            with jax.enable_x64(True):  # arrays of the environments include 64-bit types
                 return jax.device_put(jax.tree.map(lambda *arrays: jnp.stack(arrays), *trees), sharding)
 
         return SeedsState(
@@ -167,7 +167,7 @@ class JaxSeedsRunner:
         )
 
     def _apart(self, state: SeedsState) -> list[ProgramState]:
-        """The state of each seed, on the device where one is restored and starts anew."""
+        """State of each seed, as of the runner of one seed, on the device of that runner."""
         assert not state.ahead, "the program has run ahead of the iteration that is asked for"
         everything = jax.device_get((state.learnt, state.envs))
 

@@ -1,4 +1,4 @@
-"""How a framework executes an iteration whose environments live on the host: the Learner interface."""
+"""Interface of a framework's policy and update for environments on the host: `Learner`."""
 
 from __future__ import annotations
 
@@ -15,43 +15,44 @@ State = TypeVar("State")
 
 
 class Learner(Protocol[State]):
-    """A framework's network, algorithm and optimiser. State goes in and comes out, a rollout's memory included; a state
-    that went in is not to be used again."""
+    """A framework's network, algorithm and optimiser. Methods take a state, which includes the rollout memory, and
+    return a new one; the old one must not be reused."""
 
     execution: Mapping[str, object]
-    """How it executes: device, threads, precision flags. Recorded with every run."""
+    """Execution settings, which are recorded with every run: device, threads, precision flags."""
 
     def load(self, arrays: Arrays) -> State:
         """State from a dictionary that has `learner_arrays` and `carry_arrays` (`ppo_bench/runners/declared.py`)."""
 
     def export(self, state: State) -> Arrays:
-        """Copies of those arrays, by name."""
+        """Copies of `learner_arrays` and `carry_arrays`, by name."""
 
     def acting(self) -> AbstractContextManager[object]:
-        """The context of a rollout."""
+        """Context manager within which a rollout's calls of `act` are made."""
 
     def begin(self, state: State, seed: int, iteration: int) -> State:
-        """Ready for the first step of an iteration, its noise drawn."""
+        """State for the first step of an iteration, with the iteration's action noise drawn."""
 
     def act(self, state: State, t: int, seen: Seen) -> tuple[State, np.ndarray]:
-        """Actions `[N]` or `[N, A]` on the host; what the policy saw and did is row `t` of the memory.
+        """Actions `[N]` or `[N, A]` on the host for the inputs `seen`; inputs and outputs become row `t` of the memory.
 
-        After the last step, `t = num_steps`, the values alone are of use, and the carry stays as it was.
+        A last call with `t = num_steps` evaluates the final observations: its actions are unused, and the carry is not
+        advanced.
         """
 
     def warmed(self, state: State, flags: Arrays) -> State:
-        """The algorithm's statistics have seen the rollout: all that is learnt from one before the training."""
+        """State with the algorithm's statistics updated by a warm-up rollout; nothing else learns from such rollouts."""
 
     def restart(self, state: State) -> State:
-        """The algorithm's statistics of each environment begin anew, as the environments do."""
+        """State with the algorithm's per-environment statistics reset, for environments that are reset."""
 
     def targets(self, state: State, flags: Arrays, seed: int, iteration: int) -> tuple[State, Any, dict[str, float]]:
-        """The batch of the rollout and what it measures; `flags [T, N]` are those of `Computation.flags`.
+        """The rollout's batch and metrics; `flags` are the arrays named by `Computation.flags`, `[T, N]` each.
 
-        A learner whose `update` computes the targets too, in the same program, returns the flags for the batch.
+        A learner whose `update` computes the targets in the same program returns the flags as the batch.
         """
 
     def update(
         self, state: State, batch: Any, seed: int, iteration: int, learning_rate: float
     ) -> tuple[State, dict[str, float]]:
-        """Every epoch and minibatch; the means of what the minibatches measured, and `gradient_norm`."""
+        """Run all epochs and minibatches; returns means over minibatches of losses and of `gradient_norm`."""

@@ -1,4 +1,4 @@
-"""One iteration of PPO where environments are part of a JAX program: collect, targets, update in one compiled call."""
+"""PPO iterations with environments that are part of a JAX program: collect, targets, update in one compiled call."""
 
 from __future__ import annotations
 
@@ -22,28 +22,34 @@ class Envs(NamedTuple):
     """State of the environments, on the device."""
 
     state: Any
-    """The environments' own."""
+    """State that the environment's own step function takes and returns."""
     arrays: Tree
-    """Arrays of `env_arrays` that no episode is folded from, and of `normalization_arrays`."""
+    """The `normalization_arrays`, and the `env_arrays` except episode returns and lengths, which the host computes."""
     carry: Tree
-    """Memory of the network, `[N, ...]`."""
+    """Carry (recurrent state) of the network, `[N, ...]`."""
 
 
 class Played(NamedTuple):
-    """Arrays that episodes are folded from, `[T, N]`: rewards float32, flags bool."""
+    """Arrays from which the host computes episode returns and lengths, `[T, N]`: rewards float32, flags bool."""
 
     raw_rewards: jax.Array
     episode_over: jax.Array
     valid: jax.Array
-    """False where a step only reset its environment."""
+    """Flag that is false where a step only reset its environment."""
 
 
 Iterate = Callable[..., tuple[TrainState, Envs, Played, dict[str, jax.Array]]]
-"""`(learnt, envs, seed, iteration, learning_rate)`, scalars counted from 1; the compiled `iterate` of environments."""
+"""Compiled `iterate` of some environments: takes `(learnt, envs, seed, iteration, learning_rate)`.
+
+The last three are scalars; iterations count from 1.
+"""
 
 
 def compiled(learning: Learning, env_step: EnvStep, envs: Envs) -> Iterate:
-    """The iteration of environments that step by `env_step`, such as `envs`; what it changes is donated."""
+    """Compiled iteration of environments with the step function `env_step` and the structure of `envs`.
+
+    It donates the buffers of its arguments `learnt` and `envs`.
+    """
     changed = learning.specs, specs_of_envs(envs)
     program: Iterate = learning.devices.program(
         functools.partial(iterate, learning, env_step),
@@ -55,7 +61,7 @@ def compiled(learning: Learning, env_step: EnvStep, envs: Envs) -> Iterate:
 
 
 def specs_of_envs(envs: Envs) -> Any:
-    """How environments lie on the devices: in equal parts, and statistics whole."""
+    """Sharding specs of `envs`: environments in equal parts, running statistics replicated."""
     arrays = {name: SAME if name.startswith("normalize.") else along(0) for name in envs.arrays}
     return Envs(along(0), arrays, along(0))  # type: ignore[arg-type]
 
@@ -69,7 +75,7 @@ def iterate(
     iteration: jax.Array,
     learning_rate: jax.Array,
 ) -> tuple[TrainState, Envs, Played, Tree]:
-    """An iteration; what it measured beside `learning_rate` and `masked_fraction`."""
+    """Run an iteration; the returned metrics are all but `learning_rate` and `masked_fraction`."""
     noise = learning.action_noise(seed, iteration)
     opponent = learning.opponent(learnt.pool, seed, iteration)
     envs, memory, flags, played = _collect(learning, env_step, (learnt.arrays, opponent), envs, noise)
@@ -81,8 +87,10 @@ def iterate(
 def _collect(
     learning: Learning, env_step: EnvStep, sides: tuple[Tree, Tree], envs: Envs, noise: jax.Array
 ) -> tuple[Envs, Tree, Tree, Played]:
-    """`num_steps` steps, and the values of the observations after them; `sides` have the arrays of who learns, and the
-    opponent's parameters."""
+    """Run a rollout of `num_steps` steps and evaluate the values of its final observations.
+
+    `sides` are the learning policy's arrays and the opponent's parameters.
+    """
     bounds = learning.problem.action_bounds
 
     def step(carried: tuple[Envs, Tree], t: jax.Array) -> tuple[tuple[Envs, Tree], Any]:
@@ -104,7 +112,7 @@ def _collect(
 def warmed(
     learning: Learning, env_step: EnvStep, learnt: TrainState, envs: Envs, seed: jax.Array, iterations: jax.Array
 ) -> tuple[TrainState, Envs]:
-    """After rollouts of the numbers `iterations [K]`, from which only statistics learn."""
+    """State after K warm-up rollouts, which update only statistics; `iterations [K]` are their numbers, as noise keys."""
 
     def rollout(carried: tuple[TrainState, Envs], iteration: jax.Array) -> tuple[tuple[TrainState, Envs], None]:
         learnt, envs = carried
@@ -117,18 +125,18 @@ def warmed(
 
 
 def _seen(learning: Learning, envs: Envs) -> Seen:
-    """Everything that the policy looks at; `start` only for a network with a memory."""
+    """Inputs of the policy for the next step; `start` is present only for a recurrent network."""
     start = envs.arrays["envs.start"] if learning.network.carry else None
     return Seen(envs.arrays["envs.obs"], legal=envs.arrays.get("envs.legal"), start=start)
 
 
 def _take_in(learning: Learning, before: Tree, given: Step) -> tuple[Tree, Tree]:
-    """Arrays of the environments after a step that returned `given`, and that step's flags `[N]`."""
+    """Arrays of the environments after a step that returned `given`, and the step's rewards and flags `[N]`."""
     problem, across = learning.problem, learning.computation.ops.across
     hp, done = problem.ppo, before["envs.done"]
     valid, after = ~done, {**before, "envs.start": done}
     rewards = given.reward
-    with jax.enable_x64(True):  # statistics are of float64, as on the host
+    with jax.enable_x64(True):  # statistics are float64, as on the host
         if hp.norm_reward:
             stats, returns, rewards = normalize.reward(
                 jnp,
@@ -152,7 +160,7 @@ def _take_in(learning: Learning, before: Tree, given: Step) -> tuple[Tree, Tree]
 
 
 def observed(problem: Problem, stands: Tree, raw: Any, across: Across = here) -> dict[str, jax.Array]:
-    """New observations as the network takes them, and the statistics that have seen them."""
+    """Observations in the network's layout, `envs.obs`; with `norm_obs` normalised, and with the updated statistics."""
     seen: dict[str, jax.Array] = {}
     if problem.ppo.norm_obs:
         stats = normalize.stats_in(stands, "obs")

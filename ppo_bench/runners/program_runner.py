@@ -1,4 +1,4 @@
-"""The runner of iterations that are one program each; the device runs ahead of what the host has read."""
+"""Runner whose iterations are one JAX program each; the host enqueues several before it reads their results."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from ppo_bench.runners.jax_mesh import SAME
 from ppo_bench.runners.program import Envs, Iterate, Played, compiled, observed, specs_of_envs, warmed
 
 MOST_AHEAD = 8
-"""Iterations that the device has at a time. JAX makes who gives it more than 32 programs wait for the first."""
+"""Maximum number of enqueued iterations. JAX blocks a caller that enqueues more than 32 programs."""
 FOLDED = ("envs.returns", "envs.lengths", "envs.obs")
-"""Environment arrays that a program does not begin with: episodes are folded on the host, observations are new."""
+"""Environment arrays that a program's initial state does not take from the declared ones.
+
+The host computes episode returns and lengths; observations come from the reset.
+"""
 
 
 class Ahead(NamedTuple):
-    """An iteration that the device was given, and what will come of it there; see `ppo_bench/runners/program.py`."""
+    """An enqueued iteration and its results, which may be pending on the device; see `ppo_bench/runners/program.py`."""
 
     learning_rate: float
     played: Played
@@ -39,19 +42,19 @@ class Ahead(NamedTuple):
 
 @dataclass
 class ProgramState:
-    """Everything that changes from one iteration to the next."""
+    """State of a training between two iterations."""
 
     seed: int
     iteration: int
-    """Iterations done."""
+    """Number of iterations that `step` has returned."""
     learnt: TrainState
     envs: Envs
     totals: Totals
     iterate: Iterate
-    """The compiled iteration of these environments; others may need another."""
+    """Compiled iteration of these environments; environments with another `env_step` need another."""
     env_step: EnvStep
     ahead: list[Ahead] = field(default_factory=list)
-    """Iterations that `step` has yet to return; learner and environments stand after them."""
+    """Enqueued iterations that `step` has not returned yet; `learnt` and `envs` are the state after the last of them."""
 
 
 class ProgramRunner:
@@ -65,7 +68,7 @@ class ProgramRunner:
         self.execution = self.learning.execution
         self._compiled: dict[EnvStep, Iterate] = {}
         self.given: Any = None
-        """Results of the last iteration that the device was given: all ready once that is over."""
+        """Results of the last enqueued iteration; they are ready once the device is idle."""
 
     def step(self, state: ProgramState) -> tuple[ProgramState, Metrics, list[Episode]]:
         """See `Runner.step`."""
@@ -77,7 +80,7 @@ class ProgramRunner:
         return state, metrics, episodes
 
     def _run_ahead(self, state: ProgramState) -> None:
-        """Give the device the next iterations; it runs them as this process goes on."""
+        """Enqueue the next iterations; returns without waiting for them."""
         with jax.default_device(self.learning.device):
             for learning_rate, *told in self.upcoming(state.iteration, len(state.ahead)):
                 seed = np.int32(state.seed)
@@ -86,8 +89,10 @@ class ProgramRunner:
                 self.given = played, measured
 
     def upcoming(self, iteration: int, ahead: int = 0) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
-        """The iterations to give to the device after `iteration + ahead`, up to the end of the block: of each its
-        learning rate, and its number and that rate as `iterate` takes them."""
+        """Iterations to enqueue: from `iteration + ahead + 1` to the end of the block, at most `MOST_AHEAD` at a time.
+
+        Each is `(learning rate, iteration, learning rate)`; the last two are arrays, arguments of `iterate`.
+        """
         num_iterations = self.problem.num_iterations
         block_ends = (iteration // self._at_once + 1) * self._at_once
         last = max(iteration + 1, min(block_ends, iteration + MOST_AHEAD, num_iterations))
@@ -98,7 +103,7 @@ class ProgramRunner:
     def reported(
         self, learning_rate: float, played: Played, measured: Mapping[str, Any], totals: Totals
     ) -> tuple[Totals, Metrics, list[Episode]]:
-        """Totals, metrics and episodes of an iteration that has come from the device; `totals` are those before it."""
+        """Totals, metrics and episodes of an iteration from its results on the host; `totals` are those before it."""
         totals, episodes = fold_episodes(
             totals, np.asarray(played.raw_rewards), np.asarray(played.episode_over), np.asarray(played.valid)
         )
@@ -107,7 +112,7 @@ class ProgramRunner:
         metrics = {name: float({**measured, **own}[name]) for name in names}
         return totals, metrics, self.problem.of_those_who_learn(episodes)
 
-    # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
+    # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
     def init(self, seed: int) -> ProgramState:
         """See `Runner.init`."""
@@ -125,7 +130,7 @@ class ProgramRunner:
         return self.restore(self.export(state) | {name: begun[name] for name in zeros})
 
     def export(self, state: ProgramState) -> Arrays:
-        """See `Runner.export`. Only where no iteration is ahead."""
+        """See `Runner.export`. Requires that `state.ahead` is empty."""
         assert not state.ahead, "the device has run ahead of the iteration that is to be exported"
         counters = {"seed": np.array(state.seed), "iteration": np.array(state.iteration)}
         return self.learning.export(state.learnt) | counters | self._statistics(state)
@@ -144,11 +149,11 @@ class ProgramRunner:
         return self._fresh(seed, iteration, self.learning.load(state), state)
 
     def in_progress(self, state: ProgramState) -> np.ndarray:
-        """See `Runner.in_progress`. Only where no iteration is ahead."""
+        """See `Runner.in_progress`. The lengths are those after the last iteration that `step` returned."""
         return state.totals.lengths
 
     def restart(self, state: ProgramState, iteration: int) -> ProgramState:
-        """See `Runner.restart`. Only where no iteration is ahead."""
+        """See `Runner.restart`. Requires that `state.ahead` is empty."""
         assert not state.ahead, "the device has run ahead of the iteration after which environments are to restart"
         learnt = self.learning.restart(state.learnt)
         fresh = self._fresh(state.seed, iteration, learnt, self._statistics(state))
@@ -158,13 +163,15 @@ class ProgramRunner:
     def close(self) -> None:
         """See `Runner.close`."""
         try:
-            jax.block_until_ready(self.given)  # environments are not to go while a program steps them
+            jax.block_until_ready(self.given)  # environments must not be closed while a program steps them
         finally:
             self._env.close()
 
     def _fresh(self, seed: int, iteration: int, learnt: TrainState, statistics: Arrays) -> ProgramState:
-        """Fresh environments, whose statistics, those of normalisation among `statistics`, have seen their first
-        observations."""
+        """State with environments reset by the key (seed, iteration).
+
+        Running statistics are those in `statistics`, updated by the first observations.
+        """
         num_envs, stands = self.problem.ppo.num_envs, filled(of_kinds(self._declared, Kind.ENVIRONMENT))
         carry = under("envs.carry", stands)
         apart = (*FOLDED, *named("envs.carry", carry))
@@ -176,14 +183,14 @@ class ProgramRunner:
             shown = start.seen._asdict().items()
             arrays |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
             arrays |= observed(self.problem, arrays, start.seen.obs)
-            # Tied to the device, as what the program returns.
+            # Commits the arrays to the devices, like the program's results.
             envs = Envs(start.state, arrays, jax.tree.map(jnp.array, carry))
             envs = self.learning.devices.put(envs, specs_of_envs(envs))
         iterate = self._iterate(start.step, envs)
         return ProgramState(seed, iteration, learnt, envs, no_totals(num_envs), iterate, start.step)
 
     def _iterate(self, env_step: EnvStep, envs: Envs) -> Iterate:
-        """The compiled iteration of `envs`, which step by `env_step`; compiled anew only if that is another."""
+        """Compiled iteration of `envs` with the step function `env_step`; cached by `env_step`."""
         if env_step not in self._compiled:
             self._compiled[env_step] = compiled(self.learning, env_step, envs)
         return self._compiled[env_step]
