@@ -25,7 +25,8 @@ from ppo_bench.runners.seeds import Measured
 T = TypeVar("T")
 
 MOST_ROWS = 512
-"""Maximum minibatch rows, summed over the seeds that a core trains at a time, that fit its cache (docs/performance.md)."""
+"""Maximum minibatch rows, summed over the seeds that a core trains at a time: these fit its cache
+(docs/performance.md)."""
 
 
 @dataclass

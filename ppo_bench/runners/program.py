@@ -112,7 +112,7 @@ def _collect(
 def warmed(
     learning: Learning, env_step: EnvStep, learnt: TrainState, envs: Envs, seed: jax.Array, iterations: jax.Array
 ) -> tuple[TrainState, Envs]:
-    """State after K warm-up rollouts, which update only statistics; `iterations [K]` are their numbers, as noise keys."""
+    """State after K warm-up rollouts, which update only statistics; `iterations [K]` are the keys of their noise."""
 
     def rollout(carried: tuple[TrainState, Envs], iteration: jax.Array) -> tuple[tuple[TrainState, Envs], None]:
         learnt, envs = carried

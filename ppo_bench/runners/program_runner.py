@@ -54,7 +54,7 @@ class ProgramState:
     """Compiled iteration of these environments; environments with another `env_step` need another."""
     env_step: EnvStep
     ahead: list[Ahead] = field(default_factory=list)
-    """Enqueued iterations that `step` has not returned yet; `learnt` and `envs` are the state after the last of them."""
+    """Enqueued iterations that `step` has not returned; `learnt` and `envs` are the state after the last of them."""
 
 
 class ProgramRunner:

@@ -1,4 +1,4 @@
-"""Several seeds side by side: what trains them looks to the outer loop like one runner."""
+"""Interface of a runner that trains several seeds side by side, as the outer loop uses it: `SeedsRunner`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ppo_bench.runners.base import Episode, Metrics, Runner
 
 State = TypeVar("State")
 Measured = list[tuple[Metrics, list[Episode]]]
-"""What an iteration gave, of every seed in order; see `Runner.step`."""
+"""Metrics and finished episodes of an iteration, for every seed in order; see `Runner.step`."""
 
 
 class SeedsRunner(Protocol[State]):
-    """A `Runner` of several trainings, each as it would be alone; lists are in the order of the seeds."""
+    """A `Runner` of several independent trainings; lists are in the order of the seeds."""
 
     execution: Mapping[str, object]
 
@@ -24,13 +24,13 @@ class SeedsRunner(Protocol[State]):
         """See `Runner.init`."""
 
     def step(self, state: State) -> tuple[State, Measured]:
-        """One iteration of every seed."""
+        """Run one iteration of every seed."""
 
     def export(self, state: State) -> list[Arrays]:
         """See `Runner.export`."""
 
     def restore(self, arrays: Sequence[Arrays]) -> State:
-        """See `Runner.restore`; all after the same iteration."""
+        """See `Runner.restore`; all seeds must have done equally many iterations."""
 
     def in_progress(self, state: State) -> list[np.ndarray]:
         """See `Runner.in_progress`."""
@@ -43,7 +43,7 @@ class SeedsRunner(Protocol[State]):
 
 
 class OneSeed:
-    """A `SeedsRunner` of one seed."""
+    """A `SeedsRunner` for one seed, made from a `Runner`."""
 
     def __init__(self, runner: Runner[Any]) -> None:
         self._runner = runner

@@ -1,4 +1,4 @@
-"""PyTorch: a `Learner` for environments on the host, whose functions are run as they are, compiled, or recorded."""
+"""`Learner` in PyTorch for environments on the host; its functions run eagerly, compiled, or as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.freed_memory import keep_freed_memory
 
 NOBODY: Params = {}
-"""Parameters of the opponent where there is none; the same object, as recorded graphs want it."""
+"""Opponent parameters if there is no opponent: one shared object, since CUDA graphs compare arguments by identity."""
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""What is done to a function before it is used: nothing, or `torch.compile`."""
+"""Transformation of a function before its first call, such as `torch.compile`."""
 
 
 class TorchLearner:
@@ -46,14 +46,14 @@ class TorchLearner:
         compiler: Compiler | None = None,
         cuda_graphs: bool | None = False,
     ) -> None:
-        """`cuda_graphs=None` takes them on a GPU."""
+        """`cuda_graphs=None` means CUDA graphs on a GPU and none on a CPU."""
         self._problem, self._ppo, self._network = problem, problem.ppo, problem.network
         precision = PRECISIONS[problem.precision]
         self._dtype, layers = getattr(torch, precision.parameters), getattr(torch, precision.layers)
         self._device = pick_device(problem.device, precision, problem.part)
         on_gpu = self._device.type == "cuda"
         if on_gpu:
-            torch.cuda.set_device(self._device.index or 0)  # where streams and graphs are made
+            torch.cuda.set_device(self._device.index or 0)  # the device on which streams and graphs are created
         if cuda_graphs and not on_gpu:
             raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self._device}: use auto or false")
         set_threads(problem.network, num_threads, cores_here() if problem.peers else None)
@@ -70,7 +70,7 @@ class TorchLearner:
         self._computation = computation_of(problem, TorchOps(self._dtype, layers, self._peers), self._placed)
         self._memory = allocate(problem, self._device)
         compiled: Compiler = compiler or (lambda function: function)
-        # On a CPU, calling a compiled policy costs more than it saves: 43 against 25 microseconds for CartPole's.
+        # On a CPU the call overhead of a compiled policy exceeds its gain: 43 against 25 microseconds for CartPole.
         act: Callable[..., Acted] = functools.partial(_act, self._computation, problem.env.masks_actions)
         act = compiled(act) if on_gpu else act
         targets = functools.partial(torch_learning.targets, self._computation)
@@ -111,7 +111,8 @@ class TorchLearner:
     def act(self, state: TorchTrainState, t: int, seen: Seen) -> tuple[TorchTrainState, np.ndarray]:
         """See `Learner.act`."""
         row = state.rows[t]
-        # Moved as they lie, and then arranged on the device: channels come last there, in EnvPool first.
+        # Moves observations in the host's memory layout and rearranges them on the device, where channels are last.
+        # EnvPool's channels are first.
         row["obs"].copy_(torch.from_numpy(seen.obs).to(self._device))
         others: list[Tensor] = []
         if seen.legal is not None:
@@ -191,7 +192,7 @@ class TorchLearner:
     def _scalar(self, value: int) -> Tensor:
         return torch.full((1,), value, dtype=torch.int32, device=self._device)
 
-    # --- Beginning, leaving and taking up again -----------------------------------------------------------------------
+    # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
     def load(self, arrays: Arrays) -> TorchTrainState:
         """See `Learner.load`."""
@@ -215,12 +216,12 @@ class TorchLearner:
         return TorchTrainState(learnt, views | frozen, frozen, adam, statistics, carry, self._memory, rows, pool)
 
     def _adam(self, steps: int, mean: Tensor, variance: Tensor) -> Adam:
-        """Adam after `steps` steps. The learning rate is set before every update."""
-        # The fused kernel of a GPU reads the learning rate as float32, which is too coarse for float64.
+        """Adam's state after `steps` steps. The learning rate is 0 here and set before every update."""
+        # The fused GPU kernel reads the learning rate as float32, which is too coarse for float64 parameters.
         fused = self._device.type != "cuda" or self._dtype != torch.float64
         coarse = self._device.type == "cuda" and fused
         learning_rate = torch.zeros((), dtype=torch.float32 if coarse else torch.float64, device=self._device)
-        # The fused kernels want a count in float32; Adam by operations takes powers of it in its own type.
+        # The fused kernels require a float32 count. Unfused Adam computes powers in the count's own dtype.
         count = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=self._device)
         capturable = self._replays or not fused
         return Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable, self._ppo.weight_decay)
@@ -247,8 +248,11 @@ class TorchLearner:
 def _act(
     computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
 ) -> Acted:
-    """`NetworkSpec.act`, or that of two sides; `fixed` are the arrays and the opponent's, `others` what is legal, where
-    environments say that (`masks`), and the start and the carry of a network that has one."""
+    """`NetworkSpec.act`, or `Computation.act_by_sides` with an opponent.
+
+    `fixed` are the policy's arrays and the opponent's parameters. `others` are the legal choices, if the environment
+    masks actions (`masks`), then the start flags and the carry, if the network has one.
+    """
     arrays, opponent = fixed
     legal, others = (others[0], others[1:]) if masks else (None, others)
     start, *remembered = others or (None,)

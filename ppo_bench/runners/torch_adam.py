@@ -1,4 +1,4 @@
-"""Adam on the one vector that holds every parameter."""
+"""Adam on a single vector of all parameters."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from torch.optim.adam import adam
 
 @dataclass
 class Adam:
-    """Adam's state and step, by the function behind `torch.optim.Adam`.
+    """State and step of Adam, by the functional form of `torch.optim.Adam`.
 
-    That class imports PyTorch's compiler as it is made, which takes about as long as importing PyTorch does.
+    The class itself is avoided: its constructor imports PyTorch's compiler, which takes about as long as importing
+    PyTorch.
     """
 
     mean: Tensor
-    """`[P]`, of gradients."""
+    """Running mean of gradients, `[P]`."""
     variance: Tensor
-    """`[P]`, of gradients, uncentred."""
+    """Running uncentred variance of gradients, `[P]`."""
     count: Tensor
-    """Steps made, a scalar."""
+    """Number of steps done, a scalar."""
     learning_rate: Tensor
-    """A scalar tensor, so that it can change between replays of a CUDA graph."""
+    """Learning rate, a scalar tensor, so that it can change between replays of a CUDA graph."""
     eps: float
     fused: bool
-    """One kernel; else operation by operation."""
+    """Whether a step is one fused kernel, instead of one kernel per operation."""
     capturable: bool
-    """Whether a step can be part of a CUDA graph."""
+    """Whether a step can be recorded in a CUDA graph."""
     weight_decay: float = 0.0
-    """Part of the parameters that a step takes away, times the learning rate (Loshchilov and Hutter 2019)."""
+    """Decoupled weight decay: a step subtracts this times the learning rate times the parameters
+    (Loshchilov and Hutter 2019)."""
 
     def step(self, params: Tensor, gradient: Tensor) -> None:
-        """Change `params [P]` and the state."""
+        """Update `params [P]` and the state in place."""
         if self.weight_decay:
             params.mul_(1.0 - self.learning_rate * self.weight_decay)
         adam(

@@ -1,4 +1,4 @@
-"""A network's memory through a rollout in PyTorch: each environment's carry, and windows that lie in the storage."""
+"""Carry (recurrent state) of a network during a rollout in PyTorch; windows are views of the rollout memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ppo_bench.runners.declared import memory_arrays
 
 
 def allocate(problem: Problem, device: torch.device) -> Params:
-    """The memory of a rollout, of zeros."""
+    """Rollout memory (`memory_arrays`), filled with zeros."""
     return {
         array.name: torch.zeros(array.shape, dtype=getattr(torch, array.dtype), device=device)
         for array in memory_arrays(problem)
@@ -23,7 +23,7 @@ def allocate(problem: Problem, device: torch.device) -> Params:
 
 
 def begin_rollout(network: NetworkSpec, carry: Params, memory: Params) -> None:
-    """Copy into the storage what a rollout begins with: windows, and all that is learnt from in sequences."""
+    """Copy the carry before the first step into `memory`: windows, and all of it if learning is from sequences."""
     for declared in network.carry:
         kept, before = memory[f"carry.{declared.name}"], carry[declared.name]
         if declared.window:
@@ -33,16 +33,16 @@ def begin_rollout(network: NetworkSpec, carry: Params, memory: Params) -> None:
 
 
 def remembered(network: NetworkSpec, carry: Params, memory: Params, t: int) -> list[Tensor]:
-    """The arrays `[N, ...]` that the network remembers as step `t` begins, in the order of their declarations."""
+    """Arrays of the carry before step `t`, `[N, ...]` each, in the order of `network.carry`."""
     return [_window(declared, memory, t) if declared.window else carry[declared.name] for declared in network.carry]
 
 
 def remember(
     network: NetworkSpec, carry: Params, memory: Params, rows: Sequence[Params], t: int, after: Tree, over: bool
 ) -> None:
-    """Keep the carry with which step `t` was begun, where it is learnt from, and then the one `after` it.
+    """Store the carry before step `t` in the memory, if learning reads it per step, and replace it by the one `after`.
 
-    When the rollout is `over` there is none after it, and windows come back from the storage.
+    If the rollout is `over`, `after` is ignored, and windows are copied from `memory` to `carry`.
     """
     for declared in network.carry:
         name, before = declared.name, carry[declared.name]

@@ -1,4 +1,4 @@
-"""Device, threads and precision of PyTorch."""
+"""Selection of PyTorch's device, threads and precision."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.tuning.machine import has_nvidia_gpu
 
 WIDE = 2**17
-"""Weights of a linear layer whose products threads share with gain: 512 x 512, not 256 x 256 (docs/performance.md)."""
+"""Minimum number of weights of a layer for which several threads pay off: 512 x 512 does, 256 x 256 does not
+(docs/performance.md)."""
 
 
 def pick_device(device: str, precision: Precision, part: Part = WHOLE) -> torch.device:
-    """The device that `device` (auto, cpu, cuda, cuda:<i>) names; of several processes each has a GPU of its own.
+    """The device named `device`: auto, cpu, cuda or cuda:<i>; one of several processes gets the GPU of its index.
 
-    Raises `ConfigError` if it does not do.
+    Raises `ConfigError` if it does not exist or does not support `precision`.
     """
     if device == "auto":
         if has_nvidia_gpu() and not torch.cuda.is_available():
@@ -43,7 +44,11 @@ def pick_device(device: str, precision: Precision, part: Part = WHOLE) -> torch.
 
 
 def set_threads(network: NetworkSpec, num_threads: int | None, most: int | None = None) -> None:
-    """Threads of the whole process; None takes one for networks of narrow linear layers, else all, or `most`."""
+    """Set the number of PyTorch's threads in this process.
+
+    `num_threads=None` means one thread for networks of only narrow linear layers, else `most`, or the default of
+    PyTorch if `most` is None.
+    """
     wide = any(math.prod(parameter.shape) >= WIDE for parameter in network.parameters)
     if num_threads or not (network.convolutions or wide):
         torch.set_num_threads(num_threads or 1)
@@ -52,16 +57,16 @@ def set_threads(network: NetworkSpec, num_threads: int | None, most: int | None 
 
 
 def compute_deterministically() -> None:
-    """Have a GPU take the same roundings in every run, where PyTorch has operations that do; it warns of others."""
+    """Make results on a GPU reproducible bit by bit; PyTorch warns of operations without a deterministic version."""
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing here reads it
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it is never read here
     torch.backends.cudnn.benchmark = False
 
 
 def set_precision(precision: Precision) -> dict[str, object]:
-    """Make PyTorch compute as `precision` says; what is recorded of that."""
+    """Set PyTorch's precision flags, and return the settings to be recorded with the run."""
     torch.set_float32_matmul_precision("high" if precision.tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = precision.tf32  # on by default, unlike that of products
+    torch.backends.cudnn.allow_tf32 = precision.tf32  # on by default, unlike TF32 for matrix products
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     flags = {
         "float32_matmul_precision": torch.get_float32_matmul_precision(),

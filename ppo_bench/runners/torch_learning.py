@@ -1,4 +1,4 @@
-"""The functions of a training in PyTorch that are run operation by operation, compiled, or recorded."""
+"""Functions of learning in PyTorch that can run eagerly, compiled, or as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def clipped_gradient(
     rows: Tensor,
     whole: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The gradient `[P]` on the samples `rows`; what the loss measures and, last, the norm before clipping.
+    """Clipped gradient `[P]` on the samples `rows`; the loss's scalars and, last, the gradient norm before clipping.
 
-    Where devices share the minibatch, of which `whole [W]` has the statistics, their gradients and measurements are
-    added in one reduction.
+    If devices share the minibatch, `whole [W]` has the statistics of the whole minibatch, and gradients and scalars are
+    summed over devices in one reduction.
     """
     minibatch = computation.minibatch(batch, rows)
 
@@ -45,9 +45,9 @@ def clipped_gradient(
 
 
 def _gradient(total: Callable[[Tensor], tuple[Tensor, Tensor]], params: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of the first of what `total` returns, and the second."""
+    """Gradient of the first result of `total` with respect to `params`, and the second result."""
     if torch.compiler.is_compiling():
-        # A graph can be made of the functional form alone; operation by operation the tape is a third faster.
+        # Only the functional form can be compiled. Eagerly, the autograd tape is a third faster.
         gradient, reported = torch.func.grad(total, has_aux=True)(params)
         return gradient, reported
     with torch.enable_grad():
@@ -57,8 +57,10 @@ def _gradient(total: Callable[[Tensor], tuple[Tensor, Tensor]], params: Tensor) 
 
 @torch.no_grad()
 def targets(computation: Computation, fixed: Any, *inputs: Tensor) -> Any:
-    """`Computation.targets`; `fixed` are arrays and memory, `inputs` the flags, keys of noise and
-    statistics."""
+    """`Computation.targets` as a `Recordable`: `fixed` are the policy's arrays and the rollout memory.
+
+    `inputs` are the flags, the noise keys (seed, iteration, first row) and the statistics.
+    """
     arrays, memory = fixed
     names = (*computation.flags, "seed", "iteration", "first_row")
     flags = dict(zip(names, inputs, strict=False))
@@ -67,7 +69,10 @@ def targets(computation: Computation, fixed: Any, *inputs: Tensor) -> Any:
 
 
 def learn(gradient: Callable[..., tuple[Tensor, Tensor]], fixed: Any, *inputs: Tensor) -> Tensor:
-    """One step of Adam; `inputs` are those of `clipped_gradient`, and what it measured is returned."""
+    """Do one Adam step; `fixed` are the state and the batch, `inputs` are `rows` and `whole` of `clipped_gradient`.
+
+    Returns the scalars that `clipped_gradient` reports.
+    """
     state, batch = fixed
     clipped, measured = gradient(state.learnt, state.frozen, batch, *inputs)
     state.adam.step(state.learnt, clipped)
@@ -75,5 +80,5 @@ def learn(gradient: Callable[..., tuple[Tensor, Tensor]], fixed: Any, *inputs: T
 
 
 def learnt_by(state: TorchTrainState, batch: Tree) -> list[Tensor]:
-    """Tensors that `_learn` writes to."""
+    """Tensors that `learn` modifies."""
     return [state.learnt.detach(), state.adam.mean, state.adam.variance, state.adam.count]

@@ -1,4 +1,4 @@
-"""A pool of earlier parameters in PyTorch (ppo_bench/runners/opponents.py), each of them one vector."""
+"""Pool of earlier parameters for opponents in PyTorch (ppo_bench/runners/opponents.py), one vector per entry."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from ppo_bench.runners.opponents import Opponents
 
 @dataclass
 class Pool:
-    """Parameters that may play, and at an address of their own those that do."""
+    """K earlier parameter vectors, and a copy of the current opponent's at a fixed address, for CUDA graphs."""
 
     opponents: Opponents
     parameters: tuple[Parameter, ...]
     vectors: Tensor
-    """`[K, P]`."""
+    """The pool, `[K, P]`."""
     playing: Tensor
-    """`[P]`."""
+    """Parameters of the current opponent, `[P]`."""
     params: Params
-    """Views of `playing` by name."""
+    """Views of `playing`, by name."""
 
     def draw(self, seed: int, iteration: int) -> None:
-        """Let one of them play in an iteration."""
+        """Draw the opponent of an iteration and copy its parameters to `playing`."""
         place = self.opponents.drawn(np, *(np.full(1, value, np.int32) for value in (seed, iteration)))
         self.playing.copy_(self.vectors[int(place[0])])
 
     def join(self, learnt: Tensor, iteration: int) -> None:
-        """Take in the network's part of the `learnt` parameters, if it is time to."""
+        """Copy the network's part of the `learnt` parameters into the pool, if `Opponents.joins` says so."""
         if self.opponents.joins(iteration):
             self.vectors[self.opponents.place(iteration)].copy_(learnt[: self.vectors.shape[1]])
 
     def named(self) -> dict[str, Tensor]:
-        """The arrays `[K, ...]` by name."""
+        """The `pool_arrays`, `[K, ...]`, by name."""
         rows = [named_views(vector, self.parameters) for vector in self.vectors]
         return {f"opponents.{p.name}": torch.stack([row[p.name] for row in rows]) for p in self.parameters}
 
 
 def pool_of(problem: Problem, arrays: Arrays, tensor: Callable[[np.ndarray], Tensor]) -> Pool | None:
-    """The pool among the arrays of a training, made by `tensor`; None where all rows learn."""
+    """Pool from the arrays of a training, which `tensor` converts; None if all rows learn."""
     if problem.sides is None:
         return None
     parameters, size = problem.network.parameters, problem.opponents.pool_size

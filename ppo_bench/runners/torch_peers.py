@@ -1,4 +1,4 @@
-"""The processes that share a training in PyTorch: NCCL between GPUs, gloo between CPUs."""
+"""Collective operations between the processes of a training in PyTorch: NCCL for GPU tensors, gloo for CPU tensors."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ppo_bench.mathematics.normalize import Moments, pooled
 from ppo_bench.mathematics.parts import Part
 
 TIMEOUT = timedelta(minutes=30)
-"""What a rank waits for the others at most; who watches them is there sooner (ppo_bench/common/ranks.py)."""
+"""Maximum time that a rank waits for the others; rank 0 detects a failure sooner (ppo_bench/common/ranks.py)."""
 
 
 class TorchPeers:
-    """The other processes of a training, see `ppo_bench.runners.base.Peers`."""
+    """Implementation of `ppo_bench.runners.base.Peers` by `torch.distributed`."""
 
     def __init__(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> None:
-        """Meet the others."""
+        """Join the process group; waits for the other processes."""
         self.part, self.tick = part, tick
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         store = PrefixStore(f"group/{meeting.attempt}", _client(meeting, part.count))
         dist.init_process_group(backend, store=store, rank=part.index, world_size=part.count, timeout=TIMEOUT)
 
     def total(self, x: Tensor) -> Tensor:
-        """The sum of `x` over the processes, the same bits in each."""
-        if torch.compiler.is_compiling():  # as an operation that a compiler can trace
+        """Sum of `x` over the processes; bitwise equal in all of them."""
+        if torch.compiler.is_compiling():  # the functional form can be traced
             from torch.distributed._functional_collectives import all_reduce, wait_tensor
 
             assert dist.group.WORLD is not None
@@ -45,14 +45,14 @@ class TorchPeers:
         return summed
 
     def gather(self, x: Tensor) -> Tensor:
-        """`x` of every process, stacked in their order."""
+        """`x` from every process, stacked along a new first axis in the order of the processes."""
         x = x.contiguous()
         rows = [torch.empty_like(x) for _ in range(self.part.count)]
         dist.all_gather(rows, x)
         return torch.stack(rows)
 
     def across(self, seen: Moments) -> Moments:
-        """Moments of the entries of all processes, arrays of NumPy, from those of this one's."""
+        """Moments of the entries of all processes, from the moments `seen` of this one's; NumPy arrays."""
         return pooled(np, seen, self._gathered)
 
     def _gathered(self, x: np.ndarray) -> np.ndarray:
@@ -60,7 +60,7 @@ class TorchPeers:
         return rows
 
     def seconds_of_total(self, size: int, repetitions: int) -> float:
-        """Duration of a sum of `size` numbers, the mean of several."""
+        """Mean duration of `total` for `size` numbers over several repetitions, in seconds."""
         x = torch.ones(size, device="cuda" if torch.cuda.is_available() else "cpu")
         self.total(x)
         started = time.perf_counter()
@@ -70,21 +70,21 @@ class TorchPeers:
         return (time.perf_counter() - started) / repetitions
 
     def close(self) -> None:
-        """Leave the others."""
+        """Leave the process group."""
         dist.destroy_process_group()
 
 
 class Meeting(NamedTuple):
-    """Where the processes meet: a TCP store of PyTorch's."""
+    """Address of PyTorch's TCP store through which the processes find each other."""
 
     host: str
     port: int
     attempt: str = "0"
-    """Of several attempts to meet there, such as those of torchrun, which one."""
+    """Identifier of the attempt, if several use the same store, such as restarts by torchrun."""
 
 
 def open_store(host: str, port: int, count: int) -> TCPStore:
-    """The store of rank 0 at which `count` processes meet; port 0 takes a free one.
+    """TCP store of rank 0 for `count` processes; port 0 means a free port.
 
     Raises `ConfigError` if the port is in use.
     """
@@ -97,12 +97,12 @@ def open_store(host: str, port: int, count: int) -> TCPStore:
 
 
 def tell(meeting: Meeting, count: int, told: dict[str, Any]) -> None:
-    """Leave for the other ranks what they need to connect to rank 0."""
+    """Publish `told`, the address and key of rank 0's listener, to the other ranks."""
     _client(meeting, count).set(f"control/{meeting.attempt}", json.dumps(told))
 
 
 def hear(meeting: Meeting, rank: int, count: int) -> dict[str, Any] | None:
-    """What rank 0 left there, once it has; None if there is nothing to do."""
+    """Address and key that rank 0 publishes by `tell`; waits for it. None if rank 0 called `dismiss`."""
     store = _client(meeting, count)
     told: dict[str, Any] | None = json.loads(store.get(f"control/{meeting.attempt}"))
     if told is None:
@@ -111,7 +111,7 @@ def hear(meeting: Meeting, rank: int, count: int) -> dict[str, Any] | None:
 
 
 def dismiss(meeting: Meeting, count: int) -> None:
-    """Tell the other ranks that there is nothing to do; returns once they know."""
+    """Notify the other ranks that there is nothing to do, and wait until all have acknowledged it."""
     store = _client(meeting, count)
     store.set(f"control/{meeting.attempt}", json.dumps(None))
     store.wait([f"dismissed/{meeting.attempt}/{rank}" for rank in range(1, count)], timedelta(minutes=2))

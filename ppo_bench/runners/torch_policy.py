@@ -1,4 +1,4 @@
-"""A policy that does not learn, executed by PyTorch."""
+"""Inference of a policy in PyTorch."""
 
 from __future__ import annotations
 

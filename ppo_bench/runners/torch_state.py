@@ -1,4 +1,4 @@
-"""The state of a training in PyTorch."""
+"""State of a learner in PyTorch."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ppo_bench.runners.torch_opponents import Pool
 
 @dataclass
 class TorchTrainState:
-    """Everything that changes from one iteration to the next; recorded CUDA graphs know its tensors by address."""
+    """State of the learner between two calls; recorded CUDA graphs refer to its tensors by address."""
 
     learnt: Tensor
-    """`[P]`, every parameter."""
+    """All trained parameters as a vector, `[P]`."""
     arrays: Params
-    """Parameters, as views of `learnt`, and frozen arrays by name."""
+    """Parameters (views of `learnt`) and frozen arrays, by name."""
     frozen: Params
     adam: Adam
     statistics: Params
     """Statistics of the algorithm."""
     carry: Params
-    """Memory of the network, `[N, ...]`."""
+    """Carry (recurrent state) of the network, `[N, ...]`."""
     memory: Params
-    """See `memory_arrays`."""
+    """Rollout memory; see `memory_arrays`."""
     rows: list[Params]
-    """The memory of each step, `[N, ...]` views of it."""
+    """Views `[N, ...]` of the memory for each step, by name."""
     pool: Pool | None
     noise: tuple[Tensor, ...] = ()
-    """Noise of each step of this iteration, `[N, A]`."""
+    """Action noise `[N, A]` of each step of this iteration."""
