@@ -34,7 +34,7 @@ class Learner(Protocol[State]):
         """State for the first step of an iteration, with the iteration's action noise drawn."""
 
     def act(self, state: State, t: int, seen: Seen) -> tuple[State, np.ndarray]:
-        """Actions `[N]` or `[N, A]` on the host for the inputs `seen`; both are written to row `t` of the memory.
+        """Actions `[N]` or `[N, A]` on the host for the inputs `seen`; both are written to row `t` of memory.
 
         A last call with `t = num_steps` evaluates the final observations: its actions are unused, and the carry is not
         advanced.
