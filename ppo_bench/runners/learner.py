@@ -34,14 +34,14 @@ class Learner(Protocol[State]):
         """State for the first step of an iteration, with the iteration's action noise drawn."""
 
     def act(self, state: State, t: int, seen: Seen) -> tuple[State, np.ndarray]:
-        """Actions `[N]` or `[N, A]` on the host for the inputs `seen`; both are written to row `t` of memory.
+        """Actions `[N]` or `[N, A]` on the host for the inputs `seen`; both are written to row `t` of the memory.
 
         A last call with `t = num_steps` evaluates the final observations: its actions are unused, and the carry is not
         advanced.
         """
 
     def warmed(self, state: State, flags: Arrays) -> State:
-        """State with the algorithm's statistics updated by a warm-up rollout; nothing else learns from such rollouts."""
+        """State with the algorithm's statistics updated by a warm-up rollout; nothing else learns from it."""
 
     def restart(self, state: State) -> State:
         """State with the algorithm's per-environment statistics reset, for environments that are reset."""
