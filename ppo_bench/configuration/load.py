@@ -28,8 +28,8 @@ from ppo_bench.tuning.switches import Tuning
 def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
     """Compose `conf/<name>.yaml`, of type `schema`, with `overrides` and check it. Raises `ConfigError` with one line.
 
-    Callers check whether framework and backend can run it: `config.require()`. If only `env.id` names the environment, no
-    file knows its actions; if these are floats, `ppo=continuous` is chosen.
+    Callers check whether framework and backend can run it: `config.require()`. If only `env.id` names the environment,
+    no file knows its actions; if these are floats, `ppo=continuous` is chosen.
     """
     config = checked(compose_root(name, overrides), name, schema)
     group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)

@@ -3,8 +3,8 @@
 mode=lockstep (default): one framework leads a training. In every iteration each other one starts from the leader's
 state, sees the same environment steps, and must choose the same actions and arrive at the same losses, gradient norms
 and parameters.
-mode=free: each framework trains alone from the seed. The report says how long the actions stay the same, and how far the
-parameters diverge. (Training is chaotic: rounding is amplified without bound, so free runs diverge in the end.)
+mode=free: each framework trains alone from the seed. The report says how long the actions stay the same, and how far
+the parameters diverge. (Training is chaotic: rounding is amplified without bound, so free runs diverge in the end.)
 
 Exit 0 if every action was the same and, in lockstep, the rest within tolerance; else 1.
 """
@@ -54,7 +54,7 @@ def load(overrides: list[str]) -> Config:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the comparison, print a table, write `equivalence.json` and a plot; returns 1 if the frameworks differ, else 0."""
+    """Run the comparison, print a table, write `equivalence.json` and a plot; returns 1 if frameworks differ."""
     parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
     parser.add_overrides("as for a run; and mode=lockstep|free, frameworks=[a,b]")
     overrides, devices = _numbers_of_devices(overrides_of(parser.parse_intermixed_args(arguments)))
@@ -118,7 +118,7 @@ def _words(key: str, values: Any) -> str:
 
 
 def _require(config: Config) -> None:
-    """Checks of a run, except the pair of framework and backend for JAX environments: any framework may use them here."""
+    """Raise `ConfigError` where a run would, but let any framework use JAX environments: a program beside it steps them."""
     (config.framework if config.backend.in_graph else config).require()
 
 

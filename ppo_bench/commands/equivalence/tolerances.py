@@ -17,7 +17,7 @@ class Tolerance(NamedTuple):
     losses: float
     """Difference of losses and gradient norms, averaged over an iteration's minibatches.
 
-    They amplify rounding more than parameters do: advantages are differences of values, and are normalised even if tiny.
+    They amplify rounding more than parameters do: advantages are differences of values, and normalised even if tiny.
     """
     actions: float
     """Maximum difference of continuous actions that count as the same; discrete ones must be equal."""

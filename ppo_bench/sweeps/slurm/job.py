@@ -1,8 +1,8 @@
 """The program of a SLURM job: trainings one after the other, each in its own process.
 
 submitit starts it, and again after a requeue; a training then resumes from its last checkpoint. A job can lose its node
-in three ways. (1) submitit's signal (SIGUSR2: the time limit is near, or a preemption with a warning): submitit requeues
-the job. (2) SIGTERM and a grace period: nobody else requeues it, so this module does. (3) At once.
+in three ways. (1) submitit's signal (SIGUSR2: the time limit is near, or a preemption with a warning): submitit
+requeues the job. (2) SIGTERM and a grace period: nobody else requeues it, so this module does. (3) At once.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ppo_bench.common.locks import lock
 
 
 class Place(NamedTuple):
-    """Position of a run in a submission: the job's id (`<array>_<task>`, or `<job>` alone) and the run's index in the job."""
+    """Position of a run in a submission: the job's id (`<array>_<task>` or `<job>`) and the run's index in the job."""
 
     job: str
     position: int
