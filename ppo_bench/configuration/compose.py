@@ -31,7 +31,7 @@ PLAINLY = {
 
 
 def snake_case(name: object) -> str:
-    """`MsPacman` as `ms_pacman`, `UpNDown` as `up_n_down`."""
+    """A name in snake case: `MsPacman` becomes `ms_pacman`, `UpNDown` `up_n_down`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", str(name)).lower()
 
 

@@ -26,7 +26,7 @@ from ppo_bench.tuning.switches import Tuning
 
 @dataclass
 class Config:
-    """A checked configuration."""
+    """A checked configuration of a run, or of several seeds that are trained together."""
 
     root: RootSchema
     ppo: Hyperparameters

@@ -18,13 +18,13 @@ class Game(NamedTuple):
     """The outcome of a game for the first of the two policies."""
 
     seat: int
-    """Its position in the order of moves, 0 for the first to move; where all move at once, its row."""
+    """The first policy's position in the order of moves, 0 for the first to move; where all move at once, its row."""
     returned: float
-    """Its sum of rewards."""
+    """The first policy's sum of rewards."""
     best_other: float
     """The largest sum of rewards among the other seats."""
     illegal: int
-    """Number of its own moves that broke the rules."""
+    """Number of the first policy's moves that broke the rules."""
 
 
 def play_match(

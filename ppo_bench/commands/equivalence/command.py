@@ -118,7 +118,7 @@ def _words(key: str, values: Any) -> str:
 
 
 def _require(config: Config) -> None:
-    """Raise `ConfigError` where a run would, but let any framework use JAX environments: a program beside it steps them."""
+    """Raise `ConfigError` as for a run; but any framework takes a JAX program's environments, stepped beside it here."""
     (config.framework if config.backend.in_graph else config).require()
 
 

@@ -97,7 +97,7 @@ def _parameters(arrays: Arrays) -> np.ndarray:
 
 
 def _distance(mine: float, theirs: float, least: float) -> float:
-    """Difference relative to the larger of |`mine`| and `least`; with non-finite numbers 0 if both are alike, else inf."""
+    """Difference relative to the larger of |`mine`| and `least`. For non-finite numbers: 0 if equal, else infinity."""
     if math.isfinite(mine) and math.isfinite(theirs):
         return abs(theirs - mine) / max(abs(mine), least)
     return 0.0 if str(mine) == str(theirs) else math.inf

@@ -20,7 +20,7 @@ from ppo_bench.configuration.config import Config
 
 WIDTH = 80
 NAME_WIDTH = 14
-"""Columns of a terminal that nobody has widened."""
+"""Widths of the report, a terminal's default, and of its column of names, in characters."""
 COMPARED = ("parameters", "movement", "losses", "gradient_norm")
 
 
