@@ -37,7 +37,7 @@ def build_runner(config: Config) -> Runner[Any]:
 
 
 def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
-    """The runner, and warnings to print when a training starts from the beginning."""
+    """The runner, and warnings to print when a training starts, not when it resumes."""
     config.framework.begin(config.root.num_seeds, config.tuning, config.root.devices)
     require_memory(config)
     if config.processes > 1:

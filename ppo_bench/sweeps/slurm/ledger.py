@@ -66,7 +66,7 @@ def one_at_a_time(outputs: Path) -> Iterator[None]:
     folder = outputs / ".slurm"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / "lock", "w")  # noqa: SIM115 (closed below; errors of what is done meanwhile are not ours)
+        file = open(folder / "lock", "w")  # noqa: SIM115 (closed below, outside of this `try`)
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
     with file:
