@@ -1,7 +1,7 @@
-"""One PPO and several ways of executing it.
+"""PPO in PyTorch and JAX: one algorithm and several ways of executing it.
 
-`python -m ppo_bench.<command>` is ppo_bench/commands/<command>: that folder is on the package's search path. From
-Python there are `train`, `load` and `results` (ppo_bench/commands/interface.py).
+`python -m ppo_bench.<command>` runs ppo_bench/commands/<command>: that folder is on the package's search path. The
+Python interface is `train`, `load` and `results` (ppo_bench/commands/interface.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __path__.append(str(Path(__file__).parent / "commands"))
 
 
 def __getattr__(name: str) -> Any:
-    """The Python interface, imported once it is asked for: commands are not to wait for it."""
+    """A name of the Python interface, imported on first access: commands start faster without it."""
     if name in ("Trained", "load", "results", "train"):
         return getattr(importlib.import_module("ppo_bench.commands.interface"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

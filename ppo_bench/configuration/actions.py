@@ -1,4 +1,4 @@
-"""Whether an environment has actions of floats, which to find out it is made."""
+"""Test for continuous actions, which makes an environment of the task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ppo_bench.envs.observed import make_env
 
 
 def acts_by_floats(backend: Backend, task: Task) -> bool:
-    """Whether the actions of a task are floats, which to find out it is made; False if it cannot be."""
+    """Whether the actions of a task are floats. The test makes one environment; False if that fails."""
     from gymnasium import spaces
 
     before = dict(os.environ)
@@ -19,8 +19,8 @@ def acts_by_floats(backend: Backend, task: Task) -> bool:
         env = make_env(backend, task.alone())
         env.close()
         return isinstance(env.action_space, spaces.Box)
-    except Exception:  # whatever it is, the one who is to train it meets it again, and says it
+    except Exception:  # the training meets the same error and reports it
         return False
-    finally:  # what libraries of physics were told is no business of the training
+    finally:  # environment variables set by physics libraries must not affect the training
         os.environ.clear()
         os.environ.update(before)

@@ -1,4 +1,4 @@
-"""From a root YAML file and command-line overrides to typed values, or to one line that says what to change."""
+"""From a root YAML file and command-line overrides to typed values, or to a one-line error that says what to change."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from omegaconf.errors import OmegaConfBaseException
 from ppo_bench.common.errors import ConfigError, nearest
 from ppo_bench.common.paths import CONF
 
-MANY_KEYS = 20  # more than one line is to list
+MANY_KEYS = 20  # more than fit in one line
 UNQUOTED = re.compile(r"^([^=]+)=((?=~|[^=]*[^\x00-\x7f])[^'\"\[\]{}(),]+)$")
-"""A word whose value Hydra's grammar would have in quotes: it begins with `~`, or has other letters than ASCII's."""
+"""An override whose value Hydra's grammar needs in quotes: it begins with `~`, or has characters outside of ASCII."""
 PLAINLY = {
     r"Ambiguous value for argument '([^']*)'.*": r"\1: several values make a sweep, by -m; a list is written [a,b]",
     r"([^:]*): .*is not a ListConfig.*": r"\1: expected a list, such as [a,b]",
@@ -27,11 +27,11 @@ PLAINLY = {
     r"([^:]*): .*has missing mandatory value.*": r"\1: has no value; give it one, or leave out what is set beside it",
     r"([^:]*): .*is not a subclass of \w+Schema\..*": r"\1: set one of the keys below it, as in \1.key=value",
 }
-"""What OmegaConf and Hydra say in words of their own, and what it means."""
+"""Messages of OmegaConf and Hydra, and their replacements in plain words."""
 
 
 def snake_case(name: object) -> str:
-    """`MsPacman` as `ms_pacman`, `UpNDown` as `up_n_down`."""
+    """A name in snake case: `MsPacman` becomes `ms_pacman`, `UpNDown` `up_n_down`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", str(name)).lower()
 
 
@@ -39,17 +39,17 @@ OmegaConf.register_new_resolver("snake_case", snake_case, replace=True)
 
 
 def compose_root(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
-    """`conf/<root>.yaml` composed with `overrides`, and Hydra's own keys if wanted. Raises `ConfigError`."""
+    """`conf/<root>.yaml` composed with `overrides`, and Hydra's own keys if `with_hydra`. Raises `ConfigError`."""
     try:
         return _compose(root, overrides, with_hydra=with_hydra)
-    except Exception as error:  # Hydra raises whatever its parser and its YAML files meet
+    except Exception as error:  # Hydra passes on any error of its parser and its YAML files
         if "Config group override must be a string" in str(error):
             raise ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices") from error
         raise ConfigError(explain(error, root=root)) from error
 
 
 def _compose(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
-    running = GlobalHydra.get_state()  # of a sweep whose job this is
+    running = GlobalHydra.get_state()  # the state of a sweep that runs this job
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -61,7 +61,7 @@ def _compose(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -
 def typed(path: str, cls: Any, node: Any, root: str = "config") -> Any:
     """An instance of the dataclass `cls` from the keys of `node`, each checked against its type.
 
-    `path` is where the node stands in the configuration of `root`. Raises `ConfigError`.
+    `path` is the node's key in the configuration of `root`. Raises `ConfigError`.
     """
     if not isinstance(node, dict | DictConfig):
         raise ConfigError(f"{path}={node}: expected the keys of the group {path}, not one value")
@@ -75,7 +75,7 @@ def typed(path: str, cls: Any, node: Any, root: str = "config") -> Any:
 
 
 def _with_integers(schema: DictConfig, values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """`values` with whole floats, such as 1e6, as integers where `schema` has those."""
+    """`values` with whole floats, such as 1e6, converted to integers where `schema` has integers."""
     found = dict(values)
     for key, value in values.items():
         node = schema._get_node(key, validate_access=False)
@@ -90,12 +90,12 @@ def _with_integers(schema: DictConfig, values: Mapping[Any, Any]) -> dict[Any, A
 
 
 def readable(overrides: Sequence[str]) -> list[str]:
-    """The overrides with quotes around values that begin with `~` or are of other letters than Hydra's grammar has."""
+    """The overrides with quotes around values that Hydra's grammar cannot read without them; see `UNQUOTED`."""
     return [UNQUOTED.sub(r"\1='\2'", word) for word in overrides]
 
 
 def explain(error: Exception, path: str = "", root: str = "config") -> str:
-    """A composition error of Hydra or OmegaConf as one line; `path` completes the keys that it names."""
+    """A composition error of Hydra or OmegaConf as one line; `path` is the prefix of the keys in it."""
     if isinstance(error, OverrideParseException) and error.override:
         if "=" not in error.override and Path(error.override).exists():
             return f"{error.override!r} is one path too many: name one at a time"
@@ -117,7 +117,7 @@ def explain(error: Exception, path: str = "", root: str = "config") -> str:
 def _no_choice(group: str, choice: str, error: Exception) -> str:
     folder = CONF / group
     choices = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
-    if group.startswith("hydra/"):  # most of which are plugins'
+    if group.startswith("hydra/"):  # most choices belong to plugins
         choices = sorted(getattr(error, "options", None) or choices)
     close = nearest(choice, choices)
     if len(choices) > MANY_KEYS and close:
@@ -135,25 +135,25 @@ def _plainly(said: str) -> str:
 
 
 def offered() -> list[tuple[str, str, str]]:
-    """Every env, and the backends on which its file says that it exists, with its id there."""
+    """All pairs of an env and a backend that its file lists, with the environment's id on that backend."""
     files = {path.stem: _env_file(path.stem) for path in sorted((CONF / "env").glob("*.yaml"))}
     return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
 
 
 def _env_file(name: str) -> Any:
-    """A file under conf/env on top of the one that it builds on, if there is one."""
+    """A file under conf/env merged with the files that it builds on."""
     file: Any = OmegaConf.load(CONF / "env" / f"{name}.yaml")
     bases = [_env_file(base) for base in file.get("defaults", []) if isinstance(base, str) and base != "_self_"]
     return OmegaConf.merge(*bases, file)
 
 
 def one_line(error: object) -> str:
-    """What `error` says, without its line breaks."""
+    """The message of `error` without line breaks."""
     return " ".join(str(error).split())
 
 
 def _group_without_name(overrides: Sequence[str]) -> str:
-    """The first override of a whole group by something other than a name, such as `ppo=3`."""
+    """The first override that sets a whole group to something other than a name, such as `ppo=3`."""
     for override in overrides:
         group, _, choice = override.partition("=")
         if (CONF / group).is_dir() and (choice == "null" or not re.fullmatch(r"[A-Za-z_][\w/-]*", choice)):
@@ -163,7 +163,7 @@ def _group_without_name(overrides: Sequence[str]) -> str:
 
 def _no_key(key: str, root: str) -> str:
     known = _known_keys(root)
-    if key in known:  # of a dictionary that was given as a whole
+    if key in known:  # a key of a dictionary that was set as a whole
         return f"{key} has no such key; it has {', '.join(name for name in known if name.startswith(f'{key}.'))}"
     if choices := _choices_with(key):
         return f"there is no key {key}; that is a key of {', '.join(choices)}"

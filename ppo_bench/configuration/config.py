@@ -1,4 +1,4 @@
-"""A checked configuration, and what follows from it: its task, network, problem, identity and folders."""
+"""A checked configuration and everything derived from it: task, network, problem, identity and folders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ppo_bench.tuning.switches import Tuning
 
 @dataclass
 class Config:
-    """A checked configuration."""
+    """A checked configuration of a run, or of several seeds that are trained together."""
 
     root: RootSchema
     ppo: Hyperparameters
@@ -38,14 +38,14 @@ class Config:
     opponents: Opponents
     trackers: dict[str, Tracker]
     resolved: dict[str, Any]
-    """The same as plain values, as it is written to run.json."""
+    """The same values as plain types, as run.json has them."""
     hashed: dict[str, Any]
-    """The same without the keys that are younger than the first runs and at their defaults."""
+    """`resolved` without the keys that are newer than the first runs and have their default values."""
     note: str = ""
-    """A choice that was made for the user, and why."""
+    """Explanation of a choice that was made for the user; empty if there is none."""
 
     def require(self) -> None:
-        """Raise `ConfigError` if framework and backend do not go together, or a package that they need is missing."""
+        """Raise `ConfigError` if framework and backend do not work together, or a package that they need is missing."""
         if self.backend.in_graph and not self.framework.takes_graph_envs:
             on_the_host = [name for name in ("gymnasium", "envpool") if name in self.root.env.ids]
             pairs = [("jax_xla", self.backend.name), *((self.framework.name, name) for name in on_the_host)]
@@ -87,7 +87,7 @@ class Config:
         self._require_source()
 
     def _require_devices(self) -> None:
-        """Raise `ConfigError` if this machine has fewer cores than devices, where these are of its CPU."""
+        """Raise `ConfigError` if the devices are a CPU's and this machine has fewer cores than devices."""
         devices, cores = self.root.devices, cores_here()
         if devices > cores and (self.root.device == "cpu" or not has_nvidia_gpu()):
             raise ConfigError(
@@ -96,11 +96,11 @@ class Config:
 
     @property
     def processes(self) -> int:
-        """How many processes share a training."""
+        """Number of processes that share a training."""
         return self.root.devices if self.framework.process_per_device else 1
 
     def _require_source(self) -> None:
-        """Raise `ConfigError` if the run cannot go on from the iteration of the checkpoint that it is to start from."""
+        """Raise `ConfigError` if the run cannot continue from the iteration of the checkpoint that it starts from."""
         if self.source is None:
             return
         iterations, steps = self.source.loop["iteration"], self.source.loop["global_step"]
@@ -123,12 +123,12 @@ class Config:
 
     @property
     def num_iterations(self) -> int:
-        """Whole iterations within `total_timesteps`."""
+        """Number of whole iterations within `total_timesteps`."""
         return self.root.total_timesteps // self.ppo.batch_size
 
     @cached_property
     def task(self) -> Task:
-        """What the backend is to build. Raises `ConfigError` if it has no such environment."""
+        """The task for the backend to build. Raises `ConfigError` if the backend has no such environment."""
         env = self.root.env
         if env.id is None and self.backend.name not in env.ids:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
@@ -150,17 +150,17 @@ class Config:
 
     @cached_property
     def source(self) -> checkpoint.Checkpoint | None:
-        """What `checkpoint.load` names: where a new run starts. Raises `ConfigError` if it is not there and whole."""
+        """The checkpoint that a new run starts from (`checkpoint.load`). Raises `ConfigError` if missing or damaged."""
         load = self.root.checkpoint.load
         return None if load is None else checkpoint.load_named(Path(load))
 
     def network_for(self, env: VectorEnv | GraphEnv) -> NetworkSpec:
-        """The network for the spaces of `env`, with a value for each of the algorithm's streams of rewards."""
+        """The network for the spaces of `env`, with one value output for each of the algorithm's reward streams."""
         network, streams = self.network.build(env.observation_space, env.action_space), len(self.algorithm.streams)
         return network if streams == 1 else network.with_streams(streams)
 
     def problem(self, env: VectorEnv | GraphEnv) -> Problem:
-        """The problem that a runner is built from, with `env` for the environments."""
+        """The problem that a runner is built from, with the environments `env`."""
         network, root = self.network_for(env), self.root
         return Problem(
             env,
@@ -178,7 +178,7 @@ class Config:
         )
 
     def of_each_seed(self) -> list[Config]:
-        """The configuration of each of the `num_seeds` runs."""
+        """Configurations of the `num_seeds` runs, one for each seed."""
         if self.root.num_seeds == 1:
             return [self]
         seeds = range(self.root.seed, self.root.seed + self.root.num_seeds)
@@ -188,28 +188,28 @@ class Config:
 
     @property
     def job_folder(self) -> Path:
-        """By which a command is known: the folder of its first run that is not complete, else of its first."""
+        """The folder that identifies a command: that of its first run that is not complete, else of its first run."""
         folders = self.folders
         return next((folder for folder in folders if not (folder / "result.json").exists()), folders[0])
 
     @property
     def folders(self) -> list[Path]:
-        """Of the command's runs, one for each seed, as `rerun` chooses them now."""
+        """Folders of the command's runs, one for each seed, as `rerun` chooses them now."""
         return [choose_folder(config.run_folder, self.root.rerun) for config in self.of_each_seed()]
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What is trained, but for the seed; see ppo_bench/configuration/identity.py."""
+        """The identity of the experiment, without the seed; see ppo_bench/configuration/identity.py."""
         return identity(self.hashed, self._loaded, "cuda" if has_nvidia_gpu() else "cpu")
 
     @property
     def _loaded(self) -> str | None:
-        """The digest of what the run starts from, wherever that lies."""
+        """Digest of the arrays that the run starts from, wherever they are stored; None without `checkpoint.load`."""
         return checkpoint.digest(self.source.arrays) if self.source else None
 
     @property
     def experiment(self) -> str:
-        """`<env>-<backend>-<framework>-<hash>`; the hash is of the identity."""
+        """`<env>-<backend>-<framework>-<hash>`, with the hash of the identity."""
         return self._experiment(self.task.name, self.identity)
 
     def _experiment(self, name: str, hashed: dict[str, Any]) -> str:
@@ -218,7 +218,7 @@ class Config:
 
     @property
     def run_folder(self) -> Path:
-        """`<outputs>/<name>/<experiment>/seed<k>`, or where a run of an earlier version lies that had another hash."""
+        """`<outputs>/<name>/<experiment>/seed<k>`, or the existing folder of an earlier version's run."""
         former = former_identity(self.hashed, self._loaded)
         experiments = (self.experiment, self._experiment(former["env"]["name"], former))
         above, seed = Path(self.root.outputs) / self.root.name, f"seed{self.root.seed}"

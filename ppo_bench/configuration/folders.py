@@ -1,4 +1,4 @@
-"""Folders of runs, whether or not they are there."""
+"""Names of run folders, existing or not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 def choose_folder(folder: Path, rerun: bool) -> Path:
     """`folder`, or with `rerun` the first of `<folder>-rerun<n>`, n = 2, 3, ..., that is not complete.
 
-    Whether or not there is a `folder`, so that the same command goes on with the rerun that it has begun.
+    The result does not depend on whether `folder` exists, so that the same command resumes the rerun that it started.
     """
     if not rerun:
         return folder

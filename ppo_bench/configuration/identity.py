@@ -1,8 +1,8 @@
-"""Identity of an experiment: what of its configuration says what is trained, in one spelling of many.
+"""Identity of an experiment: the part of its configuration that determines what is trained, in a canonical form.
 
-Two commands that train the same have the same identity, and so the same folder. A key that only says where or how fast
-is left out or set to its default; of several values that come to the same, such as 500,000 and 500,001 steps of whole
-iterations, one stands for all.
+Two commands that train the same have the same identity, and so the same folder. Keys that only affect location or speed
+are left out or set to their defaults. Of several values with the same effect, such as 500,000 and 500,001 steps of
+whole iterations, one canonical value is used.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ NOT_TRAINED = (
     *("seed", "num_seeds", "name", "outputs", "rerun", "devices"),
     *("tracker", "trackers", "video", "evaluation", "rating"),
 )
-"""Root keys that do not make another experiment."""
+"""Root keys that do not distinguish experiments."""
 PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
-"""The algorithm of older runs, which name none."""
+"""The algorithm of older runs, whose run.json names none."""
 UNUSED_CLIPS = {"norm_obs": ("obs_clip", 10.0), "norm_reward": ("reward_clip", 10.0)}
-"""Keys of `ppo` without meaning where the first is false, and the values that stand for all."""
+"""Keys of `ppo` without effect if the key in front is false, and their canonical values."""
 AUTO = {"_target_": "ppo_bench.networks.spec.Auto", "hidden_sizes": [64, 64], "activation": "tanh"}
 NETWORKS = "ppo_bench.networks.spec."
 VECTORS = (
@@ -26,14 +26,14 @@ VECTORS = (
     *("Ant-", "HalfCheetah-", "Hopper-", "Humanoid", "Inverted", "Pusher-", "Reacher-", "Swimmer-", "Walker2d-"),
     *("dm_control/", "AcrobotSwingup-", "BallInCupCatch-", "CartpoleBalance-", "CheetahRun-", "brax-"),
 )
-"""Beginnings of the ids whose observations are known to be vectors, for which `network=auto` is an MLP."""
+"""Prefixes of the ids whose observations are known to be vectors, for which `network=auto` is an MLP."""
 PROCGEN_MODES = ("Easy-v0", "Hard-v0", "Extreme-v0", "Memory-v0", "Exploration-v0")
 
 
 def identity(config: Mapping[str, Any], loaded: str | None = None, auto_device: str = "auto") -> dict[str, Any]:
-    """The identity of a configuration of plain values, such as run.json holds.
+    """The identity of a configuration of plain values, such as run.json has.
 
-    `loaded` is the digest of the arrays that it starts from; `auto_device` is the device that `device=auto` is here.
+    `loaded` is the digest of the arrays that the run starts from; `auto_device` is what `device=auto` selects here.
     """
     trained = _without(config, *NOT_TRAINED)
     ppo, env = trained["ppo"], _env(config)
@@ -45,7 +45,7 @@ def identity(config: Mapping[str, Any], loaded: str | None = None, auto_device: 
     trained["env"] = env
     trained["network"] = _network(config["network"], env)
     trained["framework"] = _without(config["framework"], "compile_cache")
-    # How many threads or processes step environments is no part of what they do.
+    # The number of threads or processes that step environments does not affect the results.
     at_defaults = {"num_threads": 0, "vectorization": "sync"}
     trained["backend"] = {key: at_defaults.get(key, value) for key, value in config["backend"].items()}
     if config.get("device") == auto_device:
@@ -56,7 +56,7 @@ def identity(config: Mapping[str, Any], loaded: str | None = None, auto_device: 
 
 
 def former_identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, Any]:
-    """The identity that the same configuration had when every spelling had a folder of its own."""
+    """The identity of the same configuration in earlier versions, in which every spelling had a folder of its own."""
     trained = _without(config, *NOT_TRAINED)
     trained["env"] = _env(config, by_its_own_id=False)
     trained["checkpoint"] = {"every_iterations": config["checkpoint"]["every_iterations"]}
@@ -68,7 +68,7 @@ def former_identity(config: Mapping[str, Any], loaded: str | None = None) -> dic
 
 
 def roundest(low: int, count: int) -> int:
-    """The number with the most zeros at its end, as people type them, of `low` and the `count - 1` after it."""
+    """The number with the most trailing zeros in `range(low, low + count)`, as people would type it."""
     power = 10 ** len(str(low + count))
     while -(-low // power) * power >= low + count:
         power //= 10
@@ -76,14 +76,14 @@ def roundest(low: int, count: int) -> int:
 
 
 def env_of(config: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and id of a configuration's environment; an `env.id` that is the file's own changes neither."""
+    """Name and id of a configuration's environment; an `env.id` equal to the id in its file changes neither."""
     env = config["env"]
     own = env["ids"].get(config["backend"]["name"])
     return (env["name"], own) if env.get("id") in (None, own) else (env["id"], env["id"])
 
 
 def _env(config: Mapping[str, Any], by_its_own_id: bool = True) -> dict[str, Any]:
-    """The environment by what it is, not by what else its file offers."""
+    """The environment without the other ids and names that its file offers."""
     env = config["env"]
     name, env_id = env_of(config)
     known = ("name", "ids", "id", "game", "mode", "atari", "kwargs", "wrappers", "info")
@@ -103,7 +103,7 @@ def _without(tree: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _network(network: Mapping[str, Any], env: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`network=auto` where that is known to choose the same for this environment."""
+    """`network=auto` in place of `network` where auto is known to choose the same for this environment."""
     chosen, kind = _chosen_by_auto(env), network["_target_"].removeprefix(NETWORKS)
     if chosen is None or kind not in (chosen, "Auto") or not set(network) <= set(AUTO):
         return network
@@ -111,7 +111,7 @@ def _network(network: Mapping[str, Any], env: Mapping[str, Any]) -> Mapping[str,
 
 
 def _chosen_by_auto(env: Mapping[str, Any]) -> str | None:
-    """The class of network that `network=auto` chooses, where that is known without making the environment."""
+    """The class of network that `network=auto` chooses; None if that is unknown without making the environment."""
     if env["wrappers"] or (env["kwargs"] and not env["atari"]):
         return None
     if env["atari"]:

@@ -1,7 +1,7 @@
-"""From command-line overrides to a checked configuration, or to one line that says what to change.
+"""From command-line overrides to a checked configuration, or to a one-line error that says what to change.
 
-YAML files under conf/ hold every value and its meaning; the classes hold the types. The choices of the groups
-`framework`, `backend` and `network` name their class by `_target_`, and that class's fields are their typed keys.
+YAML files under conf/ hold every value and its explanation; the classes hold the types. The choices of the groups
+`framework`, `backend` and `network` name their class by `_target_`, and the fields of that class are their typed keys.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ppo_bench.tuning.switches import Tuning
 def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
     """Compose `conf/<name>.yaml`, of type `schema`, with `overrides` and check it. Raises `ConfigError` with one line.
 
-    Whether its framework and backend can run it is left to those who do: `config.require()`. An environment that is
-    named by `env.id` alone has no file that knows its actions: for those of floats `ppo=continuous` is chosen.
+    Callers check whether framework and backend can run it: `config.require()`. If only `env.id` names the environment,
+    no file knows its actions; if these are floats, `ppo=continuous` is chosen.
     """
     config = checked(compose_root(name, overrides), name, schema)
     group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)
@@ -40,9 +40,9 @@ def load_config(overrides: Sequence[str], name: str = "config", schema: type[Roo
 
 
 def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
-    """The configuration that a run.json holds as plain values, with `changes` in place of its root keys or groups.
+    """The configuration in a run.json, with `changes` in place of its root keys or groups.
 
-    Keys that are younger than the run have their defaults. Raises `ConfigError`.
+    Keys that are newer than the run have their defaults. Raises `ConfigError`.
     """
     defaults: Any = OmegaConf.to_container(compose_root("config", []))
     own: Any = {**recorded, **changes, "tracker": {}}
@@ -52,7 +52,7 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
 
 
 def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
-    """The configuration that `conf/<name>.yaml` was composed to. Raises `ConfigError` with one line."""
+    """The checked configuration of a composed `conf/<name>.yaml`. Raises `ConfigError` with one line."""
     config = _typed_config(composed, name, schema)
     check_values(config)
     config.task  # noqa: B018 (raises if the backend has no such environment)
@@ -67,7 +67,7 @@ def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> 
     opponents = typed("opponents", Opponents, root.opponents)
     choices = {group: typed(group, choice_class(group, node), node) for group, node in groups.items()}
     trackers = {key: typed(f"tracker.{key}", choice_class("tracker", node), node) for key, node in root.tracker.items()}
-    # From the typed objects, so that 1 and 1.0 are the same configuration.
+    # Plain values come from the typed objects, so that 1 and 1.0 are the same configuration.
     resolved, hashed = (
         of(root)
         | {"ppo": of(ppo), "tuning": of(tuning), "opponents": of(opponents)}

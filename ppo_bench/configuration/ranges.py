@@ -1,4 +1,4 @@
-"""What the values of a configuration may be."""
+"""Ranges of a configuration's values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of the keys of conf/config.yaml; what they mean stands there."""
+"""Types of the keys of conf/config.yaml; that file explains the keys."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RatingSchema:
 
 @dataclass
 class RootSchema:
-    """The keys of conf/config.yaml; the free nodes are typed by classes of their own."""
+    """The keys of conf/config.yaml; nodes of type `Any` have classes of their own."""
 
     name: str
     seed: int

@@ -1,4 +1,4 @@
-"""The command-line words that compose to the configuration of a run.json."""
+"""Command-line overrides that compose to the configuration of a run.json."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ LEFT_OUT = {
     *("name", "outputs", "rerun", "num_seeds", "tracker", "video", "evaluation", "rating"),
     *("checkpoint.keep", "checkpoint.load", "env.name", "env.ids", "env.info"),
 }
-"""Keys, with all below them, that say where a run is kept and what is shown of it, or that follow from others."""
+"""Keys, with all keys below them, that only affect storage and display, or that follow from other keys."""
 GAMES = ("atari", "atari_two_players", "procgen")
-"""Choices of `env` that take any game by `env.game`."""
+"""Choices of `env` that take any game as `env.game`."""
 SEARCHED = ("network", "algorithm", "opponents", "tuning", "ppo")
-"""Groups whose choice a run.json does not name: the one that leaves the fewest keys to set."""
+"""Groups whose choice a run.json does not name; the choice that leaves the fewest keys to set is taken."""
 WHOLE = ("env.kwargs", "env.atari")
-"""Keys that are set as a whole where they are null otherwise."""
+"""Keys set as one value, since they may be null."""
 BARE = re.compile(r"[A-Za-z][\w./-]*")
-"""Strings that Hydra's grammar reads without quotes, unless they are the names of other values."""
+"""Strings that Hydra's grammar reads without quotes, unless they are names of other values such as `null`."""
 
 
 def words_for(recorded: Mapping[str, Any]) -> list[str] | None:
-    """The words, few rather than many, by which the configuration of a run.json is trained again.
+    """A short list of overrides that train the configuration of a run.json again.
 
-    Where the run began with another run's checkpoint, they do not name that. None if no words of this package's own
-    choices come to the same configuration, as of a run whose environment has a YAML file of its own.
+    The overrides do not name the checkpoint that the run started from, if there was one. None if this package's own
+    choices do not compose to the same configuration, for instance if the environment has a YAML file of the user's.
     """
     wanted = _leaves(recorded_config(recorded, {"checkpoint": {**recorded["checkpoint"], "load": None}}))
     words = [*_env(recorded, wanted), f"framework={recorded['framework']['name']}"]
@@ -49,7 +49,7 @@ def words_for(recorded: Mapping[str, Any]) -> list[str] | None:
 
 
 def written(value: Any) -> str:
-    """A plain value in Hydra's grammar for the command line."""
+    """A plain value in the grammar of Hydra's command line."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{key}:{written(child)}" for key, child in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -74,14 +74,14 @@ def _env(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 
 
 def _choices(group: str, node: Mapping[str, Any]) -> list[str]:
-    """The choices of a group that may be of the class of `node`; a file that names none builds on another one."""
+    """The choices of a group that may have the class of `node`; a file without `_target_` builds on another file."""
     target = node.get("_target_")
     files: dict[str, Any] = {path.stem: OmegaConf.load(path) for path in sorted((CONF / group).glob("*.yaml"))}
     return [name for name, file in files.items() if file.get("_target_", target) == target]
 
 
 def _left(words: list[str], wanted: Mapping[str, Any]) -> int:
-    """How many keys differ after `words`: all of them where they cannot be composed."""
+    """Number of keys that still differ after `words`; all of them if the words do not compose."""
     return len(_differing(words, wanted))
 
 
@@ -92,7 +92,7 @@ def _differing(words: list[str], wanted: Mapping[str, Any]) -> set[str]:
 
 @functools.lru_cache(maxsize=64)
 def _composed(words: tuple[str, ...]) -> dict[str, Any]:
-    """The leaves of what the words compose to, which takes 0.1 s; of words that are wrong there are none."""
+    """The leaves of the configuration that the words compose to, which takes 0.1 s; empty if the words are wrong."""
     try:
         return _leaves(load_config(words))
     except ConfigError:
@@ -100,7 +100,7 @@ def _composed(words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _leaves(config: Config) -> dict[str, Any]:
-    """The values of a configuration by their keys, but for those that are left out; `env.id` is never null."""
+    """The values of a configuration by key, without the keys in `LEFT_OUT`; `env.id` is never null."""
     return dict(_below("", config.resolved)) | {"env.id": config.task.id}
 
 

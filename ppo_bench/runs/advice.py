@@ -1,4 +1,4 @@
-"""Warnings about set-ups that train and say nothing, but train badly."""
+"""Warnings about configurations that train without an error, but train badly."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
 
 EPISODES_BETWEEN_RESTARTS = 10
-"""Environments that restart more often than after so many episodes of full length cut many of them."""
+"""Minimum length of the time between restarts of the environments, in full-length episodes; less cuts many of them."""
 LEAST_SCALE, LARGEST_SCALE = 0.25, 4.0
-"""Half the distance between the bounds of actions, where a new policy of standard deviation 1 explores well."""
+"""Range of half the distance between action bounds in which a new policy of standard deviation 1 explores well."""
 
 
 def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
-    """Warnings about the training of `config` on `env`, a line each."""
+    """Warnings about training `config` on `env`, one line each."""
     if config.note:
         yield config.note
     yield from _restarts(config, getattr(env, "time_limit", None))

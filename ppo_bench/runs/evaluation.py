@@ -1,7 +1,7 @@
-"""Evaluations of a run's policy while it is trained: whole episodes in fresh environments, greedy and sampled.
+"""Evaluations of a run's policy during training: whole episodes in fresh environments, greedy and sampled.
 
-What comes of them are two columns of metrics.jsonl, and so of the trackers and the report. They change nothing that is
-trained: environments, seeds and samples are their own.
+The results are two columns of metrics.jsonl, and so of the trackers and the report. Evaluations do not change training:
+they have environments, seeds and samples of their own.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ppo_bench.runs.play import Agent, load_agent, play
 from ppo_bench.runs.results import EVALUATION_COLUMNS
 
 MOST_ENVS = 10
-"""That play at a time."""
+"""Maximum number of environments that an evaluation steps in parallel."""
 
 
 class Evaluator:
-    """The evaluations of a run; there are none with `evaluation.every_iterations=0`."""
+    """The evaluations of one run; disabled by `evaluation.every_iterations=0`."""
 
     def __init__(self, config: Config) -> None:
         self._config, self._wanted = config, config.root.evaluation
@@ -31,18 +31,18 @@ class Evaluator:
 
     @property
     def columns(self) -> dict[str, float | None]:
-        """The columns of an iteration that is not evaluated; none of a run that never is."""
+        """The columns, all None, of an iteration without an evaluation; empty if evaluations are disabled."""
         return dict.fromkeys(EVALUATION_COLUMNS) if self._wanted.every_iterations else {}
 
     def is_due(self, iteration: int) -> bool:
-        """Whether the policy is evaluated after `iteration`: the last one's always is."""
+        """Whether the policy is evaluated after `iteration`; the last one always is, unless they are disabled."""
         every = self._wanted.every_iterations
         return every > 0 and (iteration % every == 0 or iteration == self._config.num_iterations)
 
     def evaluate(self, arrays: Arrays, stop: Sequence[int]) -> dict[str, float | None] | None:
-        """The mean return by likeliest and by sampled actions of the policy in `arrays`, by column.
+        """Mean returns of the policy in `arrays` by column: with the likeliest actions and with sampled ones.
 
-        None as soon as `stop` is not empty. Every evaluation of a run is of the same seeds.
+        None as soon as `stop` is not empty. All evaluations of a run use the same seeds.
         """
         means: list[float | None] = []
         for greedy in (True, False):
@@ -55,7 +55,7 @@ class Evaluator:
         return dict(zip(EVALUATION_COLUMNS, means, strict=True))
 
     def close(self) -> None:
-        """Close the environments that are played."""
+        """Close the evaluation environments."""
         if self._env:
             self._env.close()
 

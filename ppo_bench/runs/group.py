@@ -1,7 +1,7 @@
-"""A training that several processes share, each with a device and a part of the environments: PyTorch's.
+"""A PyTorch training shared by several processes, each with a device and a part of the environments.
 
-Rank 0 has the run's folder and drives the outer loop. For that it looks like one runner: what rank 0 does to it, each
-process does to its own runner (`Member`), and arrays are cut and joined along the environments.
+Rank 0 owns the run's folder and drives the outer loop through `GroupRunner`, which looks like one runner: each of its
+calls goes to the runner (`Member`) of every process. Arrays are cut and joined along the environment axis.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from ppo_bench.runners.torch_peers import Meeting
 
 Wrap = Callable[[VectorEnv | GraphEnv, Part], Any]
-"""What is put around the environments of each process."""
+"""Function that wraps the environments of each process."""
 COMPILING_ITERATIONS = 3
 
 
 def as_made(env: VectorEnv | GraphEnv, part: Part) -> VectorEnv | GraphEnv:
-    """The environments themselves."""
+    """The environments, unchanged."""
     return env
 
 
@@ -69,24 +69,24 @@ class Member:
         self._state = self.runner.init(seed)
 
     def step(self) -> tuple[Metrics, list[Episode]]:
-        """See `Runner.step`; episodes by the numbers that environments and steps have among all."""
+        """See `Runner.step`; episodes have the numbers of environments and steps that count over all processes."""
         self._state, metrics, episodes = self.runner.step(self._state)
         first, count = self.part.first(self.problem.ppo.num_envs), self.part.count
         return metrics, [e._replace(env=first + e.env, step=e.step * count) for e in episodes]
 
     def export(self) -> Arrays:
-        """See `Runner.export`; of this process's environments. What all have alike is in rank 0's alone."""
+        """See `Runner.export`, for this process's environments. Arrays that are the same in all come from rank 0."""
         arrays = self.runner.export(self._state)
         if self.part.index == 0:
             return arrays
         return {a.name: arrays[a.name] for a in self._declared if a.env_axis is not None and a.name in arrays}
 
     def restore(self, arrays: Arrays, carried: bool) -> None:
-        """See `Runner.restore`; `arrays` are of all environments."""
+        """See `Runner.restore`; `arrays` hold all environments, of which this process takes its part."""
         self._state = self.runner.restore(cut(self._declared, arrays, self.part), carried)
 
     def in_progress(self) -> np.ndarray:
-        """See `Runner.in_progress`; of this process's environments."""
+        """See `Runner.in_progress`, for this process's environments."""
         return self.runner.in_progress(self._state)
 
     def restart(self, iteration: int) -> None:
@@ -94,7 +94,7 @@ class Member:
         self._state = self.runner.restart(self._state, iteration)
 
     def seconds_of_total(self, size: int, repetitions: int) -> float:
-        """Duration of one sum of `size` numbers over all processes, the mean of several."""
+        """Mean duration of a sum of `size` numbers over all processes, in seconds."""
         return self._peers.seconds_of_total(size, repetitions)
 
     def peak_memory_bytes(self) -> int:
@@ -102,21 +102,21 @@ class Member:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def on_env(self, method: str, *arguments: Any) -> Any:
-        """What a method of the environments, as `wrap` made them, returns."""
+        """Result of a method of the environments as `wrap` returned them."""
         return getattr(self.env, method)(*arguments)
 
     def close(self) -> None:
-        """Close the environments, and leave the other processes."""
+        """Close the environments and the connections to the other processes."""
         self._stack.close()
 
 
 class GroupRunner:
-    """A `Runner` of all the processes, in rank 0. A state is nothing but a turn: each process keeps its own."""
+    """The `Runner` in rank 0 for all processes. Its state is always None: each process keeps its own."""
 
     def __init__(self, config: Config, wrap: Wrap = as_made) -> None:
-        """Start the other processes, one for each device, or meet those that a launcher started.
+        """Start the other processes, one for each further device, or connect to those that a launcher started.
 
-        Raises `ConfigError` if one of them cannot begin.
+        Raises `ConfigError` if one of them cannot start.
         """
         ticks = Ticks()
         self._store, meeting, others = _meet(config, wrap)
@@ -136,7 +136,7 @@ class GroupRunner:
         self.execution: Mapping[str, object] = self._member.runner.execution
 
     def call(self, method: str, *arguments: Any) -> list[Any]:
-        """What a method of every member returns, in their order. Raises the failure of any."""
+        """Results of a method of every member, in the order of ranks. Raises if any member fails."""
         compiled = method == "step" and self._steps >= COMPILING_ITERATIONS
         self._ranks.ask(method, *arguments, within_seconds=HANGS_SECONDS if compiled else STARTS_SECONDS)
         try:
@@ -186,7 +186,7 @@ class GroupRunner:
 
 
 def _meet(config: Config, wrap: Wrap) -> tuple[Any, Meeting, list[Other]]:
-    """Where the processes of a training meet: rank 0's store there, which is to be kept, and the other ranks."""
+    """Rendezvous of the processes: rank 0's store, which has to stay referenced, its address, and the other ranks."""
     from ppo_bench.runners.torch_peers import Meeting, open_store, tell
 
     count, told = config.root.devices, launched()
@@ -203,7 +203,7 @@ def _meet(config: Config, wrap: Wrap) -> tuple[Any, Meeting, list[Other]]:
 
 
 def require_launched(config: Config) -> None:
-    """Raise `ConfigError` if a launcher has started another number of processes than `config` asks for."""
+    """Raise `ConfigError` if a launcher has started a number of processes that differs from what `config` asks for."""
     told = launched()
     if told is None or told.world_size == config.processes:
         return
@@ -216,7 +216,7 @@ def require_launched(config: Config) -> None:
 
 
 def dismiss_ranks(config: Config) -> None:
-    """Have the other processes that a launcher started end, since there is nothing to train."""
+    """End the other processes that a launcher started, since there is nothing to train."""
     from ppo_bench.runners.torch_peers import Meeting, dismiss, open_store
 
     told = launched()
@@ -227,7 +227,7 @@ def dismiss_ranks(config: Config) -> None:
 
 
 def serve_rank(config: Config, rank: int) -> None:
-    """Be one of the processes that a launcher started, other than rank 0, until that is gone."""
+    """Serve rank 0 as one of the other processes that a launcher started, until rank 0 ends."""
     told = launched()
     assert told is not None
     config.framework.begin(tuning=config.tuning)  # before PyTorch is imported

@@ -1,4 +1,4 @@
-"""Games between two players, each of whom takes every seat equally often."""
+"""Games between two policies, each of which takes every seat equally often."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ppo_bench.runs.play import Player, quotas
 
 
 class Game(NamedTuple):
-    """How a game ended for the first of the two players."""
+    """The outcome of a game for the first of the two policies."""
 
     seat: int
-    """0 if it was the first to move, or where all move at once the first row."""
+    """The first policy's position in the order of moves, 0 for the first to move; where all move at once, its row."""
     returned: float
-    """Its sum of rewards."""
+    """The first policy's sum of rewards."""
     best_other: float
-    """The largest of another seat."""
+    """The largest sum of rewards among the other seats."""
     illegal: int
-    """Moves of its own that were against the rules."""
+    """Number of the first policy's moves that broke the rules."""
 
 
 def play_match(
@@ -36,10 +36,10 @@ def play_match(
     seed: int,
     rescale_actions: bool = False,
 ) -> Iterator[Game]:
-    """`games` whole games of `players` rows each as they end, of which `ours` has one row and `theirs` the others.
+    """`games` whole games with `players` rows each, yielded as they end; `ours` plays one row, `theirs` the others.
 
-    Games are numbered beforehand; in number k `ours` takes seat `k % players`, counted from the one who begins. So it
-    is settled which games count, and short ones are not favoured.
+    Games are numbered beforehand. In game k, `ours` takes seat `k % players`, counted from the player who moves first.
+    The numbers fix which games count, so that short ones are not favoured.
     """
     boards, bounds = env.num_envs // players, action_bounds(env.action_space, rescale_actions)
     seen, everyone = (
@@ -74,7 +74,7 @@ def play_match(
 
 
 def _against_the_rules(seen: Seen, actions: np.ndarray) -> np.ndarray:
-    """Where a row that is to move does what is not legal, `[N]` bool."""
+    """Rows that are to move and chose an illegal action, `[N]` bool."""
     if seen.legal is None:
         return np.zeros(len(actions), bool)
     acts = True if seen.acts is None else seen.acts

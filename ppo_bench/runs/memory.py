@@ -1,4 +1,4 @@
-"""An estimate of what a training needs of the machine's memory, before anything is made."""
+"""Estimate of the memory that a training needs, before any array is allocated."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ppo_bench.runners.declared import declared_arrays
 from ppo_bench.tuning.machine import has_nvidia_gpu
 
 FROM_TRANSITIONS = 100_000
-"""Transitions of an iteration from which on the estimate is worth an environment that is made for it alone."""
+"""Minimum number of transitions per iteration for the estimate, which has to make an environment."""
 
 
 def require_memory(config: Config) -> None:
-    """Raise `ConfigError` if the arrays of a training alone are larger than this machine's memory.
+    """Raise `ConfigError` if the declared arrays of a training are larger than this machine's memory.
 
-    What a minibatch takes and what the environments keep for themselves comes on top. Machines with a GPU are not
-    judged: the arrays may lie there.
+    Memory of minibatches and of the environments themselves comes on top. Machines with an NVIDIA GPU are not checked,
+    because the arrays may be in its memory.
     """
     ppo, seeds = config.ppo, config.root.num_seeds
     if ppo.num_envs * ppo.num_steps * seeds < FROM_TRANSITIONS or has_nvidia_gpu():

@@ -1,4 +1,4 @@
-"""Opponents whose policy is known: uniform among legal actions, or perfect in games that are small enough."""
+"""Opponents with a known policy: uniform among legal actions, or perfect in games that are small enough."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ppo_bench.runs import tic_tac_toe
 from ppo_bench.runs.play import gumbel_of_step
 
 Policy = Callable[[Seen, np.ndarray], np.ndarray]
-"""Probabilities `[N, A]` of what the rows see, and whether each was the first to move in its game, `[N]` bool."""
+"""Probabilities `[N, A]`, from what the rows see and whether each moved first in its game, `[N]` bool."""
 
 
 @dataclass(frozen=True)
 class Opponent:
-    """A `Player` that samples from a policy which is known."""
+    """A `Player` that samples its actions from a known policy."""
 
     policy: Policy
     seed: int
 
     def carry(self, num_envs: int) -> Arrays:
-        """See `Player.carry`: who began."""
+        """See `Player.carry`: whether each row moved first."""
         return {"begins": np.zeros(num_envs, bool)}
 
     def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
@@ -40,7 +40,7 @@ class Opponent:
 
 
 def uniform(action_space: Any) -> Policy:
-    """The policy that takes each legal action equally often. Raises `ConfigError` unless an action is one choice."""
+    """The policy that is uniform among legal actions. Raises `ConfigError` unless an action is one discrete choice."""
     choices = getattr(action_space, "n", None)
     if choices is None or action_space.shape != ():
         raise ConfigError("against=random is for games whose actions are one choice each")
@@ -53,19 +53,20 @@ def uniform(action_space: Any) -> Policy:
 
 
 BET = np.array([[1 / 3, 0, 1], [1 / 3, 0, 1]])
-"""How often to bet on each card, knave to king, where nobody has: first to move and second."""
+"""Probability of a bet by card, jack to king, before any bet: for the first to move and for the second."""
 CALL = np.array([[0, 2 / 3, 1], [0, 1 / 3, 1]])
-"""How often to call a bet."""
+"""Probability of a call by card, jack to king, after a bet: for the first to move and for the second."""
 
 
 def kuhn(seen: Seen, begins: np.ndarray) -> np.ndarray:
-    """A `Policy`: one of the equilibria of Kuhn's poker (Kuhn 1950), worth -1/18 to the one who begins.
+    """A `Policy`: an equilibrium of Kuhn's poker (Kuhn 1950), with a value of -1/18 for the first to move.
 
-    An observation is the card, then one lane for none and one for one more chip in the pot: of oneself, of the other.
+    An observation `[7]` is one-hot: 3 numbers for the card, 2 for the player's own chips beyond the ante (none or one)
+    and 2 for the other player's.
     """
     card, second, called = seen.obs[:, :3].argmax(-1), (~begins).astype(int), seen.obs[:, 6]
     chance = np.where(called, CALL[second, card], BET[second, card])
-    return np.stack([chance, 1.0 - chance], -1)  # 0 is to bet or call, 1 to pass
+    return np.stack([chance, 1.0 - chance], -1)  # action 0 bets or calls, 1 passes
 
 
 PERFECT: dict[str, Policy] = {
@@ -75,7 +76,7 @@ PERFECT: dict[str, Policy] = {
 
 
 def perfect(task: Task) -> Policy:
-    """The policy that cannot be beaten in a game. Raises `ConfigError` if the game is too large."""
+    """The perfect policy for a game. Raises `ConfigError` if the game is too large."""
     if task.id not in PERFECT:
         raise ConfigError(
             f"against=perfect: {task.id} is too large to be played perfectly; that is for {', '.join(PERFECT)}"

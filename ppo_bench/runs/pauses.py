@@ -1,4 +1,4 @@
-"""Pauses of a training, in which its policies are evaluated, filmed and rated: seconds that are in no time or speed."""
+"""Pauses of a training for evaluations, videos and ratings; their seconds count in no time or speed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ppo_bench.runs.video.filmer import Filmer
 
 
 class Pauses:
-    """Those of runs that are trained together; what a run asks for, each by its own configuration."""
+    """The pauses of runs that are trained together; each run's configuration says what it needs."""
 
     def __init__(self, configs: Sequence[Config]) -> None:
-        """Raises `ConfigError` if something is asked for that cannot be had."""
+        """Raises `ConfigError` if an enabled video or rating is not possible here."""
         self._filmers = [Filmer(config) for config in configs]
         self._raters = [Rater(config) for config in configs]
         self._evaluators = [Evaluator(config) for config in configs]
         self.seconds = self._filmers[0].require()
-        """All that pauses have taken so far."""
+        """Total seconds of all pauses so far."""
 
     def evaluate(
         self, runner: SeedsRunner[Any], state: Any, iteration: int, stop: Sequence[int]
     ) -> list[dict[str, float | None]] | None:
-        """The columns that each run's row of `iteration` has besides; None if `stop` came while they were measured."""
+        """Evaluation columns of each run's row for `iteration`; None if `stop` was not empty during the evaluation."""
         if not self._evaluators[0].is_due(iteration):
             return [evaluator.columns for evaluator in self._evaluators]
         started, found = time.perf_counter(), []
@@ -42,12 +42,12 @@ class Pauses:
         return found
 
     def film(self, records: Sequence[Record], checkpoints: Sequence[Path], stop: Sequence[int]) -> None:
-        """Film the policies of the newest `checkpoints`."""
+        """Film the policies of the newest `checkpoints` where a video is due."""
         for record, newest, filmer in zip(records, checkpoints, self._filmers, strict=True):
             self.seconds += filmer.film(record.folder, newest, record.loop.episodes, stop)
 
     def rate(self, records: Sequence[Record], stop: Sequence[int]) -> None:
-        """Rate the newest checkpoints, also those of runs that were stopped as they were rated."""
+        """Rate the newest checkpoints that have no rating yet, including those whose rating was interrupted."""
         for record, rater in zip(records, self._raters, strict=True):
             self.seconds += rater.rate(record.folder, record.loop, stop)
 

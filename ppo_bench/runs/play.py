@@ -1,4 +1,4 @@
-"""Whole episodes by a policy that does not learn, the same in every framework."""
+"""Whole episodes by a policy without learning, the same in every framework."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from ppo_bench.runners.episodes import fold_episodes, no_totals
 
 
 class Player(Protocol):
-    """Whoever acts in environments without learning."""
+    """A policy that acts in environments without learning."""
 
     def carry(self, num_envs: int) -> Arrays:
-        """What it remembers of fresh environments, `[N, ...]`."""
+        """The memory of a policy before its first step in fresh environments, `[N, ...]`."""
 
     def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
-        """Actions `[N]` or `[N, A]` after `t` steps, for what the environments show, and the carry after this step;
-        `start [N]` bool where it is forgotten before."""
+        """Actions `[N]` or `[N, A]` for the observations in `seen` after `t` steps, and the carry after this step.
+
+        `start [N]` bool says which rows forget their carry before the step.
+        """
 
 
 def gumbel_of_step(seed: int, t: int, num_envs: int, num_actions: int) -> np.ndarray:
-    """Standard Gumbel variates `[N, A]` for samples after `t` steps."""
+    """Standard Gumbel variates `[N, A]` for the samples after `t` steps."""
     variates: np.ndarray = noise.gumbel(np, _words(seed, t, num_envs, num_actions), np.float64)[0]
     return variates
 
@@ -46,23 +48,23 @@ def _words(seed: int, t: int, num_envs: int, num_actions: int) -> tuple[np.ndarr
 
 @dataclass(frozen=True)
 class Agent:
-    """A `Player`: a policy and what stands between it and the environments. It changes nothing of itself."""
+    """A `Player`: a policy with the normalisation of its observations and its choice of actions. It is immutable."""
 
     network: NetworkSpec
     policy: Policy
     obs_stats: normalize.RunningStats | None
-    """By which observations are normalised; None leaves them as they are."""
+    """Statistics that normalise observations; None leaves observations unchanged."""
     obs_clip: float
     precision: str
     greedy: bool
-    """Take the likeliest action; false samples, as in training."""
+    """Take the likeliest action; false samples one, as in training."""
     seed: int
-    """Of the samples."""
+    """Seed of the samples."""
     rescale_actions: bool = False
     """See `Problem.rescale_actions`."""
 
     def carry(self, num_envs: int) -> Arrays:
-        """See `Player.carry`: the network's memory."""
+        """See `Player.carry`: the network's memory, all zeros."""
         dtype = PRECISIONS[self.precision].parameters
         return {array.name: np.zeros((num_envs, *array.shape), dtype) for array in self.network.carry}
 
@@ -86,7 +88,7 @@ class Agent:
 
 
 def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, seed: int) -> Agent:
-    """The policy of a checkpoint of a run, for `env`. Raises `ConfigError` if it is of another network."""
+    """The policy of a run's checkpoint, for `env`. Raises `ConfigError` if the checkpoint is of another network."""
     network = config.network_for(env)
     policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
     statistics = restored(normalization_arrays(env.observation_space.shape), saved.arrays)
@@ -104,16 +106,16 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
 
 
 def quotas(episodes: int, num_envs: int) -> np.ndarray:
-    """How many episodes of each environment count, `[N]`: as many of each, and one more of the first ones."""
+    """Number of episodes that count in each environment, `[N]`: equal numbers, plus one in each of the first ones."""
     return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
 
 
 def play(env: VectorEnv, agent: Agent, episodes: int, seed: int) -> Iterator[Episode]:
-    """Fresh environments, and `episodes` whole episodes of them as they end; `step` counts steps of all environments.
+    """Play fresh environments and yield `episodes` whole episodes as they end; `step` counts steps of all environments.
 
-    The first episodes of each environment count, as many as `quotas` says. So it is settled beforehand which ones do;
-    to take the first that end anywhere would favour short ones. Time limits are the environment's, and a lost life
-    ends no episode: one is a whole game. Returns are of unclipped rewards.
+    The first episodes of each environment count, as many as `quotas` says. Which ones count is thus fixed beforehand;
+    taking the first to end in any environment would favour short ones. Time limits are the environment's. A lost life
+    ends no episode: an episode is a whole game. Returns are sums of unclipped rewards.
     """
     num_envs = env.num_envs
     wanted = quotas(episodes, num_envs)

@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, source revision and hardware, as `run.json` records them."""
+"""Provenance of a result: versions, source revision and hardware, as `run.json` records them."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ PACKAGES = (
 )
 
 JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
-"""The environment variable by which a sweep tells a job how many run on this machine at the same time."""
+"""Environment variable that a sweep sets to the number of jobs that run on this machine at the same time."""
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, git commit and hardware of this process; null where something is not there."""
+    """Versions, git commit and hardware of this process; None for what is missing."""
     return {
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "git_commit": _git_commit(),
         "hardware": {
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
-            # Fewer for a job of a sweep whose jobs run side by side: speeds are then not those of a run alone.
+            # Lower for a job of a sweep whose jobs run side by side: its speeds are not those of a run alone.
             "cores_available": len(os.sched_getaffinity(0)),
             "jobs_at_once": int(os.environ.get(JOBS_AT_ONCE, "1")),
             "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
@@ -54,7 +54,7 @@ def provenance() -> dict[str, Any]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs between two provenances, each as `name: then -> now`. What was not recorded then is left out."""
+    """Entries that differ between two provenances, each as `name: then -> now`, except those that `then` lacks."""
     return [
         f"{name}: {then.get(part, {}).get(name)} -> {value}"
         for part in ("versions", "hardware", "execution")

@@ -1,8 +1,8 @@
-"""Ratings of a run's checkpoints: in a game against oneself the mean return is zero, however well it is played.
+"""Ratings of a run's checkpoints in a game, where the mean return in self-play is zero at any level of skill.
 
-At each checkpoint the policy plays some of those before it, and all are rated by their games (Weng and Lin 2011, the
-Plackett-Luce model of openskill). What is rated when follows from the files of the run, so that a resumed one rates the
-same; `ratings.json` has the latest.
+Each checkpoint's policy plays against some earlier checkpoints, and the results update the ratings of all of them (Weng
+and Lin 2011, the Plackett-Luce model of openskill). Opponents and seeds depend on the run's files alone, so a resumed
+run gets the same ratings. `ratings.json` holds the latest ones.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ BOARDS = 32
 
 
 class Rater:
-    """The ratings of a run. Nothing is rated in tasks of one player, or with `rating.games=0`."""
+    """The ratings of one run; disabled in tasks of one player and by `rating.games=0`."""
 
     def __init__(self, config: Config) -> None:
-        """Raises `ConfigError` if ratings are asked for and their package is missing."""
+        """Raises `ConfigError` if ratings are enabled and openskill is not installed."""
         self._config, self._wanted = config, config.root.rating
         self._on = config.task.players > 1 and self._wanted.games > 0
         self._env: VectorEnv | None = None
@@ -44,16 +44,16 @@ class Rater:
             require("openskill", "games", f"rating.games={self._wanted.games}")
 
     def rate(self, folder: Path, loop: LoopState, stop: Sequence[int]) -> float:
-        """Rate the newest checkpoint of the run in `folder`, unless `loop` has its rating; the seconds taken.
+        """Rate the newest checkpoint of the run in `folder` unless `loop` has its rating; returns the seconds taken.
 
-        It is given up, to be made when the run goes on, as soon as `stop` is not empty.
+        Stops without a rating as soon as `stop` is not empty; the resumed run then makes it.
         """
         if not self._on or loop.iteration == 0 or str(loop.iteration) in loop.ratings or stop:
             return 0.0
         started, checkpoints = time.perf_counter(), folder / "checkpoints"
         try:
             newest = self._agent(checkpoints, loop.iteration)
-        except ConfigError:  # a run that was loaded from elsewhere has none of its own yet
+        except ConfigError:  # a run that starts from another run's checkpoint has none of its own yet
             return time.perf_counter() - started
         ratings = {iteration: self._rating(*numbers) for iteration, numbers in loop.ratings.items()}
         latest = max(ratings, key=int, default=None)
@@ -65,7 +65,7 @@ class Rater:
             margins[other] = self._margins(newest, self._agent(checkpoints, int(other)), seed)
             if stop:
                 return time.perf_counter() - started
-        # A game against each in turn: all those against one at a time would carry a rating away.
+        # One game against each opponent in turn: all games against one opponent in a row would bias the rating.
         for games in zip(*margins.values(), strict=True):
             for other, margin in zip(margins, games, strict=True):
                 ranks = [0, 0] if margin == 0 else [int(margin < 0), int(margin > 0)]
@@ -84,7 +84,7 @@ class Rater:
             self._env.close()
 
     def _others(self, checkpoints: Path, ratings: dict[str, Any], best: int | None) -> list[str]:
-        """Against whom it plays: of the rated ones that the run keeps, spread evenly from the oldest to the newest."""
+        """Iterations of the opponents: rated checkpoints that the run keeps, spread evenly from oldest to newest."""
         kept = sorted(ratings, key=int)[-self._config.root.checkpoint.keep :]
         rated = {*kept, *([str(best)] if str(best) in ratings else [])}
         there = [k for k in sorted(rated, key=int) if checkpoint.exists(checkpoints, int(k))]
@@ -92,7 +92,7 @@ class Rater:
         return [there[round(place)] for place in places]
 
     def _margins(self, ours: Agent, theirs: Agent, seed: int) -> list[float]:
-        """By how much each game was won."""
+        """Margins of the games: our return less the best return of another player, one for each game."""
         players, rescales = self._config.task.players, self._config.root.env.rescale_actions
         games = play_match(self._games(), players, ours, theirs, self._wanted.games, seed, rescales)
         return [game.returned - game.best_other for game in games]

@@ -1,4 +1,4 @@
-"""A run's folder while it is trained: what it started with, its rows, its checkpoints and its result."""
+"""A run's folder during training: its run.json, rows, checkpoints and result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOTHING: Mapping[str, float | None] = {}
 
 @dataclass
 class LoopState:
-    """The counters of the outer loop; part of every checkpoint."""
+    """Counters of the outer loop; part of every checkpoint."""
 
     iteration: int = 0
     global_step: int = 0
@@ -39,28 +39,28 @@ class LoopState:
     episodes: int = 0
     masked_steps: float = 0.0
     recent_returns: list[float] = field(default_factory=list)
-    """Of the last 100 episodes."""
+    """Returns of the last 100 episodes."""
     recent_told: dict[str, list[float]] = field(default_factory=dict)
-    """Of the last 100 episodes that told a number of `env.info`, by name."""
+    """Values of the numbers in `env.info` by name, from the last 100 episodes that reported each."""
     best_iteration: int | None = None
-    """Of the checkpoint at which their mean was highest, or which is rated best."""
+    """Iteration of the best checkpoint: the highest mean of `recent_returns`, or in rated games the highest rating."""
     best_return: float | None = None
     cut_episodes: int = 0
-    """Episodes that were in progress when their environments began anew: in no statistics of returns."""
+    """Episodes in progress when their environments restarted; no statistics of returns include them."""
     cut_steps: int = 0
     loaded_steps: int = 0
-    """Part of `global_step` that was another run's (`checkpoint.load`); the other sums are of this run alone."""
+    """Part of `global_step` that another run trained (`checkpoint.load`); the other sums are of this run alone."""
     together: int = 1
-    """The most seeds that one program trained at a time with this one: its speeds are a share of theirs."""
+    """Maximum number of seeds trained in one program with this one; the program's speed is shared among them."""
     ratings: dict[str, list[float]] = field(default_factory=dict)
-    """Of the checkpoints of a game, by iteration: the rating and its deviation; see ppo_bench/runs/rating.py."""
+    """Rating and its deviation of each checkpoint of a game, by iteration; see ppo_bench/runs/rating.py."""
     evaluation: dict[str, float | None] = field(default_factory=dict)
     """The latest evaluation, by column; see ppo_bench/runs/evaluation.py."""
     metrics_mark: Mark = NO_ROWS
     episodes_mark: Mark = NO_ROWS
 
     def count(self, metrics: Metrics, episodes: list[Episode], batch_size: int) -> None:
-        """Take in one iteration."""
+        """Add one iteration to the counters."""
         self.iteration += 1
         self.global_step += batch_size
         self.episodes += len(episodes)
@@ -71,23 +71,23 @@ class LoopState:
         self.recent_returns = [*self.recent_returns, *(e.episode_return for e in episodes)][-RECENT_EPISODES:]
 
     def cut(self, in_progress: np.ndarray) -> None:
-        """Take in a restart of environments whose episodes had come to `in_progress` steps, `[N]`."""
+        """Count the episodes that a restart of the environments cuts; `in_progress` holds their steps so far, `[N]`."""
         self.cut_episodes += int(np.count_nonzero(in_progress))
         self.cut_steps += int(in_progress.sum())
 
     @property
     def recent_mean(self) -> float | None:
-        """Mean return of the last 100 episodes; None before there is one."""
+        """Mean return of the last 100 episodes; None before the first episode."""
         return _mean(self.recent_returns)
 
     def note_best_rating(self) -> None:
-        """Take the last rated checkpoint for the best so far if none before it was rated higher."""
+        """Make the newest checkpoint, just rated, the best so far unless the best one has a higher rating."""
         newest, before = str(self.iteration), self.ratings.get(str(self.best_iteration))
         if before is None or self.ratings[newest] >= before:
             self.best_iteration, self.best_return = self.iteration, None
 
     def note_best(self) -> None:
-        """Take this iteration for the best so far if the mean of the last 100 episodes is not below any earlier one."""
+        """Make this iteration the best so far if the mean of the last 100 episodes is not below any earlier one."""
         mean = self.recent_mean
         if self.ratings:
             return
@@ -96,15 +96,15 @@ class LoopState:
 
 
 class Record:
-    """What one run leaves in its folder as it is trained."""
+    """The files that one run writes to its folder during training."""
 
     def __init__(
         self, config: Config, folder: Path, loop: LoopState, execution: Mapping[str, object], new: bool, together: int
     ) -> None:
-        """Open the rows where `loop` stands, and if the run is `new` write what it starts with.
+        """Open the files of rows at the position that `loop` records; write run.json if the run is `new`.
 
-        `together` is how many seeds are trained by the same program.
-        Raises `ConfigError` if the rows are not those that `loop` counts.
+        `together` is the number of seeds that the same program trains.
+        Raises `ConfigError` if the files of rows do not match the marks in `loop`.
         """
         self.config = config
         self.folder = folder
@@ -116,7 +116,7 @@ class Record:
             say(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
             warn_of_differences(folder, execution)
         marks = {"metrics.jsonl": Mark(*loop.metrics_mark), "episodes.jsonl": Mark(*loop.episodes_mark)}
-        for name, mark in marks.items():  # both, before either is touched
+        for name, mark in marks.items():  # checks both before changing either
             check_rows(folder / name, mark)
         self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in marks.items())
         self._earlier_seconds = loop.wall_seconds
@@ -144,9 +144,9 @@ class Record:
         sps: float,
         evaluated: Mapping[str, float | None] = NOTHING,
     ) -> None:
-        """Take in one iteration, `seconds` after the rows were opened, made at `sps` environment steps a second.
+        """Record one iteration, `seconds` after the files of rows were opened, at `sps` environment steps per second.
 
-        `evaluated` are the columns of an evaluation; see ppo_bench/runs/evaluation.py.
+        `evaluated` holds the columns of an evaluation; see ppo_bench/runs/evaluation.py.
         """
         loop, first_step = self.loop, self.loop.global_step
         loop.count(metrics, episodes, self.config.ppo.batch_size)
@@ -157,7 +157,7 @@ class Record:
         self._episodes.append([_episode_row(first_step, e) for e in episodes[:EPISODE_ROWS_PER_ITERATION]])
 
     def save(self, arrays: Arrays) -> Path:
-        """Write a checkpoint; those that it replaces stay until `prune`."""
+        """Write a checkpoint; older checkpoints stay until `prune`."""
         loop = self.loop
         loop.metrics_mark, loop.episodes_mark = self._metrics.mark(), self._episodes.mark()
         loop.note_best()
@@ -165,16 +165,16 @@ class Record:
         return checkpoint.save(self.folder / "checkpoints", loop.iteration, saved, loop.best_iteration)
 
     def snapshot(self, arrays: Arrays) -> None:
-        """Leave something to evaluate where the run is interrupted."""
+        """Write a snapshot for evaluation where the run is interrupted; a run does not resume from it."""
         saved = checkpoint.Checkpoint(arrays, asdict(self.loop))
         checkpoint.save_snapshot(self.folder / "checkpoints", self.loop.iteration, saved)
 
     def prune(self) -> None:
-        """Remove the checkpoints that are no longer kept."""
+        """Remove the checkpoints that `checkpoint.keep` does not cover, except the best."""
         checkpoint.prune(self.folder / "checkpoints", self.config.root.checkpoint.keep, self.loop.best_iteration)
 
     def finish(self, setup_seconds: float) -> None:
-        """Write the result: the run is complete."""
+        """Write the result, which marks the run as complete."""
         self.prune()
         self._metrics.close()
         self._episodes.close()
@@ -235,7 +235,7 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "compile_seconds": compile_seconds if compiles else None,
         "steady_sps": steady_sps,
         "mean_sps": own_steps / (loop.wall_seconds - (compile_seconds if compiles else 0.0)),
-        "load_average": os.getloadavg()[0],  # over the last minute, other programs' part of it included
+        "load_average": os.getloadavg()[0],  # over the last minute, including other programs
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 
@@ -245,7 +245,7 @@ def _mean(values: list[float] | list[int]) -> float | None:
 
 
 def report_finished(folder: Path) -> None:
-    """Say what came of a run that is complete."""
+    """Print the outcome of a complete run."""
     result = read_json(folder / "result.json")
     mean = result.get("final_return_mean")
     shown = "none" if mean is None else f"{mean:.2f}"
@@ -254,7 +254,7 @@ def report_finished(folder: Path) -> None:
 
 
 def warn_of_differences(folder: Path, execution: Mapping[str, object] | None = None) -> None:
-    """Warn if versions, hardware or the way of executing are not those that the run started with."""
+    """Warn if versions, hardware or execution differ from those at the start of the run."""
     now = provenance() | ({"execution": dict(execution)} if execution else {})
     if changed := differences(read_json(folder / "run.json"), now):
         say(f"warning: not what the run started with: {'; '.join(changed)}")

@@ -1,4 +1,4 @@
-"""The configuration of a run that lies on disk, to have its policy act once more."""
+"""Configuration of a recorded run, for playing its policy again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ppo_bench.configuration.load import recorded_config
 from ppo_bench.runners.checkpoint import CONFIG, is_exported
 
 STEPPED_ALONE = {"envpool_xla": "envpool"}
-"""Where the environments of a backend come from when no program that learns steps them."""
+"""Backends for stepping environments outside of a training program, by the run's backend."""
 
 
 def read_run(run_folder: Path) -> dict[str, Any]:
-    """What a run folder, or an exported one, says of its run: versions, hardware, `config`. Raises `ConfigError`."""
+    """Contents of run.json in a run folder or an exported one: versions, hardware, `config`. Raises `ConfigError`."""
     path = run_folder / (CONFIG if is_exported(run_folder) else "run.json")
     if not path.exists():
         raise ConfigError(f"{run_folder} has no run.json: name a run folder or one of its checkpoints/iteration_<k>")
@@ -33,7 +33,7 @@ def read_run(run_folder: Path) -> dict[str, Any]:
 
 
 def load_run(run_folder: Path, changes: Mapping[str, Any]) -> Config:
-    """The configuration of a run with the `changes` that are not None, by key. Raises `ConfigError`."""
+    """The configuration of a run with `changes` by key, of which None values are ignored. Raises `ConfigError`."""
     run = read_run(run_folder)
     made = {key: value for key, value in changes.items() if value is not None}
     own = run["config"]["backend"]["name"]

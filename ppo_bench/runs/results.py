@@ -1,11 +1,11 @@
-"""What a run leaves behind: one folder of plain files, complete exactly when `result.json` exists.
+"""A run's folder of plain files; the run is complete exactly when `result.json` exists.
 
 run.json        configuration, versions, hardware: written once, when the run starts
-metrics.jsonl   a row an iteration
-episodes.jsonl  a row a finished episode, at most 1,000 an iteration (metrics.jsonl counts and averages all)
-ratings.json    of a game's checkpoints, by iteration: see ppo_bench/runs/rating.py
+metrics.jsonl   one row per iteration
+episodes.jsonl  one row per finished episode, at most 1,000 per iteration (metrics.jsonl counts and averages all)
+ratings.json    ratings of the checkpoints, by iteration, in a game: see ppo_bench/runs/rating.py
 checkpoints/    see ppo_bench/runners/checkpoint.py
-result.json     the summary, written aside and renamed last
+result.json     the summary, written to a temporary file and renamed last
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ppo_bench.common.rows import read_rows
 
 RATINGS = "ratings.json"
 EVALUATION_COLUMNS = ("evaluation_return_greedy", "evaluation_return_sampled")
-"""Of metrics.jsonl, where `evaluation.every_iterations` asks for them: mean returns of whole episodes."""
+"""Columns of metrics.jsonl if `evaluation.every_iterations` is above 0: mean returns of whole episodes."""
 EPISODE_ROWS_PER_ITERATION = 1_000
 COMPILING_ITERATIONS = 3
 LOCK_TRIES = 3
-"""`in_use` has the lock for a moment."""
+"""Attempts to lock the folder: `in_use` of another process may hold the lock for a moment."""
 
 
 @contextmanager
 def own_folder(folder: Path) -> Iterator[None]:
-    """Make the run's folder and keep other processes out. Raises `ConfigError` if it cannot be written or is in use."""
+    """Create the run's folder and lock it for this process. Raises `ConfigError` if it is read-only or in use."""
     try:
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
@@ -41,11 +41,11 @@ def own_folder(folder: Path) -> Iterator[None]:
     try:
         if not os.access(folder, os.W_OK):
             raise ConfigError(f"cannot write to {folder}; choose another folder by outputs=")
-        # The system frees the lock however this process ends.
+        # The operating system frees the lock however this process ends.
         for _ in range(LOCK_TRIES):
             try:
                 took = lock(descriptor)
-            except OSError as error:  # such as Lustre's, mounted without flock
+            except OSError as error:  # for example on Lustre mounted without flock
                 raise ConfigError(
                     f"cannot lock {folder}: {error.strerror} on its file system; choose another folder by outputs="
                 ) from error
@@ -60,7 +60,7 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 
 def are_complete(folders: Sequence[Path]) -> bool:
-    """Whether the runs in all of `folders` have been trained to their ends."""
+    """Whether the runs in all of `folders` are complete."""
     return all((folder / "result.json").exists() for folder in folders)
 
 
@@ -72,18 +72,18 @@ def in_use(folder: Path) -> bool:
         return False
     try:
         return not lock(descriptor, shared=True)
-    except OSError:  # where there are no locks, no training is
+    except OSError:  # without locks on the file system no training can have started
         return False
     finally:
         os.close(descriptor)
 
 
 def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
-    """Steady speed and start-up time of a run, from its rows of metrics.
+    """Steady speed and start-up time of a run, from the rows of `metrics`.
 
-    The first is the environment steps per second of the median iteration, or of the median block of iterations that the
-    device is given at once: their rows come in bursts. The second is how many seconds the first three iterations took
-    beyond as many median ones: compilation, where a framework compiles.
+    The steady speed is in environment steps per second: that of the median iteration, or of the median block of
+    `iterations_per_call` iterations, because the rows of a block arrive together. The start-up time is in seconds: how
+    much longer the first three iterations took than median ones. It is compilation where a framework compiles.
     """
     rows = read_rows(metrics)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration

@@ -1,4 +1,4 @@
-"""Signals by which a training is asked to stop."""
+"""Signals that ask a training to stop."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""Terminals and systems send the first two; clusters warn of a time limit or a preemption by the others."""
+"""Terminals and operating systems send the first two; clusters send the others before a time limit or a preemption."""
 
 
 @contextmanager
 def stop_requests() -> Iterator[list[int]]:
-    """A list that is empty until one of `STOP_SIGNALS` arrives; a second SIGINT stops at once."""
+    """A list of the `STOP_SIGNALS` received so far, empty at first; a second signal that is SIGINT stops at once."""
     received: list[int] = []
 
     def request(number: int, frame: object) -> None:
@@ -25,6 +25,6 @@ def stop_requests() -> Iterator[list[int]]:
         yield received
     finally:
         for number, handler in before.items():
-            # A script's background programs start with SIGINT ignored; one that has heeded a first heeds a second.
+            # A script's background programs start with SIGINT ignored; one that obeyed a first SIGINT obeys a second.
             heeded = handler == signal.SIG_IGN and number in received
             signal.signal(number, signal.default_int_handler if heeded else handler)

@@ -1,7 +1,7 @@
-"""Perfect play of three in a row, and every line of play against one that is given.
+"""Perfect play of tic-tac-toe, and the results of all lines of play against a player.
 
-Squares are bits of an integer, from the top left by rows; a position is the squares of the player to move and those of
-the other one.
+Squares are bits of an integer, from the top left by rows. A position is a pair: the squares of the player to move and
+those of the other player.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ ROWS = (0o007, 0o070, 0o700, 0o111, 0o222, 0o444, 0o421, 0o124)
 
 
 def wins(squares: int) -> bool:
-    """Whether they have three in a row."""
+    """Whether `squares` has three in a row."""
     return any(squares & row == row for row in ROWS)
 
 
 def moves(mover: int, other: int) -> list[int]:
-    """The squares that are free."""
+    """The free squares of a position."""
     return [move for move in range(SQUARES) if not (mover | other) >> move & 1]
 
 
 @functools.cache
 def value(mover: int, other: int) -> int:
-    """What perfect play of both gives the one to move: 1, 0 or -1."""
+    """Result of perfect play by both, for the player to move: 1, 0 or -1."""
     if wins(other):
         return -1
     return max((-value(other, mover | 1 << move) for move in moves(mover, other)), default=0)
 
 
 def perfect(seen: Seen, begins: np.ndarray) -> np.ndarray:
-    """A policy of known opponents: all best moves equally often, `[N, 9]`."""
+    """A `Policy`: uniform over the best moves, `[N, 9]`."""
     policy = np.asarray(seen.legal, float)
     for row in np.flatnonzero(seen.acts):
         mover, other = (int(squares) for squares in _squares(seen.obs[row]))
@@ -49,8 +49,10 @@ def perfect(seen: Seen, begins: np.ndarray) -> np.ndarray:
 
 
 def all_lines(player: Player) -> Counter[str]:
-    """How every line of play ends that an opponent can choose: "wins", "draws" and "losses" of `player`, who begins in
-    half of them and takes its own moves."""
+    """Number of lines of play with each result: "wins", "draws" and "losses" of `player`.
+
+    The opponent tries every move, and `player` makes its own. It moves first in some and second in others.
+    """
     return _lines(player, begins=True) + _lines(player, begins=False)
 
 
@@ -81,12 +83,12 @@ def _lines(player: Player, begins: bool) -> Counter[str]:
 
 
 def _squares(obs: np.ndarray) -> np.ndarray:
-    """Squares of the player who sees `[3, 3, 2]`, and of the other one."""
+    """Squares of the player who sees `obs [3, 3, 2]`, and of the other player."""
     squares: np.ndarray = obs.reshape(SQUARES, 2).T.astype(np.int64) @ (1 << np.arange(SQUARES))
     return squares
 
 
 def _observed(positions: list[tuple[int, int]]) -> np.ndarray:
-    """What positions look like, `[B, 3, 3, 2]`."""
+    """Observations of the positions, `[B, 3, 3, 2]`."""
     bits = np.array(positions)[:, None] >> np.arange(SQUARES)[None, :, None] & 1
     return bits.astype(bool).reshape(-1, 3, 3, 2)

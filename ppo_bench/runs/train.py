@@ -1,4 +1,4 @@
-"""The only outer loop: it drives any runner, and alone knows of progress, results, checkpoints, films and trackers."""
+"""The only outer loop, for any runner: it alone handles progress, results, checkpoints, videos and trackers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 
 
 def build_runner(config: Config) -> Runner[Any]:
-    """The runner of a configuration. Raises `ConfigError` if the environment or the device cannot be had."""
+    """The runner of a configuration. Raises `ConfigError` if the environment or the device is not available."""
     return _build(config, config.framework.runner)[0]
 
 
 def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
-    """The runner, and what there is to be said to those who begin with it."""
+    """The runner, and warnings to print when a training starts, not when it resumes."""
     config.framework.begin(config.root.num_seeds, config.tuning, config.root.devices)
     require_memory(config)
     if config.processes > 1:
@@ -52,14 +52,14 @@ def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
 
 
 class SeedRun(NamedTuple):
-    """One seed of what is trained together."""
+    """One of the seeds that are trained together."""
 
     config: Config
     folder: Path
 
 
 def train(config: Config, started_at: float) -> list[Path]:
-    """Train every seed to the end, from its newest checkpoint if there is one; the runs' folders.
+    """Train every seed to the end, from its newest checkpoint if there is one; returns the runs' folders.
 
     `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on the signals of
     `ppo_bench/runs/stopping.py`.
@@ -80,9 +80,9 @@ def train(config: Config, started_at: float) -> list[Path]:
 
 @contextmanager
 def _first_iteration_uncollected() -> Iterator[None]:
-    """Without Python's search for cycles until `_loop` has it back.
+    """Disables garbage collection until the first iteration has finished.
 
-    What importing, tracing and compiling make stays, and to look through it again and again took up to a second.
+    The objects of imports, tracing and compilation stay alive; repeated scans of them cost time and free nothing.
     """
     gc.disable()
     try:
@@ -98,7 +98,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
     built, warnings = _build(config, config.framework.runner if one else config.framework.seeds_runner)
     runner: SeedsRunner[Any] = OneSeed(built) if one else built
     try:
-        # Before anything is on disk, since a checkpoint of another network ends here.
+        # Before anything is written to disk, because a checkpoint of another network raises here.
         fresh = not any(any((run.folder / "checkpoints").glob("iteration_*")) for run in runs)
         start = _start(runs, runner) if fresh else None
         with ExitStack() as stack:
@@ -122,13 +122,13 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
 
 
 def _start(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any]:
-    """Counters and state with which new runs begin: initial weights, or what `checkpoint.load` names."""
+    """Counters and state of new runs: initial weights, or the checkpoint that `checkpoint.load` names."""
     seeds, source = [run.config.root.seed for run in runs], runs[0].config.source
     if source is None:
         return [LoopState() for _ in runs], runner.init(seeds)
     iteration, global_step = source.loop["iteration"], source.loop["global_step"]
     loops = [LoopState(iteration, global_step, loaded_steps=global_step) for _ in runs]
-    try:  # what is random is each run's own
+    try:  # each run has random numbers of its own seed
         return loops, runner.restore([source.arrays | {"seed": np.array(seed)} for seed in seeds])
     except ConfigError as error:
         load, task = runs[0].config.root.checkpoint.load, runs[0].config.task.name
@@ -136,10 +136,10 @@ def _start(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[Loop
 
 
 def _resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:
-    """Counters and state of the newest checkpoints; None if the runs are to start at the beginning.
+    """Counters and state of the newest checkpoints; None if the runs are to start from the beginning.
 
-    Of several seeds some may have written a checkpoint that others had not yet when they were interrupted: all go back
-    to the last that they have in common. Raises `ConfigError` if they stand further apart.
+    After an interruption, some of several seeds may have a checkpoint more than others: all go back to the last one
+    that they have in common. Raises `ConfigError` if their newest checkpoints are further apart.
     """
     folders = [run.folder / "checkpoints" for run in runs]
     newest = [checkpoint.load_newest(folder, say) for folder in folders]
@@ -179,7 +179,7 @@ def _loop(
     pauses: Pauses,
     setup_seconds: float,
 ) -> None:
-    """Iterate to the end."""
+    """Train from the state's iteration to the last one."""
     first, at_once, every = records[0], config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
     loop_started = time.perf_counter() - pauses.seconds
@@ -187,11 +187,11 @@ def _loop(
     with stop_requests() as stop, _told_to_stop(stop, first), progress as display:
         pauses.rate(records, stop)
         while loop.iteration < last:
-            if loop.iteration % at_once == 0:  # else it has been running since the one before ended
+            if loop.iteration % at_once == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
             state, measured = runner.step(state)
             now = time.perf_counter()
-            gc.enable()  # after the first
+            gc.enable()  # see `_first_iteration_uncollected`
             sps, started = batch_size / (now - started), now
             for record, (metrics, _) in zip(records, measured, strict=True):
                 _require_finite(metrics, record, len(records))
@@ -211,26 +211,26 @@ def _loop(
                     for record, arrays in zip(records, runner.export(state), strict=True):
                         record.snapshot(arrays)
                 raise Interrupted(_what_is_kept(first.folder, loop.iteration))
-    for record in reversed(records):  # the first last, by whose result the command is known to be complete
+    for record in reversed(records):  # the first run comes last: its result marks the command as complete
         record.finish(setup_seconds)
 
 
 def _save(
     runner: SeedsRunner[Any], state: Any, records: Sequence[Record], pauses: Pauses, stop: Sequence[int], cuts: bool
 ) -> None:
-    """Write a checkpoint of every run; `cuts` if environments restart thereafter."""
+    """Write a checkpoint of every run; `cuts` says whether the environments restart after it."""
     if cuts:
         for record, in_progress in zip(records, runner.in_progress(state), strict=True):
             record.loop.cut(in_progress)
     saved = [record.save(arrays) for record, arrays in zip(records, runner.export(state), strict=True)]
     for record in records:
-        record.prune()  # once all have what they may have to go back to together
+        record.prune()  # only now that every run has this checkpoint: a resumption needs one that all have
     pauses.film(records, saved, stop)
     pauses.rate(records, stop)
 
 
 def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> str:
-    """In which folder a run goes on, and on what."""
+    """The run's folder, and the device and threads that it trains on, as one line."""
     count = execution.get("threads", 0)
     threads = f", {count} thread{'s' if count != 1 else ''}" if count else ""
     first = "; the first iteration compiles" if compiles else ""
@@ -246,9 +246,9 @@ def _title(records: Sequence[Record]) -> str:
 
 
 def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
-    """Raise `Failed` if learning has left the numbers in the iteration after those that the record has.
+    """Raise `Failed` if a loss is not finite in the iteration after the last recorded one.
 
-    `together` is how many seeds are trained by the same program.
+    `together` is the number of seeds that the same program trains.
     """
     done = record.loop.iteration
     defined = {
@@ -282,7 +282,7 @@ def _kept(folder: Path) -> str | None:
 
 @contextmanager
 def _told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
-    """Take a failure for an interruption where one was asked for: the signal may have ended environments, too."""
+    """Turn a failure after a stop request into `Interrupted`: the signal may have ended environments, too."""
     try:
         yield
     except Failed as error:

@@ -1,12 +1,12 @@
 """`python -m ppo_bench.equivalence [overrides]`: do the frameworks do the same?
 
-mode=lockstep (default): one framework leads a training; in every iteration each other one starts from the leader's
+mode=lockstep (default): one framework leads a training. In every iteration each other one starts from the leader's
 state, sees the same environment steps, and must choose the same actions and arrive at the same losses, gradient norms
 and parameters.
-mode=free: each trains alone from the seed; how long do the actions stay the same, and how do the parameters part?
-(Training is chaotic: rounding is amplified without bound, so free runs part in the end.)
+mode=free: each framework trains alone from the seed. The report says how long the actions stay the same, and how far
+the parameters diverge. (Training is chaotic: rounding is amplified without bound, so free runs diverge in the end.)
 
-Exit 0 when every action was the same and, in lockstep, the rest within tolerance; else 1.
+Exit 0 if every action was the same and, in lockstep, the rest within tolerance; else 1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ppo_bench.sweeps.expand import expand
 
 LEADER = "torch_eager"
 EXPLAINED = 5
-"""How many iterations over the tolerance are looked into."""
+"""Maximum number of iterations over the tolerance whose sensitivity is measured."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ def load(overrides: list[str]) -> Config:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the comparison, print a table, write `equivalence.json` and a plot; 1 if the frameworks differ."""
+    """Run the comparison, print a table, write `equivalence.json` and a plot; returns 1 if frameworks differ."""
     parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
     parser.add_overrides("as for a run; and mode=lockstep|free, frameworks=[a,b]")
     overrides, devices = _numbers_of_devices(overrides_of(parser.parse_intermixed_args(arguments)))
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
     }
     for each in configs.values():
         _require(each)
-    made = make_env(config.backend, config.task)  # whether it can be, said in one line
+    made = make_env(config.backend, config.task)  # raises with one line if it is not available
     made.close()
     if isinstance(made, GraphEnv) and not made.programs_last:
         raise ConfigError(
@@ -102,14 +102,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _numbers_of_devices(overrides: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """The overrides without a list of numbers of devices, as in `devices=[1,2]`, and that as a variant."""
+    """The overrides without lists of device counts, such as `devices=[1,2]`, and the last such list as a variant."""
     lists = [word for word in overrides if word.startswith("devices=[")]
     values = {"devices": OmegaConf.create(lists[-1].partition("=")[2])} if lists else {}
     return [word for word in overrides if word not in lists], {k: list(v) for k, v in values.items()}
 
 
 def _words(key: str, values: Any) -> str:
-    """A key with its values as a sweep has them. Raises `ConfigError` if they are no list."""
+    """A key with its values in a sweep's format. Raises `ConfigError` if the values are not a list."""
     if not isinstance(values, list) or not values:
         raise ConfigError(
             f"variants={{{key}:{values}}}: a key has a list of values, as in variants={{device:[cpu,cuda]}}"
@@ -118,12 +118,12 @@ def _words(key: str, values: Any) -> str:
 
 
 def _require(config: Config) -> None:
-    """As for a run, but environments of a program are stepped beside it here, so that any framework takes them."""
+    """Raise `ConfigError` as for a run, except that any framework may use JAX environments, stepped beside it here."""
     (config.framework if config.backend.in_graph else config).require()
 
 
 def _installed(overrides: list[str]) -> list[str]:
-    """The frameworks whose packages are there; the first leads."""
+    """The frameworks whose packages are installed, the leader first."""
     names = []
     for name in sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), key=lambda n: (n != LEADER, n)):
         try:
@@ -135,7 +135,7 @@ def _installed(overrides: list[str]) -> list[str]:
 
 
 def _compare(configs: dict[str, Config], mode: str) -> Agreement:
-    """The differences of every framework from the first, iteration by iteration, and what explains the large ones."""
+    """Differences of every framework from the first, by iteration, with ties and sensitivities as explanations."""
     leader, *others = configs
     config, precision = configs[leader], configs[leader].root.precision
     tolerance = TOLERANCES[precision]

@@ -1,4 +1,4 @@
-"""How one framework's iteration differs from the leader's."""
+"""Differences between one framework's iteration and the leader's."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from ppo_bench.runners.base import Metrics
 
 
 class IterationOutcome(NamedTuple):
-    """What one framework did in one iteration."""
+    """Actions, state and metrics of one framework's iteration."""
 
     actions: np.ndarray
-    """`[T, N]` or `[T, N, A]`."""
+    """Actions, `[T, N]` or `[T, N, A]`."""
     before: Arrays
-    """The state that it started from; of leaders only."""
+    """The state before the iteration; leaders only."""
     after: Arrays
     metrics: Metrics
     steps: Step | None
-    """What the environments gave, `[T, N, ...]`; of leaders only."""
+    """The environments' steps, `[T, N, ...]`; leaders only."""
 
 
 class Difference(NamedTuple):
-    """How one framework's iteration differs from the leader's."""
+    """Differences between one framework's iteration and the leader's."""
 
     actions: int
-    """Actions that are not the same, without ties."""
+    """Number of actions that differ, without ties."""
     first: int | None
-    """Environment steps of the iteration before the first of them, tie or not."""
+    """Index of the first environment step with a different action, a tie or not; None if there is none."""
     parameters: float
-    """Norm of the difference of all parameters over their norm."""
+    """Norm of the difference of all parameters, relative to their norm."""
     movement: float
-    """The same over the norm of what the leader's iteration changed in them."""
+    """Norm of the same difference, relative to the norm of the leader's parameter change in the iteration."""
     losses: float
     """The largest difference of a loss, relative where the loss is above 1."""
     gradient_norm: float
-    """Relative."""
+    """Relative difference of the gradient norms."""
     tied: bool = False
-    """An action hung on rounding, so that the two iterations learnt from different transitions."""
+    """Whether an action depended on rounding, so that the two iterations learnt from different transitions."""
 
     def within(self, tolerance: Tolerance) -> bool:
-        """Whether everything but the actions is the same."""
+        """Whether parameters, losses and gradient norm are within `tolerance`; actions are not checked."""
         moved = self.movement <= tolerance.movement or self.parameters <= tolerance.rounding
         measured = max(self.losses, self.gradient_norm)
         return moved and self.parameters <= tolerance.parameters and measured <= tolerance.losses
@@ -55,7 +55,7 @@ class Difference(NamedTuple):
 def compare(
     leader: IterationOutcome, other: IterationOutcome, action_tolerance: float, losses: Sequence[str]
 ) -> Difference:
-    """How `other` differs from `leader` in one iteration; `losses` are the metrics that are compared."""
+    """Differences of `other` from `leader` in one iteration; `losses` names the metrics that are compared."""
     differs = differing_actions(leader, other, action_tolerance)
     first = int(np.flatnonzero(differs.ravel())[0]) if differs.any() else None
     distances = [_distance(leader.metrics[name], other.metrics[name], 1.0) for name in losses]
@@ -71,33 +71,33 @@ def compare(
 
 
 def differing_actions(leader: IterationOutcome, other: IterationOutcome, tolerance: float) -> np.ndarray:
-    """`[T, N]` bool: where the two chose differently."""
+    """Actions that differ, `[T, N]` bool."""
     discrete = leader.actions.dtype.kind in "iu"
     gaps = np.abs(leader.actions.astype(np.float64) - other.actions)
     return (gaps > (0.0 if discrete else tolerance)).reshape(*gaps.shape[:2], -1).any(-1)
 
 
 def parameter_distance(mine: Arrays, theirs: Arrays) -> float:
-    """Norm of the difference of all parameters over their norm."""
+    """Norm of the difference of all parameters, relative to their norm."""
     a, b = (_parameters(arrays) for arrays in (mine, theirs))
     return float(np.linalg.norm(b - a) / np.linalg.norm(a))
 
 
 def movement_distance(before: Arrays, mine: Arrays, theirs: Arrays) -> float:
-    """Norm of the difference of all parameters over that of their change since `before`; 0 if both are 0."""
+    """Norm of the difference of all parameters, relative to that of their change since `before`; 0 if both are 0."""
     start, a, b = (_parameters(arrays) for arrays in (before, mine, theirs))
     apart, moved = np.linalg.norm(b - a), np.linalg.norm(a - start)
     return float(apart / moved) if moved > 0 else (math.inf if apart > 0 else 0.0)
 
 
 def _parameters(arrays: Arrays) -> np.ndarray:
-    """All parameters as one vector of float64, in the order of their names."""
+    """All parameters as one float64 vector, in the order of their names."""
     names = sorted(name for name in arrays if name.startswith("params."))
     return np.concatenate([arrays[name].ravel().astype(np.float64) for name in names])
 
 
 def _distance(mine: float, theirs: float, least: float) -> float:
-    """Difference relative to `mine`, or to `least` if that is more; infinite if one of them alone is not finite."""
+    """Difference relative to the larger of |`mine`| and `least`. For non-finite numbers: 0 if equal, else infinity."""
     if math.isfinite(mine) and math.isfinite(theirs):
         return abs(theirs - mine) / max(abs(mine), least)
     return 0.0 if str(mine) == str(theirs) else math.inf

@@ -1,4 +1,4 @@
-"""Why frameworks differ where they do: actions that hang on rounding, and iterations that amplify it."""
+"""Reasons for differences between frameworks: actions that depend on rounding, and iterations that amplify it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDING_UNITS = 8.0
 
 
 class Tie(NamedTuple):
-    """A discrete action that two frameworks chose differently, between scores that rounding alone tells apart."""
+    """A discrete action that two frameworks chose differently, where the scores differ only by rounding."""
 
     iteration: int
     step: int
@@ -30,9 +30,9 @@ class Tie(NamedTuple):
     leader_action: int
     other_action: int
     margin: float
-    """Score (logit plus Gumbel noise) of the leader's choice less that of the other, in float64."""
+    """Score (logit plus Gumbel noise) of the leader's choice minus that of the other, in float64."""
     score: float
-    """Of the leader's choice."""
+    """Score of the leader's choice."""
 
 
 def ties(
@@ -43,7 +43,7 @@ def ties(
     iteration: int,
     tolerance: float,
 ) -> list[Tie]:
-    """The differing discrete actions whose scores tie within `tolerance`; `seen` is what the network saw, by step."""
+    """The differing discrete actions whose scores tie within `tolerance`; `seen` holds the network's inputs by step."""
     if leader.actions.dtype.kind not in "iu":
         return []
     network, one = problem.network, np.ones(1, np.int32)
@@ -101,30 +101,30 @@ def _logits(problem: Problem, seen: Sequence[Seen], leader: IterationOutcome) ->
 
 
 def tied_actions(leader: IterationOutcome, other: IterationOutcome, found: Sequence[Tie]) -> int:
-    """Actions that differ in nothing but ties; one of several components may tie where another truly differs."""
+    """Number of actions that differ in ties alone, since one component may tie where another truly differs."""
     components = (leader.actions != other.actions).reshape(*leader.actions.shape[:2], -1).sum(-1)
     tied = Counter((tie.step, tie.env) for tie in found)
     return sum(count == int(components[place]) for place, count in tied.items())
 
 
 class Sensitivity(NamedTuple):
-    """How far an iteration of the leader's lands from itself when its inputs are changed by rounding."""
+    """Distance between repetitions of the leader's iteration whose inputs differ by rounding."""
 
     unchanged: float
-    """Distance of the parameters without any change: 0 if the framework repeats itself."""
+    """Distance of the parameters with unchanged inputs: 0 if the framework is deterministic."""
     largest: float
-    """The largest of several tries."""
+    """The largest distance with changed inputs."""
     over: int
-    """Tries that landed beyond the tolerance."""
+    """Number of tries with a distance above the tolerance."""
     tries: int
 
 
 def sensitivity(twin: Follower, leader: IterationOutcome, tolerance: float) -> Sensitivity:
-    """Replay the leader's iteration with parameters and observations changed at random by rounding.
+    """Repeat the leader's iteration with parameters and observations changed at random by rounding.
 
-    That is by up to 8 units in the last place, which is what two ways of adding up 64 products differ by. PPO's
-    clipping is not smooth: at a bound, rounding decides whether a transition has a gradient. An iteration in which
-    that happens amplifies rounding by orders of magnitude, in any framework and in the leader itself.
+    The changes are up to 8 units in the last place, the difference between two orders of summing 64 products. PPO's
+    clipping is not smooth: at a bound, rounding decides whether a transition has a gradient. An iteration in which that
+    happens amplifies rounding by orders of magnitude, in any framework and in the leader itself.
     """
     rng = np.random.default_rng(0)
     size = ROUNDING_UNITS * np.finfo(leader.before["params.critic.0.bias"].dtype).eps

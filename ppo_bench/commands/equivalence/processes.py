@@ -1,4 +1,4 @@
-"""One process for each framework: flags, threads and caches of one must not reach another."""
+"""Processes of the frameworks, one each: flags, threads and caches of one must not affect another."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from ppo_bench.runs.group import GroupRunner, Wrap
 
 
 class Follower:
-    """A process that plays iterations after a leader: from its state, on its environment steps."""
+    """A process that repeats a leader's iterations, from the leader's state and on its environment steps."""
 
     def __init__(self, config: Config, follows: bool = True) -> None:
         self._worker = Worker(config.framework.name, _serve, config, follows)
 
     def start(self, message: tuple[Arrays, Any] | None) -> None:
-        """Begin an iteration: `(state, environment steps)` to follow, None to go on alone."""
+        """Start an iteration: `message` is `(state, environment steps)` to follow, or None to train alone."""
         self._worker.ask(message)
 
     def outcome(self) -> IterationOutcome:
-        """Of the iteration that was begun; waits for it."""
+        """Outcome of the iteration that was started; waits for it."""
         outcome: IterationOutcome = self._worker.answer()
         return outcome
 
     def follow(self, before: Arrays, steps: Any) -> IterationOutcome:
-        """One whole iteration from `before` on `steps`."""
+        """Outcome of one whole iteration from the state `before` on the environment steps `steps`."""
         self.start((before, steps))
         return self.outcome()
 
@@ -49,7 +49,7 @@ class Follower:
 
 
 class Workers:
-    """A leader and those that follow it (`mode=lockstep`) or train beside it (`mode=free`)."""
+    """A leader, and the processes that follow it (`mode=lockstep`) or train beside it (`mode=free`)."""
 
     def __init__(self, configs: dict[str, Config], mode: str) -> None:
         self._lockstep = mode == "lockstep"
@@ -61,18 +61,18 @@ class Workers:
         self._twin: Follower | None = None
 
     def iterations(self) -> Iterator[tuple[IterationOutcome, dict[str, IterationOutcome]]]:
-        """Of each iteration, the leader's outcome and those of the others by name."""
+        """For each iteration, the leader's outcome and those of the others by name."""
         self._leader.start(None)
         for iteration in range(self._num_iterations):
             led = self._leader.outcome()
             if iteration + 1 < self._num_iterations:
-                self._leader.start(None)  # goes ahead while the others follow
+                self._leader.start(None)  # the leader continues while the others follow
             for other in self._others.values():
                 other.start((led.before, led.steps) if self._lockstep else None)
             yield led, {name: other.outcome() for name, other in self._others.items()}
 
     def twin(self) -> Follower:
-        """A follower of the leader's own framework."""
+        """A follower with the leader's own framework."""
         self._twin = self._twin or Follower(self._leader_config)
         return self._twin
 
@@ -87,19 +87,19 @@ class Workers:
 
 
 def _recorded(env: VectorEnv | GraphEnv, part: Part) -> RecordingEnv:
-    """A process's environments, recorded; those of a JAX program are stepped by a program of their own."""
+    """A process's environments, recorded; environments of a JAX program are stepped by a separate program."""
     return RecordingEnv(on_host(env))
 
 
 def _replayed(env: VectorEnv | GraphEnv, part: Part) -> ReplayEnv:
-    """A recording in place of a process's environments."""
+    """A replay of recorded steps in place of a process's environments."""
     made = on_host(env)
     made.close()
     return ReplayEnv(made, part)
 
 
 def _built(config: Config, wrap: Wrap) -> tuple[Runner[Any], Any]:
-    """A runner and its environments, as `wrap` makes them."""
+    """A runner and its environments, wrapped by `wrap`."""
     config.framework.begin(tuning=config.tuning, devices=config.root.devices)
     if config.processes > 1:
         group = GroupRunner(config, wrap)
@@ -109,7 +109,7 @@ def _built(config: Config, wrap: Wrap) -> tuple[Runner[Any], Any]:
 
 
 class _EnvsOfGroup:
-    """The recorded or replaying environments of several processes, as one."""
+    """The recorded or replayed environments of several processes, as one."""
 
     def __init__(self, group: GroupRunner) -> None:
         self._group = group
@@ -128,13 +128,13 @@ class _EnvsOfGroup:
 
 
 def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, Any, None]:
-    """An iteration for each message, alone or after the leader."""
+    """Run one iteration for each message, alone or after the leader, and yield its outcome."""
     root = config.root
     runner, env = _built(config, _replayed if follows else _recorded)
     try:
-        state = None if follows else runner.init(root.seed)  # a follower begins where its leader was
+        state = None if follows else runner.init(root.seed)  # a follower receives its leader's state
         if not follows and config.algorithm.warm_up:
-            env.take()  # no iteration
+            env.take()  # drops the warm-up, which is no iteration
         iteration, outcome = 0, None
         while True:
             message = yield outcome
@@ -156,7 +156,7 @@ def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, 
 
 
 def played(config: Config, led: IterationOutcome) -> tuple[Problem, list[Seen]]:
-    """The leader's problem, and what its network saw in each step of the iteration."""
+    """The leader's problem, and the input of its network in each step of the iteration."""
     replay = _replayed(make_env(config.backend, config.task), WHOLE)
     assert led.steps is not None
     replay.load(led.steps)

@@ -1,4 +1,4 @@
-"""What a comparison found: a table, `equivalence.json` and a plot."""
+"""Reports of a comparison: a table, `equivalence.json` and a plot."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ppo_bench.configuration.config import Config
 
 WIDTH = 80
 NAME_WIDTH = 14
-"""Columns of a terminal that nobody has widened."""
+"""Widths of the report, a terminal's default, and of its column of names, in characters."""
 COMPARED = ("parameters", "movement", "losses", "gradient_norm")
 
 
 class Agreement(NamedTuple):
-    """Everything that was found."""
+    """All results of a comparison."""
 
     leader: str
     differences: dict[str, list[Difference]]
-    """By framework, one for each iteration."""
+    """Differences by framework, one for each iteration."""
     ties: dict[str, list[Tie]]
     sensitivities: dict[int, Sensitivity]
-    """By iteration, of some of those over the tolerance."""
+    """Sensitivities by iteration, for some of the iterations over the tolerance."""
 
 
 def report(config: Config, found: Agreement, mode: str) -> int:
-    """Print the table, write the files; 0 if the frameworks do the same, else 1."""
+    """Print the table and write the files; returns 0 if the frameworks do the same, else 1."""
     steps = config.num_iterations * config.ppo.batch_size
     tolerance = TOLERANCES[config.root.precision] if mode == "lockstep" else None
     summary = {name: _summary(config, found, name, mode) for name in found.differences}
@@ -55,7 +55,7 @@ def report(config: Config, found: Agreement, mode: str) -> int:
         _say("how long actions are the same, and the distance of parameters then and in the end")
         print(f"{'framework':<{NAME_WIDTH}}{'same actions for':>20}{'then':>12}{'in the end':>12}")
     for name, entry in summary.items():
-        if len(name) >= NAME_WIDTH:  # of a variant
+        if len(name) >= NAME_WIDTH:  # a variant's name is long
             print(name)
         print(_row(name if len(name) < NAME_WIDTH else "", entry, mode))
     for name, tied in found.ties.items():
@@ -121,7 +121,7 @@ def _row(name: str, entry: dict[str, Any], mode: str) -> str:
 
 
 def _plot(path: Path, config: Config, mode: str, summary: dict[str, dict[str, Any]], tolerance: float | None) -> None:
-    """Parameter distances over environment steps, on a logarithmic axis."""
+    """Plot parameter distances over environment steps, on a logarithmic axis."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")

@@ -1,4 +1,4 @@
-"""What counts as the same, by `precision`."""
+"""Tolerances within which two frameworks count as the same, by `precision`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from typing import NamedTuple
 
 
 class Tolerance(NamedTuple):
-    """Of one precision."""
+    """Tolerances of one precision."""
 
     parameters: float
-    """Relative distance of all parameters after an iteration from the same state."""
+    """Relative distance of all parameters after one iteration from the same state."""
     movement: float
-    """The same distance relative to what the iteration changed, which late in annealing is little."""
+    """The same distance relative to how far the iteration moved the parameters, which is little late in annealing."""
     rounding: float
-    """Relative distance of all parameters that storing them may make: below it, `movement` says nothing."""
+    """Relative distance of all parameters due to their storage format alone; below it `movement` does not count."""
     losses: float
-    """Difference of losses and gradient norms, means over an iteration's minibatches. They amplify rounding more than
-    parameters do: advantages are differences of values, and normalised however small they are."""
+    """Difference of losses and gradient norms, averaged over an iteration's minibatches.
+
+    They amplify rounding more than parameters do: advantages are differences of values, and normalised even if tiny.
+    """
     actions: float
-    """Continuous actions closer than this are the same; discrete ones must be equal."""
+    """Maximum difference of continuous actions that count as the same; discrete ones must be equal."""
     ties: float
-    """Two choices whose scores are closer than this, relative to them, tie: rounding may choose either."""
+    """Maximum difference of two scores that tie, relative to the scores: rounding may choose either action."""
 
 
 TOLERANCES = {

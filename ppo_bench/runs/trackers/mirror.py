@@ -1,4 +1,4 @@
-"""What trackers have in common: the names under which a row appears, and the rows that a run has written so far."""
+"""Common parts of the trackers: the tags under which columns appear, and the videos that a run has written so far."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ OF_EVERY_RUN = {
     "evaluation_return_greedy": "evaluation/return_greedy",
     "evaluation_return_sampled": "evaluation/return_sampled",
 }
-"""CleanRL's tags (docs.cleanrl.dev) for what the outer loop measures; those of the algorithm are declared with it."""
+"""CleanRL's tags (docs.cleanrl.dev) for the outer loop's measurements; an algorithm declares those of its metrics."""
 
 
 class Mirror(Protocol):
     """An open tracker of one run."""
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Take rows of metrics.jsonl, in their order."""
+        """Add rows of metrics.jsonl, in their order."""
 
     def show(self, video: Path, global_step: int) -> None:
-        """Take a video of the checkpoint at `global_step`."""
+        """Add a video of the checkpoint at `global_step`."""
 
     def conclude(self, result: dict[str, Any] | None) -> None:
-        """Take result.json if the run is complete; there are no more rows."""
+        """Add result.json if the run is complete, else None; no more rows follow."""
 
     def close(self) -> None:
-        """Make all of it last."""
+        """Flush and close the tracker."""
 
 
 def tags_of(run: dict[str, Any]) -> dict[str, str]:
-    """The tag of each column of metrics.jsonl that has one, from run.json; that of an older version has PPO's."""
+    """The tag of each column of metrics.jsonl, from run.json; PPO's tags if that is of an older version."""
     declared = run.get("metrics") or {metric.name: metric.tag for metric in metrics_of(Ppo("ppo"))}
     return OF_EVERY_RUN | declared
 
 
 def tagged(row: dict[str, Any], tags: dict[str, str]) -> dict[str, float]:
-    """The values of a row that exist, by tag; numbers of `env.info` have one of their own."""
+    """The values of a row by tag, without missing ones; numbers of `env.info` have tags `info/<name>`."""
     tags = tags | {name: f"info/{name.removeprefix('info_')}" for name in row if name.startswith("info_")}
     return {tag: row[name] for name, tag in tags.items() if row.get(name) is not None}
 

@@ -1,6 +1,6 @@
-"""Trackers as training sees them: processes that read the run's files, and can neither fail nor hold it up.
+"""Trackers during a training: processes that read the run's files and can neither fail nor delay it.
 
-Each has a process of its own, so that its threads, output, crashes and hangs stay there.
+Each tracker has its own process, so that its threads, output, crashes and hangs stay there.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ppo_bench.common.progress import say
 from ppo_bench.configuration.choices import Tracker
 
 READY_SECONDS = 5.0
-"""How long the end of a run waits for a tracker that has not even begun."""
+"""Time that the end of a run waits for a tracker that is not ready yet, in seconds."""
 FINISH_SECONDS = 20.0
-"""How long it waits for one that has begun to finish."""
+"""Time that the end of a run waits for a ready tracker to finish, in seconds."""
 PATIENCE = 30
-"""Times these are waited where mirroring is all that a command does."""
+"""Factor on these times where a command only mirrors finished runs."""
 
 
 class Mirrors:
-    """The trackers of runs that are trained together, which end with this context."""
+    """The trackers of runs that are trained together; they end with this context."""
 
     def __init__(self, folders: Sequence[Path], trackers: Mapping[str, Tracker], patience: int = 1) -> None:
-        """Each of `trackers` for each of the runs' `folders`; the end waits `patience` times as long as usual."""
+        """Trackers by name, each for every run in `folders`; the end waits `patience` times as long as usual."""
         self._folders, self._trackers, self._patience = folders, trackers, patience
         self._processes: list[_Process] = []
 
@@ -44,7 +44,7 @@ class Mirrors:
         return self
 
     def start(self) -> None:
-        """Begin, now that run.json and metrics.jsonl are as they are to be followed."""
+        """Start the processes; run.json and metrics.jsonl have to be ready to be followed."""
         for folder, (name, tracker) in itertools.product(self._folders, self._trackers.items()):
             try:
                 self._processes.append(_Process(name, tracker, folder))
@@ -75,7 +75,7 @@ class _Process:
         command = [sys.executable, "-m", "ppo_bench.runs.trackers", str(folder), target, options]
         self._socket, theirs = socket.socketpair()
         with theirs, open(self._log, "w") as log:
-            # In a session of its own, since a terminal's interruption is for the training.
+            # A session of its own, so that a terminal's interrupt reaches the training alone.
             self._process = subprocess.Popen(
                 command, stdin=theirs.fileno(), stdout=log, stderr=log, start_new_session=True
             )
@@ -92,18 +92,18 @@ class _Process:
         self._ended.set()
 
     def say_over(self) -> None:
-        """The run has ended; take its last rows."""
-        with suppress(OSError):  # of one that has ended itself
+        """Tell the tracker that the run has ended, so that it reads the last rows."""
+        with suppress(OSError):  # the tracker may have ended by itself
             self._socket.shutdown(socket.SHUT_WR)
 
     def wait(self, started: float, patience: int) -> None:
-        """Wait for the tracker's end, within limits that count from `started`, `patience` times as long as usual."""
+        """Wait for the tracker's end. The limits count from `started` and are `patience` times as long as usual."""
         ready = self._is_ready(started + patience * READY_SECONDS - time.monotonic())
         limit = patience * (FINISH_SECONDS if ready else READY_SECONDS)
         self._ended.wait(max(0.0, started + limit - time.monotonic()))
 
     def close(self) -> None:
-        """Stop the tracker if it is still there."""
+        """Stop the tracker if it is still running."""
         self._given_up = not self._ended.is_set()
         if self._given_up:
             with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""`tracker=tensorboard`: event files, by TensorBoard's own writer, which needs neither PyTorch nor TensorFlow."""
+"""`tracker=tensorboard`: event files by TensorBoard's own writer, which needs neither PyTorch nor TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ppo_bench.common.errors import require
 from ppo_bench.runs.trackers.mirror import tagged, tags_of
 
 GIF_FRAMES, GIF_EVERY = 250, 2
-"""Of a video, which TensorBoard shows as a GIF: how many frames at most, and which."""
+"""GIF of a video in TensorBoard: maximum number of frames, and the interval between them."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Tensorboard:
     """`tracker=tensorboard`; see conf/tracker/tensorboard.yaml."""
 
     def require(self) -> None:
-        """There is nothing to set."""
+        """Nothing to check: there are no options."""
 
     def open(self, folder: Path, run: dict[str, Any]) -> Events:
-        """Fresh event files: what a run had written after its last checkpoint is not to appear twice."""
+        """A new event file; earlier ones are emptied, so that rows after the last checkpoint do not appear twice."""
         require("tensorboard", "tensorboard", "tracker=tensorboard")
         for old in (folder / "tensorboard").glob("events.out.tfevents.*"):
-            os.truncate(old, 0)  # one that is gone is waited for by a TensorBoard that had begun to read it
+            os.truncate(old, 0)  # a TensorBoard that was reading a deleted file would wait for it
         return Events(folder / "tensorboard", run)
 
 
@@ -45,7 +45,7 @@ class Events:
         self._writer = EventFileWriter(str(folder))
         self._tags = tags_of(run)
         self._started = datetime.fromisoformat(run["started"]).timestamp()
-        # Tells a TensorBoard that is looking on to forget the steps of earlier files.
+        # Makes a running TensorBoard forget the steps of earlier files.
         self._writer.add_event(
             Event(wall_time=time.time(), step=0, session_log=SessionLog(status=SessionLog.SessionStatus.Value("START")))
         )
@@ -53,7 +53,7 @@ class Events:
         self._text("run", f"```json\n{json.dumps(about, indent=2)}\n```")
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
-        """A scalar of each tag for each row, at the moment at which the row was written."""
+        """Add a scalar for each tag of each row, with the time at which the row was written."""
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         for row in rows:
@@ -62,12 +62,12 @@ class Events:
         self._writer.flush()
 
     def show(self, video: Path, global_step: int) -> None:
-        """As a GIF."""
+        """See `Mirror.show`; a video is shown as a GIF."""
         self._add(_gif(video), global_step, video.stat().st_mtime)
         self._writer.flush()
 
     def conclude(self, result: dict[str, Any] | None) -> None:
-        """As text."""
+        """See `Mirror.conclude`; the result is shown as text."""
         if result:
             self._text("result", f"```json\n{json.dumps(result, indent=2)}\n```")
         self._writer.flush()

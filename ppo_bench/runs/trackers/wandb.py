@@ -15,7 +15,7 @@ from ppo_bench.runs.trackers.mirror import tagged, tags_of
 
 @dataclass(frozen=True)
 class Wandb:
-    """`tracker=wandb`; see conf/tracker/wandb.yaml for what the options mean."""
+    """`tracker=wandb`; conf/tracker/wandb.yaml explains the options."""
 
     project: str
     entity: str | None
@@ -31,7 +31,7 @@ class Wandb:
             raise ConfigError("tracker.wandb.project=: must not be empty")
 
     def open(self, folder: Path, run: dict[str, Any]) -> WandbRun:
-        """The run that belongs to the folder, continued if there is one."""
+        """The wandb run of the folder, continued if there is one."""
         require("wandb", "wandb", "tracker=wandb")
         import wandb
 
@@ -51,7 +51,7 @@ class Wandb:
                 silent=True,
                 console="off",
                 symlink=False,
-                x_stats_pid=os.getppid(),  # of the training, whose use of the machine is meant
+                x_stats_pid=os.getppid(),  # the training's process, whose use of the machine is recorded
             ),
         )
         return WandbRun(opened, tags_of(run))
@@ -61,29 +61,29 @@ class WandbRun:
     """An open run of wandb."""
 
     def __init__(self, run: Any, tags: dict[str, str]) -> None:
-        """`run` is wandb's; rows appear under `tags`, which name their columns."""
+        """`run` is wandb's run; `tags` are the tags of the rows' columns."""
         self._run, self._exit_code, self._tags = run, 1, tags
-        # What the server has of an earlier part of this run; offline it is 0, and all is written anew.
+        # Step up to which the server has earlier rows of this run; offline it is 0, and all rows are written again.
         self._first_step = run.step
         run.define_metric("global_step")
         run.define_metric("*", step_metric="global_step")
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
-        """The tags of each row at its `global_step`."""
+        """Log the tags of each row at its `global_step`."""
         for row in rows:
             if row["global_step"] >= self._first_step:
-                # At once: a video that comes next has its own `global_step`, and would write it over this one's.
+                # Committed at once: a later video has its own `global_step`, which would overwrite this row's.
                 values = tagged(row, self._tags) | {"global_step": row["global_step"]}
                 self._run.log(values, step=row["global_step"], commit=True)
 
     def show(self, video: Path, global_step: int) -> None:
-        """As it is."""
+        """See `Mirror.show`."""
         import wandb
 
         self._run.log({f"videos/{video.stem}": wandb.Video(str(video), format="mp4"), "global_step": global_step})
 
     def conclude(self, result: dict[str, Any] | None) -> None:
-        """As the run's summary."""
+        """See `Mirror.conclude`; the result becomes the run's summary."""
         self._exit_code = 0 if result else 1
         self._run.summary.update(result or {})
 
@@ -93,7 +93,7 @@ class WandbRun:
 
 
 def _run_id(folder: Path) -> str:
-    """What names the run for wandb: kept in its folder, wherever that is moved, and no other run has it."""
+    """The id of the run at wandb, kept in the run's folder: it is unique and stays valid when the folder is moved."""
     path = folder / "wandb" / "run_id"
     if not path.exists():
         path.write_text(secrets.token_hex(4))

@@ -1,8 +1,8 @@
-"""The process of one film of a training: an episode by the policy of a checkpoint. `filmer.py` starts it.
+"""The process that films one episode of a training, by the policy of a checkpoint. `filmer.py` starts it.
 
-python -m ppo_bench.runs.video [CHECKPOINT FILE], the configuration of the run as a line of JSON on standard input,
-which stays open for as long as the film is wanted. Writes FILE, an mp4, and a JSON file about it beside it; without
-arguments it only finds out whether the environment can be drawn.
+python -m ppo_bench.runs.video [CHECKPOINT FILE]; standard input has the run's configuration as a line of JSON and stays
+open for as long as the video is wanted. Writes FILE, an mp4, and a JSON file about it beside it. Without arguments it
+only checks whether the environment can be drawn.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ppo_bench.runs.video.filmed import FilmedEnv, draw_off_screen, film
 
 
 def main(arguments: list[str]) -> int:
-    """Film the episode, or try whether that can be done."""
-    # On the CPU, since the training may need all of a GPU; in float32, which every CPU can do.
+    """Film the episode, or without arguments check that the environment can be drawn."""
+    # The policy runs on the CPU, since the training may need all of a GPU, and in float32, which every CPU supports.
     config = recorded_config(json.loads(sys.stdin.readline()), {"device": "cpu", "precision": "float32"})
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     draw_off_screen()
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _film(config: Config, checkpoint: Path, file: Path, env: FilmedEnv) -> None:
-    """Actions are sampled as in training; every film of a run begins with the same seed."""
+    """Record one episode. Actions are sampled as in training; every video of a run uses the same seed."""
     saved, seed = load_named(checkpoint), config.root.seed
     agent = load_agent(config, saved, env, greedy=False, seed=seed)
     (episode,) = play(env, agent, 1, seed)
@@ -58,7 +58,7 @@ def _film(config: Config, checkpoint: Path, file: Path, env: FilmedEnv) -> None:
 
 
 def _end_with_stdin() -> None:
-    """End where the training has: it holds the other end."""
+    """End this process when the training ends, which holds the other end of standard input."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     os._exit(1)

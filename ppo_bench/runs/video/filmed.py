@@ -1,7 +1,7 @@
-"""One environment of a run and what it looks like, on machines with and without a display.
+"""One environment of a run and its pictures, on machines with and without a display.
 
-gymnasium and PettingZoo draw what they offer. EnvPool draws what only EnvPool offers, such as Procgen. Of an
-environment in JAX that none offers, such as the games of MinAtar, observations are shown if they are pictures.
+gymnasium and PettingZoo draw the environments that they offer. EnvPool draws those that it alone offers, such as
+Procgen. Environments in JAX that none of them offers, such as MinAtar, show their observations if these are pictures.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ppo_bench.runs.video.mp4 import Mp4
 MUJOCO_NEEDS = "MuJoCo needs apt install libegl1 libgl1-mesa-dri"
 ATARI_FPS = 60
 FPS = 15
-"""Of what names none of its own: that of Procgen, and of Atari with its skipped frames."""
+"""Frames per second where the environment names no rate: the rate of Procgen, and of Atari with its skipped frames."""
 
 _HEX = "000000 1f77b4 ff7f0e 2ca02c d62728 9467bd 8c564b e377c2 bcbd22 17becf ffffff"
 COLOURS = np.frombuffer(bytes.fromhex(_HEX), np.uint8).reshape(-1, 3)
-"""Of a field with nothing on it, and of the kinds of objects in MinAtar's games, which have ten at most."""
+"""Colours of an empty field and of the kinds of objects in MinAtar's games, which have at most ten."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Scene:
 
     env: VectorEnv
     draw: Callable[[np.ndarray], np.ndarray]
-    """The picture `[H, W, 3]` uint8 of where the environment stands, whose observation is `[1, ...]`."""
+    """Function from an observation `[1, ...]` to the picture `[H, W, 3]` uint8 of the environment's current state."""
     fps: int
 
 
@@ -72,28 +72,28 @@ class FilmedEnv:
         return step
 
     def close(self) -> None:
-        """Close the environment; a video that was not finished is dropped."""
+        """Close the environment; an unfinished video is removed."""
         self._scene.env.close()
         self.mp4.close()
 
 
 def draw_off_screen() -> None:
-    """Have MuJoCo and SDL draw in memory, whether or not there is a display; to be called before any environment."""
-    if os.environ.get("MUJOCO_GL", "disable") == "disable":  # as a training sets it that draws nothing
+    """Make MuJoCo and SDL draw in memory, with or without a display; has to precede the first environment."""
+    if os.environ.get("MUJOCO_GL", "disable") == "disable":  # trainings that draw nothing set it to this
         os.environ["MUJOCO_GL"] = "egl"
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
 def film(config: Config, path: Path, asked: str) -> FilmedEnv:
-    """One environment of a run, filmed into `path`. Comes after `draw_off_screen`.
+    """One environment of a run, filmed into `path`. `draw_off_screen` has to precede it.
 
-    Raises `ConfigError`, which begins with the words that `asked` for it, if it cannot be drawn here.
+    `asked` is the setting that requested the film. Raises `ConfigError`, which begins with it, if drawing fails.
     """
     require("av", "video", asked)
     try:
         make = _maker(config)
     except ConfigError as error:
-        # MuJoCo loads what draws with itself, and can then not even be made without.
+        # MuJoCo loads its drawing libraries on import; without them no environment can be made.
         hint = f"; {MUJOCO_NEEDS}" if re.search(r"GL|gl[A-Z]", str(error)) else ""
         raise ConfigError(f"{asked}: {error}{hint}") from error
     try:
@@ -112,18 +112,18 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
 
 
 def _maker(config: Config) -> Callable[[], Scene]:
-    """What makes the scene of a run. Raises `ConfigError` if nothing can."""
+    """The function that makes the scene of a run. Raises `ConfigError` if the environment cannot be drawn."""
     env, backend, task = config.root.env, config.backend, config.task.alone()
     if backend.name == "pettingzoo":
         return functools.partial(_by_pettingzoo, task)
     if gymnasium_id := env.id or env.ids.get("gymnasium"):
         named = replace(task, id=gymnasium_id)
         try:
-            GymnasiumEnv(named, "sync").close()  # what cannot be made has nothing to do with drawing
+            GymnasiumEnv(named, "sync").close()  # an error here has nothing to do with drawing
             return functools.partial(_by_gymnasium, named)
         except ConfigError:
             if env.id is None or backend.name == "gymnasium":
-                raise  # else the id is one of the run's backend, and gymnasium need not know it
+                raise  # else the id belongs to the run's backend, and gymnasium may not know it
     if envpool_id := env.ids.get("envpool") if env.id is None else env.id if "envpool" in backend.name else None:
         return functools.partial(_by_envpool, replace(task, id=envpool_id))
     env_shown = on_host(make_env(backend, task))
@@ -156,7 +156,7 @@ def _has_planes(env: VectorEnv) -> bool:
 
 
 def _planes(obs: np.ndarray) -> np.ndarray:
-    """The objects of one observation `[1, H, W, C]` of bool, the last of those on a field in its colour."""
+    """The picture of one observation `[1, H, W, C]` bool: each field has the colour of the last object kind on it."""
     kinds = np.arange(1, obs.shape[-1] + 1)
     picture: np.ndarray = COLOURS[(obs[0] * kinds).max(-1)]
     return picture

@@ -1,8 +1,8 @@
-"""Films of a training as it sees them: processes that read its checkpoints, and can neither fail nor change it.
+"""Videos during a training, recorded by processes that read its checkpoints and can neither fail nor change it.
 
-Environments in EnvPool's threads or in a JAX program cannot be drawn as they step, so an episode is played anew, by
-the policy of a checkpoint. That has a process of its own, so that its threads, memory, libraries of graphics and
-crashes stay there; training waits for it, so that the two do not share the processor.
+Environments in EnvPool's threads or in a JAX program cannot be drawn as they step. So a separate process plays a new
+episode by the policy of a checkpoint; its threads, memory, graphics libraries and crashes stay there. Training waits
+for it, so that the two do not share the processor.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 
 LONGEST_SECONDS = 600.0
-"""How long training waits for a film; one that takes longer is given up."""
+"""Maximum time that training waits for a video, in seconds; after it the video is given up."""
 POLL_SECONDS = 0.1
 
 
 class Filmer:
-    """The films of a run: `videos/episode_<n>.mp4` after `n` episodes of training, each with a JSON file about it."""
+    """The videos of a run: `videos/episode_<n>.mp4` after `n` episodes of training, each with a JSON file about it."""
 
     def __init__(self, config: Config) -> None:
         self._every = config.root.video.every_episodes
@@ -37,7 +37,7 @@ class Filmer:
         self._last: int | None = None
 
     def require(self) -> float:
-        """Raise `ConfigError` if films are asked for and the environment cannot be drawn; the seconds taken."""
+        """Raise `ConfigError` if videos are enabled and the environment cannot be drawn; returns the seconds taken."""
         started = time.perf_counter()
         if not self._every:
             return 0.0
@@ -46,14 +46,14 @@ class Filmer:
         return time.perf_counter() - started
 
     def film(self, folder: Path, checkpoint: Path, episodes: int, stop: Sequence[int]) -> float:
-        """Film the policy of `checkpoint`, of a run in `folder` after `episodes`, if it is time to; the seconds taken.
+        """Film the policy of `checkpoint`, `episodes` into the run in `folder`, if a video is due; the seconds taken.
 
-        It is given up as soon as `stop` is not empty. A film that fails is a warning.
+        Stops as soon as `stop` is not empty. A video that fails causes a warning.
         """
         if not self._every:
             return 0.0
         videos = folder / "videos"
-        if self._last is None:  # by the files that are there, of a run that is resumed
+        if self._last is None:  # a resumed run continues after the videos that are there
             found = (re.fullmatch(r"episode_(\d+)\.json", path.name) for path in videos.glob("*"))
             self._last = max((int(match[1]) for match in found if match), default=0)
         if episodes - self._last < self._every or stop:
@@ -62,7 +62,7 @@ class Filmer:
         file = videos / f"episode_{episodes:08d}.mp4"
         try:
             videos.mkdir(exist_ok=True)
-            for aside in videos.glob(".*.tmp.*"):  # of one that was given up
+            for aside in videos.glob(".*.tmp.*"):  # left by a video that was given up
                 aside.unlink(missing_ok=True)
             why = self._run([str(checkpoint), str(file)], stop)
         except OSError as error:
@@ -72,7 +72,7 @@ class Filmer:
         return time.perf_counter() - started
 
     def _run(self, arguments: list[str], stop: Sequence[int]) -> str | None:
-        """Why the process of a film failed, in a line; None if it did not."""
+        """The reason, in one line, why the process of a video failed; None if it succeeded."""
         ends = time.monotonic() + LONGEST_SECONDS
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
@@ -81,7 +81,7 @@ class Filmer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                start_new_session=True,  # since a terminal's interruption is for the training
+                start_new_session=True,  # a terminal's interrupt reaches the training alone
             )
             assert process.stdin
             try:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 SMALLEST_SIDE = 256
-"""Frames whose sides are shorter, such as Procgen's, are enlarged by whole factors."""
+"""Minimum side of a frame, in pixels; smaller frames, such as Procgen's, are enlarged by whole factors."""
 
 
 class Mp4:
-    """A video that is written aside and put at `path` when it is whole."""
+    """A video in a temporary file that `finish` moves to `path`."""
 
     def __init__(self, path: Path, fps: int) -> None:
         self.frames = 0
@@ -27,12 +27,12 @@ class Mp4:
         self._stream: VideoStream
 
     def add(self, frame: np.ndarray) -> None:
-        """One frame more, `[H, W, 3]` uint8, of the size of the first."""
-        import av  # in this process: a process beside it for ffmpeg would have to be forked, which JAX's threads forbid
+        """Add one frame, `[H, W, 3]` uint8, of the size of the first."""
+        import av  # in this process: an ffmpeg process would need a fork, which JAX's threads forbid
 
         factor = max(1, SMALLEST_SIDE // min(frame.shape[:2]))
         frame = frame.repeat(factor, axis=0).repeat(factor, axis=1)
-        frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # the pixel format has even sides only
+        frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # the pixel format needs even sides
         if self._container is None:
             self._container = av.open(str(self._aside), "w")
             self._stream = self._container.add_stream("libx264", rate=self.fps, options={"crf": "18"})
@@ -43,7 +43,7 @@ class Mp4:
         self.frames += 1
 
     def finish(self) -> None:
-        """Put the whole video in its place."""
+        """Complete the video and move it to its path."""
         if self._container:
             self._container.mux(self._stream.encode())
             self._container.close()
@@ -51,7 +51,7 @@ class Mp4:
             self._aside.replace(self._path)
 
     def close(self) -> None:
-        """Drop a video that was not finished."""
+        """Remove an unfinished video."""
         if self._container:
             self._container.close()
             self._container = None

@@ -1,8 +1,8 @@
-"""What runs in a job of SLURM: trainings, one after the other, each in a process of its own.
+"""The program of a SLURM job: trainings one after the other, each in its own process.
 
-submitit starts it, and again after a requeue; a training then goes on from its last checkpoint. There are three ways to
-lose a node: by submitit's signal (SIGUSR2: the time limit is near, or a preemption that warns), upon which submitit
-requeues the job; by SIGTERM and a period of grace, upon which nobody does, so that it is done here; and at once.
+submitit starts it, and again after a requeue; a training then resumes from its last checkpoint. A job can lose its node
+in three ways. (1) submitit's signal (SIGUSR2: the time limit is near, or a preemption with a warning): submitit
+requeues the job. (2) SIGTERM and a grace period: nobody else requeues it, so this module does. (3) At once.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
 
 REQUEUE_IF_EARLY = "trap '[ $? -ne 140 ] || scontrol requeue $SLURM_JOB_ID' EXIT"
-"""For a job's script: a SIGUSR2 that comes before submitit can heed it ends the step, and srun with 128 + 12."""
+"""Line of a job's script: a SIGUSR2 before submitit handles it ends the step, and srun exits with 128 + 12."""
 
 
 class SubmittedRun(NamedTuple):
-    """A run to train: its folder, and the words after `python -m ppo_bench`."""
+    """A run to train: its folder, and the overrides after `python -m ppo_bench`."""
 
     folder: str
     overrides: list[str]
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the run is complete."""
         return (Path(self.folder) / "result.json").exists()
 
 
 class TrainInTurn:
-    """Train the runs of a job. Raises `RuntimeError` at the end if any of them failed."""
+    """The trainings of a job. Raises `RuntimeError` at the end if any of them failed."""
 
     def __call__(self, runs: Sequence[SubmittedRun]) -> None:
-        """Go through the runs that are neither complete nor failed in an earlier try of this job."""
+        """Train the runs that are neither complete nor failed in an earlier try of this job."""
         import submitit
 
         jobs, job = Path(os.environ["SUBMITIT_FOLDER"]), submitit.JobEnvironment().job_id
@@ -55,10 +55,10 @@ class TrainInTurn:
             try:
                 log = log_file(jobs, Place(job, position))
                 reason = None if stop_requests else train_in_process(run.overrides, stop_requests, log)
-            except Exception as error:  # submitit's: over the time limit too many times
+            except Exception as error:  # from submitit: over the time limit too many times
                 write_json(failure, {"reason": str(error)})
                 raise
-            # A run that is told to end when it has just done so may well be killed.
+            # A run that receives a signal just after its end may still be killed.
             if stop_requests and not run.complete:
                 requeue()
             if reason and not run.complete:
@@ -68,14 +68,14 @@ class TrainInTurn:
             raise RuntimeError(f"{failed} of {len(runs)} runs failed")
 
     def checkpoint(self, runs: Sequence[SubmittedRun]) -> DelayedSubmission:
-        """The same again: what a try has reached is in the run folders. By its being there submitit requeues."""
+        """The same call again, since run folders hold the progress. submitit requeues because this method exists."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, runs)
 
 
 def requeue() -> None:
-    """End this process, and queue its job again unless SLURM has already decided otherwise (cancelled, requeued)."""
+    """End this process, and requeue its job unless SLURM has already cancelled or requeued it."""
     job = os.environ["SLURM_JOB_ID"]
     shown = subprocess.run(["scontrol", "show", "job", "-o", job], capture_output=True, text=True, check=True).stdout
     if re.search(r"\bJobState=RUNNING\b", shown):

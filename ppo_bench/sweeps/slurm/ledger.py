@@ -1,9 +1,9 @@
-"""What was submitted under an outputs folder: `<outputs>/.slurm/`, apart from the folders of runs.
+"""Record of submissions under an outputs folder: `<outputs>/.slurm/`, apart from the folders of runs.
 
-submissions/<job>.json   the runs of each job of a submission, written when SLURM has taken it
+submissions/<job>.json   the runs of each job of a submission, written after SLURM accepted it
 jobs/                    submitit's own files and logs, all named <job>_...
-jobs/<job>.run<k>.log    what the k-th run of a job printed
-jobs/<job>.run<k>.json   why that run failed; there only if it did
+jobs/<job>.run<k>.log    the output of the k-th run of a job
+jobs/<job>.run<k>.json   the reason why that run failed; exists only if it did
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from ppo_bench.common.locks import lock
 
 
 class Place(NamedTuple):
-    """Where a run was submitted to: the job's id (`<array>_<task>`, or `<job>` alone), and which of its runs it is."""
+    """Position of a run in a submission: the job's id (`<array>_<task>` or `<job>`) and the run's index in the job."""
 
     job: str
     position: int
 
 
 def jobs_folder(outputs: Path) -> Path:
-    """Where jobs keep their logs."""
+    """The folder of the jobs' logs."""
     return outputs / ".slurm" / "jobs"
 
 
 def log_file(jobs: Path, place: Place) -> Path:
-    """What a run printed, in all tries of its job."""
+    """The log of a run: its output in all tries of its job."""
     return jobs / f"{place.job}.run{place.position}.log"
 
 
 def failure_file(jobs: Path, place: Place) -> Path:
-    """`{"reason": ...}`, if the run failed."""
+    """The file `{"reason": ...}` of a run, which exists only if the run failed."""
     return jobs / f"{place.job}.run{place.position}.json"
 
 
 def submitted(outputs: Path) -> dict[str, list[str]]:
-    """The run folders, relative to `outputs`, of every job ever submitted, oldest first."""
+    """The run folders of every job ever submitted, relative to `outputs`, by job; oldest first."""
     damaged = "move it away: its jobs are then unknown, and their runs are submitted again"
     submissions = [read_json(path, damaged) for path in (outputs / ".slurm" / "submissions").glob("*.json")]
     submissions.sort(key=lambda submission: submission["submitted"])
@@ -50,7 +50,7 @@ def submitted(outputs: Path) -> dict[str, list[str]]:
 
 
 def record(outputs: Path, jobs: Mapping[str, Sequence[str]]) -> None:
-    """Remember which runs the jobs of a submission have, in their order."""
+    """Record the runs of each job of a submission, in their order."""
     folder = outputs / ".slurm" / "submissions"
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -66,7 +66,7 @@ def one_at_a_time(outputs: Path) -> Iterator[None]:
     folder = outputs / ".slurm"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / "lock", "w")  # noqa: SIM115 (closed below; errors of what is done meanwhile are not ours)
+        file = open(folder / "lock", "w")  # noqa: SIM115 (closed below, outside of this `try`)
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
     with file:

@@ -1,4 +1,4 @@
-"""What SLURM says of jobs: `squeue` for those that it remembers, `sacct` for older ones where there is accounting."""
+"""State of jobs in SLURM: from `squeue` for recent jobs, and from `sacct` for older ones where there is accounting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED"}
 
 
 class SlurmJob(NamedTuple):
-    """A job's state in SLURM's words, why it is in it, and how often it was queued again."""
+    """A job's state in SLURM's terms, the reason for it, and the number of requeues."""
 
     state: str
     reason: str
@@ -25,7 +25,7 @@ class SlurmJob(NamedTuple):
 
 
 def jobs(ids: Iterable[str]) -> dict[str, SlurmJob] | None:
-    """What is known of these jobs (`<array>_<task>` or `<job>`); None where there is no SLURM to ask.
+    """State of these jobs (`<array>_<task>` or `<job>`), without unknown ones; None on a machine without SLURM.
 
     Raises `ConfigError` if SLURM does not answer.
     """
@@ -35,10 +35,10 @@ def jobs(ids: Iterable[str]) -> dict[str, SlurmJob] | None:
     if not shutil.which("squeue"):
         return None
     arrays = ",".join(sorted({job.partition("_")[0] for job in wanted}))
-    # -r: a line for each task of an array that waits. A `|` ends each field.
+    # --array prints one line for each waiting task of an array. A `|` ends each field.
     fields = "JobArrayID:64|,State:32|,Reason:128|,RestartCnt:16|"
     squeue = _run("squeue", "--noheader", "--array", "--states=all", f"--jobs={arrays}", f"--Format={fields}")
-    # A single id that is forgotten is an error.
+    # For a single id that SLURM no longer knows, squeue fails with this message.
     if squeue.returncode != 0 and "Invalid job id" not in squeue.stderr:
         raise ConfigError(f"SLURM does not answer: {' '.join(squeue.stderr.split())}")
     found = {}
@@ -47,7 +47,7 @@ def jobs(ids: Iterable[str]) -> dict[str, SlurmJob] | None:
         found[job] = SlurmJob(state, reason, int(restarts or 0))
     if (wanted - found.keys()) and shutil.which("sacct"):
         options = ("--noheader", "--parsable2", "--allocations", f"--jobs={arrays}", "--format=JobID,State")
-        for line in _run("sacct", *options).stdout.splitlines():  # nothing, without accounting
+        for line in _run("sacct", *options).stdout.splitlines():  # empty without accounting
             job, state, *_ = line.split("|")
             found.setdefault(job, SlurmJob(state.split(" ")[0], "None", 0))  # "CANCELLED by 1000"
     return {job: found[job] for job in wanted & found.keys()}

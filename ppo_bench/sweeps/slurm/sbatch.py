@@ -1,4 +1,4 @@
-"""Whether jobs can be submitted from here, and what SLURM says if it does not take one."""
+"""Checks of whether jobs can be submitted from this machine, and errors of sbatch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ppo_bench.common.errors import ConfigError, require
 
 
 def require_slurm() -> None:
-    """Raise `ConfigError` if jobs cannot be submitted from here."""
+    """Raise `ConfigError` if jobs cannot be submitted from this machine."""
     require("submitit", "slurm", "SLURM")
     require("hydra_plugins.hydra_submitit_launcher", "slurm", "SLURM")
     for program in ("sbatch", "srun"):
@@ -17,6 +17,6 @@ def require_slurm() -> None:
 
 
 def refusal(error: Exception) -> ConfigError:
-    """What sbatch says of a job that it does not take, as one line."""
+    """The reason why sbatch rejects a job, as an error of one line."""
     lines = [line.removeprefix("sbatch: error: ").strip() for line in str(error).splitlines()]
     return ConfigError(f"SLURM does not take the job: {'; '.join(line for line in lines if line)}")

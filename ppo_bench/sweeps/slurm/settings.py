@@ -1,4 +1,4 @@
-"""What a job of SLURM is given: the keys of `launch`, explained in conf/launch/cpu.yaml."""
+"""Resources and options of a SLURM job: the keys of `launch`, explained in conf/launch/cpu.yaml."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Launch:
 
 
 def split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The overrides of `launch`, and those of the runs."""
+    """The overrides of `launch`, and the overrides of the runs."""
     ours = [override for override in overrides if _key(override).split(".")[0] == "launch"]
     return ours, [override for override in overrides if override not in ours]
 
 
 def load_launch(overrides: Sequence[str]) -> Launch:
-    """The checked settings by `launch=<name>` and `launch.<key>=<value>`. Raises `ConfigError` with one line."""
-    # The options of sbatch are the user's to name.
+    """The checked settings from `launch=<name>` and `launch.<key>=<value>`. Raises `ConfigError` with one line."""
+    # Options of sbatch may have any name.
     free = [f"++{o.lstrip('+')}" if o.startswith("launch.sbatch") else o for o in overrides]
     launch: Launch = typed("launch", Launch, compose_root("slurm", free).launch, "slurm")
     for key, least in LEAST.items():
@@ -52,7 +52,7 @@ def load_launch(overrides: Sequence[str]) -> Launch:
 
 
 EARLY_SECONDS = 60
-"""By how much SLURM may send the signal before its time."""
+"""Maximum time by which SLURM may send the signal too early, in seconds."""
 LEAST = {
     "gpus": 0,
     "cpus": 1,

@@ -1,4 +1,4 @@
-"""`python launch/status.py DIR`: where every run stands that launch/slurm.py submitted under an outputs folder."""
+"""`python launch/status.py DIR`: state of every run that launch/slurm.py submitted under an outputs folder."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ UNKNOWN = SlurmJob("UNKNOWN", "", 0)
 
 
 class RunStatus(NamedTuple):
-    """Where a run stands."""
+    """State of a run."""
 
     state: str
-    """`done`, `running`, `queued` or `failed`; `unknown` where there is no SLURM to ask."""
+    """`done`, `running`, `queued` or `failed`; `unknown` on a machine without SLURM."""
     folder: str
-    """Relative to the outputs folder."""
+    """The run's folder, relative to the outputs folder."""
     job: str
     detail: str
-    """Why it is queued or failed."""
+    """Reason why the run is queued or failed; empty if there is none."""
 
 
 def main(arguments: list[str]) -> int:
-    """Print a table of all runs and how many there are in each state."""
+    """Print a table of all runs, and the number of runs in each state."""
     parser = Parser("python launch/status.py", description=__doc__)
     parser.add_argument("outputs", metavar="DIR", help="the folder that outputs= named, or outputs")
     outputs = Path(parser.parse_args(arguments).outputs)
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
 
 
 def summary(found: Sequence[RunStatus]) -> str:
-    """How many runs there are in each state."""
+    """Number of runs in each state, as a line of text."""
     counts = Counter(run.state for run in found)
     states = ("done", "running", "queued", "failed", *(["unknown"] if counts["unknown"] else []))
     parts = [f"{counts[state]} {state}" for state in states]
@@ -65,11 +65,11 @@ def summary(found: Sequence[RunStatus]) -> str:
 
 
 def statuses(outputs: Path) -> list[RunStatus]:
-    """The status of every run, by its latest submission. Raises `ConfigError` if SLURM does not answer."""
+    """The status of every run by its latest submission. Raises `ConfigError` if SLURM does not answer."""
     submitted = ledger.submitted(outputs)
     latest = {run: Place(job, index) for job, runs in submitted.items() for index, run in enumerate(runs)}
     unfinished = {place.job for run, place in latest.items() if not _complete(outputs / run)}
-    # SLURM is asked before files are read: a run that ends in between is then done, and not lost.
+    # SLURM is asked before files are read: a run that ends in between then counts as done, not as lost.
     known = jobs(unfinished)
     if known is None:
         known = dict.fromkeys(unfinished, UNKNOWN)
@@ -98,7 +98,7 @@ def _status(outputs: Path, run: str, place: Place, runs_of_job: Sequence[str], j
 
 
 def _ended(job: SlurmJob | None, log: Path) -> tuple[str, str]:
-    """The state of a run, and why, whose job is over without having said why itself."""
+    """State and reason of a run whose job is over and which left neither a result nor a reason."""
     if job == UNKNOWN:
         return "unknown", "there is no squeue on this machine to ask"
     reason = ENDINGS.get(job.state, job.state.lower()) if job else "its job left the queue without a result"
@@ -111,9 +111,9 @@ def _complete(folder: Path) -> bool:
 
 
 def _progress(folder: Path) -> tuple[str, str]:
-    """Steps done of all, and their speed: the mean of a finished run, else that of the last iteration.
+    """Steps done of the total, and their speed: the mean of a finished run, else that of the last iteration.
 
-    Of a run whose files are damaged, dashes.
+    Dashes for a run with damaged files.
     """
     try:
         return _steps_and_speed(folder)
@@ -124,7 +124,7 @@ def _progress(folder: Path) -> tuple[str, str]:
 def _steps_and_speed(folder: Path) -> tuple[str, str]:
     if _complete(folder):
         result = read_json(folder / "result.json")
-        sps = result.get("mean_sps", result["steady_sps"])  # older runs have the latter alone
+        sps = result.get("mean_sps", result["steady_sps"])  # older runs have only `steady_sps`
         return f"{result['global_step']:,} of {result['global_step']:,}", f"{sps:,.0f}"
     if not (folder / "run.json").exists():
         return "-", "-"
@@ -134,12 +134,12 @@ def _steps_and_speed(folder: Path) -> tuple[str, str]:
     try:
         row = json.loads(last_line(folder / "metrics.jsonl"))
         return f"{row['global_step']:,} of {total:,}", f"{row['sps']:,.0f}"
-    except ValueError:  # none yet, or being written
+    except ValueError:  # no row yet, or an incomplete one
         return f"0 of {total:,}", "-"
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
-    """Rows as columns of text; the first row names them."""
+    """Rows as aligned columns of text; the first row is the header."""
     rows = list(rows)
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)

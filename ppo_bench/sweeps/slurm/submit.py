@@ -1,6 +1,6 @@
 """`python launch/slurm.py [--dry-run] [overrides]`: submit a sweep to SLURM and return.
 
-Runs that are complete, queued or running are left out, so that the same command again submits what failed or is
+Runs that are complete, queued or running are skipped, so that the same command again submits those that failed or are
 missing. `launch=<name>` chooses the resources from conf/launch/, `launch.<key>=<value>` changes one.
 """
 
@@ -25,7 +25,7 @@ from ppo_bench.sweeps.slurm.status import statuses, table
 
 
 def main(arguments: list[str]) -> int:
-    """Check every run, submit those that are needed, print what became of each."""
+    """Check every run, submit those that are needed, and print the state of each."""
     parser = Parser("python launch/slurm.py", description=__doc__)
     parser.add_overrides("as for a sweep by python -m ppo_bench -m, and launch.<key>=")
     parser.add_argument("--dry-run", action="store_true", help="print what would be submitted, and submit nothing")
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _runs(overrides: Sequence[str]) -> tuple[Path, list[SubmittedRun]]:
-    """The outputs folder, and every run of the sweep once, with its folder relative to that."""
+    """The outputs folder, and every run of the sweep once."""
     configs = [(load_config(job), job) for job in sweep_jobs(overrides)]
     runs: dict[str, SubmittedRun] = {}
     for config, job in configs:
@@ -66,7 +66,7 @@ def _runs(overrides: Sequence[str]) -> tuple[Path, list[SubmittedRun]]:
 def _choose(
     outputs: Path, runs: Sequence[SubmittedRun], launch: Launch
 ) -> tuple[list[SubmittedRun], list[tuple[str, str, str]]]:
-    """The runs to submit, and a row of text for each run."""
+    """The runs to submit, and one row of the table for each run."""
     standing = {status.folder: status for status in statuses(outputs)}
     needed, rows = [], [("", "run", "")]
     for run in runs:
@@ -83,7 +83,7 @@ def _choose(
 
 
 def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch) -> dict[str, list[str]]:
-    """Hand the runs to SLURM as one array; the folders of each job's runs, relative to `outputs`."""
+    """Submit the runs to SLURM as one array; returns the run folders of each job, relative to `outputs`."""
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -99,13 +99,13 @@ def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch) -> dict
         signal_delay_s=launch.signal_seconds,
         array_parallelism=launch.array_parallelism,
         setup=[REQUEUE_IF_EARLY, *launch.setup],
-        # srun does not take over the job's CPUs by itself since SLURM 22.05.
+        # Since SLURM 22.05 srun does not inherit the job's number of CPUs.
         srun_args=[f"--cpus-per-task={launch.cpus}"],
         additional_parameters={"requeue": True} | launch.sbatch,
     )
     before = set(ledger.jobs_folder(outputs).glob("*"))
     try:
-        with redirect_stderr(io.StringIO()):  # to which submitit prints what it raises
+        with redirect_stderr(io.StringIO()):  # submitit also prints the errors that it raises
             jobs = executor.map_array(TrainInTurn(), packs)
     except (FailedJobError, FailedSubmissionError) as error:
         for leftover in set(ledger.jobs_folder(outputs).glob("*")) - before:
