@@ -70,7 +70,7 @@ def points(job: list[str], config: Config) -> list[tuple[str, int, Config]]:
         if axis == "hidden_size" and not _has_hidden_layers(config):
             continue
         if axis == "devices":
-            found += _of_devices(job, config, values)
+            found += _of_devices(job, config, values) if values else []
             continue
         found += [(axis, value, load([*job, AXES[axis].format(value)])) for value in values]
     for _, _, one in found:
