@@ -274,7 +274,7 @@ def test_ctrl_c_while_the_ranks_start_is_one_line(seconds: float, tmp_path: Path
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  # a background job ignores it
     )
     deadline = time.monotonic() + 60
     while not any("spawn_main" in _command_line(pid) for pid in _children(process.pid)):
