@@ -18,7 +18,7 @@ class Speed(NamedTuple):
 
     sps: float
     low: float
-    """Of its slowest round, where there were several."""
+    """Speed of the slowest round."""
     high: float
 
 

@@ -1,4 +1,4 @@
-"""What devices that share a training send each other in an iteration, and how long that takes by itself."""
+"""Sums over the devices that share a training: their size in an iteration, and their duration by themselves."""
 
 from __future__ import annotations
 

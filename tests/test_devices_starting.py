@@ -1,0 +1,89 @@
+"""Processes that share a training, as they start and end: torchrun, Ctrl-C, scripts, ranks that are slow but honest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults import ENVIRONMENT, ROOT, command, folder_of
+from tests.test_devices_faults import SECONDS, TWO, _children, _command_line
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_finished_run_under_torchrun_says_so_and_ends(tmp_path: Path) -> None:
+    run = [*TWO, "total_timesteps=1024", f"outputs={tmp_path}"]
+    torchrun = [command([])[2], "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "ppo_bench"]
+    for _ in range(2):
+        ended = subprocess.run(
+            [*torchrun, *run], check=False, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=120
+        )
+        assert ended.returncode == 0, ended.stderr
+    assert f"{folder_of(run)} is done" in ended.stderr
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 2.0])
+def test_ctrl_c_while_the_ranks_start_is_one_line(seconds: float, tmp_path: Path) -> None:
+    """A terminal sends it to every process of the group."""
+    process = subprocess.Popen(
+        command([*TWO, f"outputs={tmp_path}"]),
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  # a background job ignores it
+    )
+    deadline = time.monotonic() + 60
+    while not any("spawn_main" in _command_line(pid) for pid in _children(process.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130, error
+    assert "Traceback" not in error
+    assert error.strip().splitlines()[-1].startswith("ppo_bench: stopped")
+
+
+def test_a_script_without_a_guard_trains_on_two_devices(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    words = [*TWO, "total_timesteps=1024", f"outputs={tmp_path / 'outputs'}"]
+    script.write_text(f"import ppo_bench\nprint(len(ppo_bench.train({words!r})))\n")
+    ended = subprocess.run(
+        [command([])[2], str(script)],
+        check=False,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_an_honest_slow_step_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank whose steps have taken long before may take a few times as long again."""
+    import multiprocessing
+
+    from ppo_bench.common import ranks
+
+    monkeypatch.setattr(ranks, "HANGS_SECONDS", 2.0)
+    ours, theirs = multiprocessing.Pipe()
+    group = ranks.Ranks([ranks.Other(1, ours, None)], ranks.Ticks())
+    group.ask("step", within_seconds=ranks.HANGS_SECONDS)
+    started_at = time.monotonic()
+    for count, gap in enumerate((1.5, 4.0)):
+        until = time.monotonic() + gap
+        while time.monotonic() < until:
+            theirs.send(("beat", count))
+            time.sleep(0.2)
+    theirs.send(("answer", ("done", ())))
+    assert group.answers() == [("done", ())]
+    assert time.monotonic() - started_at > 5
+    group.stop()
