@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ppo_bench.common.cli import Parser, exit_code, overrides_of
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.rank_processes import launched
+from ppo_bench.common.launched import launched
 
 if TYPE_CHECKING:
     from ppo_bench.configuration.config import Config

@@ -1,6 +1,6 @@
 """Command-line parsing, exit codes and one-line error messages, shared by all commands.
 
-Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 130 interrupted.
+Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 75 another machine was lost, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from ppo_bench.common.errors import ConfigError, Failed, Interrupted
+from ppo_bench.common.errors import ConfigError, Failed, Interrupted, Lost
 
-EXIT_CODES: dict[type[Exception], int] = {ConfigError: 2, Failed: 1, Interrupted: 130}
+LOST = 75
+EXIT_CODES: dict[type[Exception], int] = {ConfigError: 2, Lost: LOST, Failed: 1, Interrupted: 130}
 
 
 class Parser(argparse.ArgumentParser):

@@ -16,6 +16,10 @@ class Failed(Exception):
     """A failure of a run or a command in progress; saved files are kept. The program ends with exit code 1."""
 
 
+class Lost(Failed):
+    """The loss of another machine that shares a training. The program ends with exit code 75: try again."""
+
+
 class Interrupted(Exception):
     """A stop on request, by a signal, between two iterations. The program ends with exit code 130."""
 

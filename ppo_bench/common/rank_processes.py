@@ -1,20 +1,19 @@
-"""Processes of the ranks other than 0 (ppo_bench/common/ranks.py): how they start and how they connect to rank 0."""
+"""Processes of the ranks other than 0 (ppo_bench/common/ranks.py): how they start and what they do."""
 
 from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.resource_tracker
 import os
-import secrets
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.ranks import BEAT_SECONDS, Other, Ticks
@@ -73,35 +72,7 @@ def _beat(send: Callable[[str, Any], None], ticks: Ticks, over: threading.Event)
         os._exit(1)
 
 
-# --- Starting and connecting ------------------------------------------------------------------------------------------
-
-
-class Launched(NamedTuple):
-    """Environment variables that a launcher such as torchrun sets for each process that it starts."""
-
-    rank: int
-    world_size: int
-    host: str
-    port: int
-    """Port of the PyTorch TCP store of rank 0 or of the launcher, through which the ranks find each other."""
-    has_store: bool
-    """Whether the launcher hosts that store."""
-    attempt: str
-
-
-def launched() -> Launched | None:
-    """The launcher's environment variables; None if no launcher started this process."""
-    told = os.environ.get
-    if told("RANK") is None or told("WORLD_SIZE") is None or told("MASTER_ADDR") is None:
-        return None
-    return Launched(
-        int(os.environ["RANK"]),
-        int(os.environ["WORLD_SIZE"]),
-        os.environ["MASTER_ADDR"],
-        int(os.environ["MASTER_PORT"]),
-        told("TORCHELASTIC_USE_AGENT_STORE") == "True",
-        told("TORCHELASTIC_RESTART_COUNT", "0"),
-    )
+# --- Starting ---------------------------------------------------------------------------------------------------------
 
 
 def start(count: int, make: Callable[..., Any], *arguments: Any) -> list[Other]:
@@ -142,27 +113,3 @@ def _without_main() -> Iterator[None]:
 
 def _serve(connection: Connection, rank: int, make: Callable[..., Any], arguments: Iterable[Any]) -> None:
     serve(connection, lambda ticks: make(rank, *arguments, ticks))
-
-
-def listen(host: str) -> tuple[Listener, dict[str, Any]]:
-    """Listener of rank 0 for ranks that a launcher started, and its address and key, the argument of `connect`."""
-    key = secrets.token_hex(16)
-    listener = Listener((host, 0), authkey=key.encode())
-    return listener, {"host": host, "port": listener.address[1], "key": key}
-
-
-def accept(listener: Listener, count: int) -> list[Other]:
-    """Ranks 1 to `count - 1` in order; waits until all have connected."""
-    others = []
-    with listener:
-        for _ in range(1, count):
-            connection = listener.accept()
-            others.append(Other(connection.recv(), connection, None))
-    return sorted(others, key=lambda other: other.rank)
-
-
-def connect(rank: int, told: dict[str, Any]) -> Connection:
-    """Connection from rank `rank` to rank 0; `told` is the address and key that `listen` returned."""
-    connection = Client((told["host"], told["port"]), authkey=told["key"].encode())
-    connection.send(rank)
-    return connection

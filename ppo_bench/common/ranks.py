@@ -21,7 +21,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.cli import EXIT_CODES
+from ppo_bench.common.errors import ConfigError, Failed, Lost
 
 BEAT_SECONDS = 1.0
 HANGS_SECONDS = 20.0
@@ -50,7 +51,7 @@ class Other(NamedTuple):
     rank: int
     connection: Connection
     process: BaseProcess | None
-    """Its process if rank 0 started it, else None."""
+    """Its process if rank 0 started it, else None: it may be on another machine."""
 
 
 class _Seen(NamedTuple):
@@ -61,6 +62,14 @@ class _Seen(NamedTuple):
     moved_at: float
 
 
+class _Raised(NamedTuple):
+    """A rank that raised, its traceback, and the monotonic time until which another reason may turn up."""
+
+    rank: int
+    shown: str
+    until: float
+
+
 class Ranks:
     """The group as seen by rank 0: sends requests, collects answers, monitors progress in a thread."""
 
@@ -69,6 +78,7 @@ class Ranks:
         self._others, self._ticks = others, ticks
         self._answers: dict[int, queue.SimpleQueue[Any]] = {other.rank: queue.SimpleQueue() for other in others}
         self._failure: Exception | None = None
+        self._raised: _Raised | None = None
         self._failed, self._ended = threading.Event(), threading.Event()
         now = time.monotonic()
         self._seen = {rank: _Seen(0, now, now) for rank in (0, *self._answers)}
@@ -134,7 +144,10 @@ class Ranks:
                 other.process.kill()
                 other.process.join()
         self._thread.join(GRACE_SECONDS)
+        deadline = time.monotonic() + (0.0 if self._failed.is_set() else GRACE_SECONDS)
         for other in self._others:
+            if not other.process:
+                _wait_for_end(other.connection, deadline)
             other.connection.close()
 
     # --- Watching -----------------------------------------------------------------------------------------------------
@@ -147,7 +160,8 @@ class Ranks:
             self._fail(Failed(f"the processes of the devices cannot be watched: {error}"))
         if self._failed.is_set() and not self._ended.wait(GRACE_SECONDS):
             print(f"ppo_bench: {self._failure}", file=sys.stderr, flush=True)
-            os._exit(1)  # the main thread is blocked in a library call that waits for a lost rank
+            # The main thread is blocked in a library call that waits for a lost rank.
+            os._exit(next(code for kind, code in EXIT_CODES.items() if isinstance(self._failure, kind)))
 
     def _watch_all(self) -> None:
         ranks = {other.connection: other.rank for other in self._others}
@@ -161,6 +175,7 @@ class Ranks:
                 self._seen = {rank: _Seen(seen.ticks, now, now) for rank, seen in self._seen.items()}
             looked = now
             self._look(now)
+            self._blame(now)
 
     def _take(self, connection: Connection, ranks: dict[Connection, int]) -> None:
         """Receive and process one message of a rank."""
@@ -169,7 +184,8 @@ class Ranks:
             kind, content = connection.recv()
         except (EOFError, OSError):
             del ranks[connection]
-            self._lost(rank)
+            if not (self._raised and self._raised.rank == rank):
+                self._lost(rank)
             return
         if kind == "beat":
             self._note(rank, content, time.monotonic())
@@ -178,8 +194,8 @@ class Ranks:
             self._answers[rank].put(content)
         elif kind == "failed":
             self._fail(content)
-        else:
-            self._broken(rank, content)
+        elif not self._raised:
+            self._raised = _Raised(rank, content, time.monotonic() + GRACE_SECONDS / 2)
 
     def _note(self, rank: int, count: int, now: float) -> None:
         """Record a rank's progress counter, and the longest duration of a step of work."""
@@ -202,7 +218,11 @@ class Ranks:
             self._hangs(behind[0], "it has stood still", limit_seconds)
 
     def _hangs(self, rank: int, how: str, seconds: float) -> None:
-        self._fail(Failed(f"device {rank} of {self._count} hangs: {how} for {seconds:.0f} seconds"))
+        self._fail(self._loss(rank)(f"device {rank} of {self._count} hangs: {how} for {seconds:.0f} seconds"))
+
+    def _loss(self, rank: int) -> type[Failed]:
+        """Type of the failure if a rank is lost; a rank that a launcher started may be on another machine."""
+        return Lost if rank and not self._others[rank - 1].process else Failed
 
     @property
     def _count(self) -> int:
@@ -217,22 +237,17 @@ class Ranks:
             code = process.exitcode
             how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else how
         if not self._ended.is_set():
-            self._fail(Failed(f"the process of device {rank} of {self._count} {how}"))
+            self._fail(self._loss(rank)(f"the process of device {rank} of {self._count} {how}"))
 
-    def _broken(self, rank: int, shown: str) -> None:
-        """Fail with the traceback `shown` of a rank, unless another rank's process exits within a few seconds.
+    def _blame(self, now: float) -> None:
+        """Fail with the traceback of a rank that raised, unless the group has failed for a better reason meanwhile.
 
-        In that case the exit is the cause, and is reported instead.
+        Its collective operations raise too when another rank's process ends, which is then the reason.
         """
-        deadline = time.monotonic() + GRACE_SECONDS / 2
-        while time.monotonic() < deadline:
-            for other in self._others:
-                if other.rank != rank and other.process and other.process.exitcode is not None:
-                    self._lost(other.rank)
-                    return
-            time.sleep(0.05)
-        print(shown, file=sys.stderr, flush=True)
-        self._fail(Failed(f"device {rank} of {self._count}: {shown.strip().splitlines()[-1]}"))
+        if self._raised and now > self._raised.until:
+            print(self._raised.shown, file=sys.stderr, flush=True)
+            last_line = self._raised.shown.strip().splitlines()[-1]
+            self._fail(Failed(f"device {self._raised.rank} of {self._count}: {last_line}"))
 
     def _fail(self, failure: Exception) -> None:
         """Record the first failure and kill the other ranks, which unblocks calls that wait for them."""
@@ -243,3 +258,10 @@ class Ranks:
         for other in self._others:
             if other.process:
                 other.process.kill()
+
+
+def _wait_for_end(connection: Connection, deadline: float) -> None:
+    """Return when the other end of a connection is closed, or at the `deadline` (monotonic)."""
+    with suppress(EOFError, OSError):
+        while connection.poll(max(0.0, deadline - time.monotonic())):
+            connection.recv()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.launched import launched
 from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.choices import Backend, Network, Tracker
 from ppo_bench.configuration.folders import choose_folder
@@ -44,8 +45,11 @@ class Config:
     note: str = ""
     """Explanation of a choice that was made for the user; empty if there is none."""
 
-    def require(self) -> None:
-        """Raise `ConfigError` if framework and backend do not work together, or a package that they need is missing."""
+    def require(self, elsewhere: bool = False) -> None:
+        """Raise `ConfigError` if framework and backend do not work together, or a package that they need is missing.
+
+        `elsewhere` says that another machine will train, whose devices are unknown.
+        """
         if self.backend.in_graph and not self.framework.takes_graph_envs:
             on_the_host = [name for name in ("gymnasium", "envpool") if name in self.root.env.ids]
             pairs = [("jax_xla", self.backend.name), *((self.framework.name, name) for name in on_the_host)]
@@ -60,7 +64,8 @@ class Config:
                 f"num_seeds={self.root.num_seeds} is for framework=jax_xla backend=jax, where one program can train "
                 f"several seeds; elsewhere use a sweep: -m seed={seeds}"
             )
-        self._require_devices()
+        if not elsewhere:
+            self._require_devices()
         self.framework.require()
         self.backend.require()
         self.algorithm.require()
@@ -87,8 +92,12 @@ class Config:
         self._require_source()
 
     def _require_devices(self) -> None:
-        """Raise `ConfigError` if the devices are a CPU's and this machine has fewer cores than devices."""
-        devices, cores = self.root.devices, cores_here()
+        """Raise `ConfigError` if this machine's devices are its CPU's and it has fewer cores than devices."""
+        told, cores = launched(), cores_here()
+        devices = self.root.devices
+        if told:
+            devices //= told.nodes
+            cores *= told.local_world_size if told.own_cores else 1
         if devices > cores and (self.root.device == "cpu" or not has_nvidia_gpu()):
             raise ConfigError(
                 f"devices={devices}: each takes a core of a CPU, and there are {cores}; use at most {cores}"
@@ -96,8 +105,16 @@ class Config:
 
     @property
     def processes(self) -> int:
-        """Number of processes that share a training."""
-        return self.root.devices if self.framework.process_per_device else 1
+        """Number of processes that share a training: one for each device, or one for each machine."""
+        if self.framework.process_per_device:
+            return self.root.devices
+        told = launched()
+        return told.world_size if told else 1
+
+    @property
+    def devices_here(self) -> int:
+        """Number of devices of each process."""
+        return self.root.devices // self.processes
 
     def _require_source(self) -> None:
         """Raise `ConfigError` if the run cannot continue from the iteration of the checkpoint that it starts from."""
@@ -145,7 +162,7 @@ class Config:
             tuple(env.observe),
             env.players,
             tuple(env.info),
-            1 if self.framework.process_per_device else self.root.devices,
+            self.devices_here,
         )
 
     @cached_property

@@ -152,6 +152,6 @@ class _StepByDevice:
             return stepped
 
         with jax.enable_x64(True):
-            device = jax.lax.axis_index(DEVICES)
+            device = jax.lax.axis_index(DEVICES) % len(self.steps)  # each process has as many of the devices
             after: tuple[Any, Step] = jax.lax.switch(device, [of_pool(step) for step in self.steps], state, actions)
             return after

@@ -28,6 +28,13 @@ All arrays are NumPy arrays on the host; `start` is bool.
 """
 
 
+class Meeting(NamedTuple):
+    """Address at which the processes of a training find each other."""
+
+    host: str
+    port: int
+
+
 class Peers(Protocol):
     """Collective operations between the processes that share a training, each with a part of its environments."""
 
@@ -42,6 +49,12 @@ class Peers(Protocol):
 
     def tick(self) -> None:
         """Increment this process's progress counter, which rank 0 monitors (ppo_bench/common/ranks.py)."""
+
+    def seconds_of_total(self, size: int, repetitions: int) -> float:
+        """Mean duration of `total` for `size` numbers over several repetitions, in seconds."""
+
+    def close(self) -> None:
+        """Leave the group of processes."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,8 @@ class Problem:
     """Part of the environments that this process has: all of them, or one of several equal parts."""
     peers: Peers | None = None
     """Collective operations with the processes that have the other parts; None if there are none."""
+    place: Part = WHOLE
+    """Position of this process among those of its machine."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if the fields are incompatible with each other."""
@@ -200,7 +215,7 @@ class Framework(Protocol):
     takes_graph_envs: ClassVar[bool]
     """Whether its runner can compile a `GraphEnv` into its program."""
     process_per_device: ClassVar[bool]
-    """Whether several devices need one process each (ppo_bench/runs/group.py) or share one."""
+    """Whether several devices need one process each (ppo_bench/runs/group.py), or those of a machine share one."""
     name: str
 
     @property
@@ -220,6 +235,15 @@ class Framework(Protocol):
 
     def runner(self, problem: Problem) -> Runner[Any]:
         """The runner for `problem`."""
+
+    def meet(self, host: str, port: int, count: int) -> tuple[Meeting, Any]:
+        """In rank 0: where `count` processes are to find each other, and an object to keep as long as they do.
+
+        Port 0 means a free port. Raises `ConfigError` if the port is in use.
+        """
+
+    def join(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> Peers:
+        """The other processes of a training, when all of them have joined."""
 
     def seeds_runner(self, problem: Problem) -> Any:
         """The `SeedsRunner` for `problem`; see ppo_bench/runners/seeds.py. Raises `ConfigError` if there is none."""

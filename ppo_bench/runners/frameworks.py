@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import socket
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -15,8 +17,9 @@ from ppo_bench.common.progress import say
 from ppo_bench.common.values import younger
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.parts import Part
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.runners.base import Policy, Problem
+from ppo_bench.runners.base import Meeting, Peers, Policy, Problem
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.cores import cores_here
@@ -68,6 +71,19 @@ class Torch:
             compute_deterministically()
         learner = TorchLearner(problem, self.num_threads, self._compiler(), self._cuda_graphs)
         return HostRunner(problem, HostEnvs(problem), learner)
+
+    def meet(self, host: str, port: int, count: int) -> tuple[Meeting, Any]:
+        """See `Framework.meet`."""
+        from ppo_bench.runners.torch_peers import open_store
+
+        store = open_store(host, port, count)
+        return Meeting(host, store.port), store
+
+    def join(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> Peers:
+        """See `Framework.join`."""
+        from ppo_bench.runners.torch_peers import TorchPeers
+
+        return TorchPeers(part, meeting, tick)
 
     def seeds_runner(self, problem: Problem) -> NoReturn:
         """Raise `ConfigError`: PyTorch has no `SeedsRunner`; see `Config.require`."""
@@ -162,6 +178,17 @@ class Jax:
         if isinstance(problem.env, GraphEnv):
             return ProgramRunner(problem, problem.env, self.iterations_per_call)
         return HostRunner(problem, HostEnvs(problem), JaxLearner(problem))
+
+    def meet(self, host: str, port: int, count: int) -> tuple[Meeting, Any]:
+        """See `Framework.meet`."""
+        with socket.create_server((host, port)) as free:  # rank 0 listens there as soon as it joins
+            return Meeting(host, free.getsockname()[1]), None
+
+    def join(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> Peers:
+        """See `Framework.join`."""
+        from ppo_bench.runners.jax_peers import JaxPeers
+
+        return JaxPeers(part, meeting, tick)
 
     def seeds_runner(self, problem: Problem) -> JaxSeedsRunner:
         """The runner that trains several seeds at once; the environments must be `vmappable`."""

@@ -88,13 +88,20 @@ class JaxLearner:
         )
         if state.carry:
             state.carry = carry if t < self._problem.ppo.num_steps else self._carried(state.memory, state.carry)
-        return state, np.array(actions, self._actions_type)  # a writable copy: some environments modify actions
+        return state, np.array(
+            self._learning.devices.own(actions), self._actions_type
+        )  # a writable copy: some environments modify actions
 
     def warmed(self, state: JaxLearnerState, flags: Arrays) -> JaxLearnerState:
         """See `Learner.warmed`."""
         with self.acting():
-            state.learnt = self._warmed(state.learnt, state.memory, {name: flags[name] for name in self._flags})
+            state.learnt = self._warmed(state.learnt, state.memory, self._placed(flags))
         return state
+
+    def _placed(self, flags: Arrays) -> Tree:
+        """The flags that learning takes, `[T, N]`, divided among several devices."""
+        own = {name: flags[name] for name in self._flags}
+        return own if self._learning.devices.count == 1 else self._learning.devices.put(own, along(1))
 
     def restart(self, state: JaxLearnerState) -> JaxLearnerState:
         """See `Learner.restart`."""
@@ -105,10 +112,7 @@ class JaxLearner:
         self, state: JaxLearnerState, flags: Arrays, seed: int, iteration: int
     ) -> tuple[JaxLearnerState, Any, dict[str, float]]:
         """See `Learner.targets`; returns the flags as the batch, since the program of `update` computes the targets."""
-        batch = {name: flags[name] for name in self._flags}
-        if self._learning.devices.count > 1:
-            batch = self._learning.devices.put(batch, along(1))
-        return state, batch, {}
+        return state, self._placed(flags), {}
 
     def update(
         self, state: JaxLearnerState, batch: Any, seed: int, iteration: int, learning_rate: float
@@ -118,7 +122,7 @@ class JaxLearner:
             state.learnt, measured = self._learn(
                 state.learnt, state.memory, batch, np.int32(seed), np.int32(iteration), learning_rate
             )
-        return state, {name: float(value) for name, value in jax.device_get(measured).items()}
+        return state, {name: float(value) for name, value in self._learning.devices.fetch(measured).items()}
 
     def _targets_and_update(
         self, learnt: TrainState, memory: Tree, flags: Tree, seed: Any, iteration: Any, learning_rate: Any
@@ -141,5 +145,6 @@ class JaxLearner:
     def export(self, state: JaxLearnerState) -> Arrays:
         """See `Learner.export`."""
         carry = named("envs.carry", state.carry)
-        carried = {array.name: np.array(carry[array.name]) for array in carry_arrays(self._problem)}
+        own = self._learning.devices.own
+        carried = {array.name: np.array(own(carry[array.name])) for array in carry_arrays(self._problem)}
         return self._learning.export(state.learnt) | carried

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.mathematics.precision import NO_TF32, Precision
 from ppo_bench.tuning.machine import has_nvidia_gpu
 
@@ -19,15 +20,20 @@ def set_precision(precision: Precision) -> str:
     return matmul_precision
 
 
-def pick_devices(device: str, precision: Precision, count: int) -> list[jax.Device]:
-    """`count` devices of the platform that `device` names. Raises `ConfigError` if there are fewer."""
+def pick_devices(device: str, precision: Precision, count: int, part: Part = WHOLE) -> list[jax.Device]:
+    """`count` devices of the platform that `device` names, an equal number of each of `part.count` processes.
+
+    Raises `ConfigError` if there are fewer.
+    """
     first = pick_device(device, precision)
     if count == 1:
         return [first]
-    there = jax.devices(first.platform)
-    if len(there) < count:
-        raise ConfigError(f"devices={count}: JAX sees {', '.join(map(str, there))}; use at most {len(there)}")
-    return there[:count]
+    there, each = jax.devices(first.platform), count // part.count
+    of_processes = [[one for one in there if one.process_index == process] for process in range(part.count)]
+    fewest = min(of_processes, key=len)
+    if len(fewest) < each:
+        raise ConfigError(f"devices={count}: JAX sees {', '.join(map(str, fewest))}; use at most {len(fewest)}")
+    return [one for own in of_processes for one in own[:each]]
 
 
 def pick_device(device: str, precision: Precision) -> jax.Device:
@@ -36,7 +42,7 @@ def pick_device(device: str, precision: Precision) -> jax.Device:
     Raises `ConfigError` if it does not exist or does not support `precision`.
     """
     try:
-        seen = jax.devices()
+        seen = jax.local_devices()
     except (RuntimeError, AssertionError) as error:  # can happen even if no GPU is requested
         reason = (str(error) or "it finds nothing to run on").splitlines()[0]
         raise ConfigError(f"device={device}: JAX cannot begin ({reason}): JAX_PLATFORMS=cpu leaves out GPUs") from error
@@ -47,7 +53,7 @@ def pick_device(device: str, precision: Precision) -> jax.Device:
         )
     platform, _, index = device.partition(":")
     try:
-        picked = jax.devices(None if device == "auto" else platform)[int(index or 0)]
+        picked = jax.local_devices(backend=None if device == "auto" else platform)[int(index or 0)]
     except (RuntimeError, IndexError) as error:
         raise ConfigError(f"device={device}: JAX sees {', '.join(map(str, seen))}; use device=cpu") from error
     if precision.tf32 and (picked.platform != "gpu" or float(picked.compute_capability) < 8.0):

@@ -53,7 +53,7 @@ class Learning:
         precision = PRECISIONS[problem.precision]
         matmul_precision = set_precision(precision)
         self.dtype = jnp.dtype(precision.parameters)
-        self.devices = Devices(pick_devices(problem.device, precision, problem.devices))
+        self.devices = Devices(pick_devices(problem.device, precision, problem.devices, problem.part))
         self.device = self.devices.first
         ops = JaxOps(self.dtype, jnp.dtype(precision.layers), problem.tuning, self.devices.axis)
         self.computation: Computation = computation_of(problem, ops, jnp.asarray)
@@ -102,7 +102,8 @@ class Learning:
             ("opponents", learnt.pool),
         ):
             tree |= named(kind, arrays)
-        return {array.name: np.array(tree[array.name], array.dtype) for array in learner_arrays(self.problem)}
+        own = self.devices.own
+        return {array.name: np.array(own(tree[array.name]), array.dtype) for array in learner_arrays(self.problem)}
 
     def allocate(self) -> dict[str, jax.Array]:
         """Rollout memory of one device, filled with zeros."""

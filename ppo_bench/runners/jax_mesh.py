@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -28,10 +29,15 @@ def specs_of(declared: Iterable[Declared]) -> dict[str, Spec]:
 
 
 class Devices:
-    """One or more devices, among which the environments are divided."""
+    """One or more devices, among which the environments are divided; those of other processes are among them.
+
+    Arrays on the host are of this process's environments.
+    """
 
     def __init__(self, devices: Sequence[jax.Device]) -> None:
-        self.first, self.count = devices[0], len(devices)
+        own = [device for device in devices if device.process_index == jax.process_index()]
+        self.first, self.count = own[0], len(devices)
+        self._all_own = len(own) == len(devices)
         self._mesh = Mesh(np.array(devices), (DEVICES,))
 
     @property
@@ -45,7 +51,23 @@ class Devices:
 
     def put(self, tree: Any, specs: Any) -> Any:
         """`tree` on the devices, laid out by `specs`; a spec may apply to a whole subtree."""
-        return jax.device_put(tree, self.first if self.count == 1 else self._shardings(specs))
+        if self._all_own:
+            return jax.device_put(tree, self.first if self.count == 1 else self._shardings(specs))
+        return jax.tree.map(
+            lambda sharding, own: jax.tree.map(functools.partial(_placed, sharding), own), self._shardings(specs), tree
+        )
+
+    def own(self, array: jax.Array) -> np.ndarray:
+        """This process's part of an array on the devices, on the host."""
+        if self._all_own or array.is_fully_replicated:
+            return np.asarray(array)
+        axis = next(axis for axis, name in enumerate(array.sharding.spec) if name is not None)  # type: ignore[attr-defined]
+        shards = sorted(array.addressable_shards, key=lambda shard: shard.index[axis].start)
+        return np.concatenate([shard.data for shard in shards], axis)
+
+    def fetch(self, tree: Any) -> Any:
+        """This process's part of every array of `tree`, on the host."""
+        return jax.device_get(tree) if self._all_own else jax.tree.map(self.own, tree)
 
     def program(self, function: Callable[..., Any], inputs: tuple[Any, ...], outputs: Any, donated: Any = ()) -> Any:
         """Compiled `function`. Each device calls it with its parts of the arguments; `inputs` and `outputs` are specs.
@@ -59,6 +81,13 @@ class Devices:
 
     def _shardings(self, specs: Any) -> Any:
         return jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), specs, is_leaf=_is_spec)
+
+
+def _placed(sharding: NamedSharding, array: Any) -> jax.Array:
+    """`array` of this process with those of the others, as one array."""
+    if isinstance(array, jax.Array) and not array.is_fully_addressable:
+        return array
+    return jax.make_array_from_process_local_data(sharding, np.asarray(array))
 
 
 def _is_spec(tree: Any) -> bool:

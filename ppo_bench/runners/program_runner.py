@@ -16,6 +16,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import EnvStep, GraphEnv
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
+from ppo_bench.mathematics.normalize import here
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros, with_pool
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
@@ -75,7 +76,9 @@ class ProgramRunner:
         self._run_ahead(state)
         state.iteration += 1
         learning_rate, played, measured = state.ahead.pop(0)
-        played, measured = jax.device_get((played, measured))  # waits for this iteration; the device goes on
+        played, measured = self.learning.devices.fetch(
+            (played, measured)
+        )  # waits for this iteration; the device goes on
         state.totals, metrics, episodes = self.reported(learning_rate, played, measured, state.totals)
         return state, metrics, episodes
 
@@ -137,7 +140,8 @@ class ProgramRunner:
 
     def _statistics(self, state: ProgramState) -> Arrays:
         names = (array.name for array in of_kinds(self._declared, Kind.STATISTIC))
-        return {name: np.array(state.envs.arrays[name]) for name in names if name in state.envs.arrays}
+        own = self.learning.devices.own
+        return {name: np.array(own(state.envs.arrays[name])) for name in names if name in state.envs.arrays}
 
     def restore(self, arrays: Arrays, carried: bool = False) -> ProgramState:
         """See `Runner.restore`."""
@@ -172,22 +176,24 @@ class ProgramRunner:
 
         Running statistics are those in `statistics`, updated by the first observations.
         """
-        num_envs, stands = self.problem.ppo.num_envs, filled(of_kinds(self._declared, Kind.ENVIRONMENT))
+        problem, stands = self.problem, filled(of_kinds(self._declared, Kind.ENVIRONMENT))
+        first, across = problem.part.first(problem.ppo.num_envs), problem.peers.across if problem.peers else here
+        seeds = noise.env_seeds(seed, iteration, problem.ppo.num_envs)[first:][: problem.num_envs]
         carry = under("envs.carry", stands)
         apart = (*FOLDED, *named("envs.carry", carry))
         stands = {name: array for name, array in stands.items() if name.startswith("envs.") and name not in apart}
         stands |= named("normalize", under("normalize", statistics))
         with jax.default_device(self.learning.device), jax.enable_x64(True):
-            start = self._env.reset(noise.env_seeds(seed, iteration, num_envs))
+            start = self._env.reset(seeds)
             arrays = {name: jnp.array(array) for name, array in stands.items()}
             shown = start.seen._asdict().items()
             arrays |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
-            arrays |= observed(self.problem, arrays, start.seen.obs)
+            arrays |= observed(problem, arrays, start.seen.obs, across)
             # Commits the arrays to the devices, like the program's results.
             envs = Envs(start.state, arrays, jax.tree.map(jnp.array, carry))
             envs = self.learning.devices.put(envs, specs_of_envs(envs))
         iterate = self._iterate(start.step, envs)
-        return ProgramState(seed, iteration, learnt, envs, no_totals(num_envs), iterate, start.step)
+        return ProgramState(seed, iteration, learnt, envs, no_totals(problem.num_envs), iterate, start.step)
 
     def _iterate(self, env_step: EnvStep, envs: Envs) -> Iterate:
         """Compiled iteration of `envs` with the step function `env_step`; cached by `env_step`."""

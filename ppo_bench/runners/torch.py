@@ -50,7 +50,7 @@ class TorchLearner:
         self._problem, self._ppo, self._network = problem, problem.ppo, problem.network
         precision = PRECISIONS[problem.precision]
         self._dtype, layers = getattr(torch, precision.parameters), getattr(torch, precision.layers)
-        self._device = pick_device(problem.device, precision, problem.part)
+        self._device = pick_device(problem.device, precision, problem.place)
         on_gpu = self._device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(self._device.index or 0)  # the device on which streams and graphs are created

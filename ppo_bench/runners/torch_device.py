@@ -17,8 +17,9 @@ WIDE = 2**17
 (docs/performance.md)."""
 
 
-def pick_device(device: str, precision: Precision, part: Part = WHOLE) -> torch.device:
-    """The device named `device`: auto, cpu, cuda or cuda:<i>; one of several processes gets the GPU of its index.
+def pick_device(device: str, precision: Precision, place: Part = WHOLE) -> torch.device:
+    """The device named `device`: auto, cpu, cuda or cuda:<i>; `place` is this process among those of its machine,
+    which have a GPU each.
 
     Raises `ConfigError` if it does not exist or does not support `precision`.
     """
@@ -29,12 +30,12 @@ def pick_device(device: str, precision: Precision, part: Part = WHOLE) -> torch.
                 "or use device=cpu"
             )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and part.count > 1:
-        if part.count > torch.cuda.device_count():
+    if device == "cuda" and place.count > 1:
+        if place.count > torch.cuda.device_count():
             raise ConfigError(
-                f"devices={part.count}: PyTorch sees {torch.cuda.device_count()} GPUs; use at most as many"
+                f"{place.count} devices on this machine: PyTorch sees {torch.cuda.device_count()} GPUs; use fewer"
             )
-        device = f"cuda:{part.index}"
+        device = f"cuda:{place.index}"
     picked = torch.device(device)
     if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device={device}: PyTorch sees {torch.cuda.device_count()} CUDA devices; use device=cpu")

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,8 +14,10 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.launched import Launched
 from ppo_bench.mathematics.normalize import Moments, pooled
 from ppo_bench.mathematics.parts import Part
+from ppo_bench.runners.base import Meeting
 
 TIMEOUT = timedelta(minutes=30)
 """Maximum time that a rank waits for the others; rank 0 detects a failure sooner (ppo_bench/common/ranks.py)."""
@@ -29,7 +30,7 @@ class TorchPeers:
         """Join the process group; waits for the other processes."""
         self.part, self.tick = part, tick
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        store = PrefixStore(f"group/{meeting.attempt}", _client(meeting, part.count))
+        store = PrefixStore("group", _client(meeting, part.count))
         dist.init_process_group(backend, store=store, rank=part.index, world_size=part.count, timeout=TIMEOUT)
 
     def total(self, x: Tensor) -> Tensor:
@@ -74,15 +75,6 @@ class TorchPeers:
         dist.destroy_process_group()
 
 
-class Meeting(NamedTuple):
-    """Address of PyTorch's TCP store through which the processes find each other."""
-
-    host: str
-    port: int
-    attempt: str = "0"
-    """Identifier of the attempt, if several use the same store, such as restarts by torchrun."""
-
-
 def open_store(host: str, port: int, count: int) -> TCPStore:
     """TCP store of rank 0 for `count` processes; port 0 means a free port.
 
@@ -96,25 +88,19 @@ def open_store(host: str, port: int, count: int) -> TCPStore:
         raise ConfigError(f"port {port} of {host} is in use: choose another by MASTER_PORT=..., or none") from error
 
 
-def tell(meeting: Meeting, count: int, told: dict[str, Any]) -> None:
-    """Publish `told`, the address and key of rank 0's listener, to the other ranks."""
-    _client(meeting, count).set(f"control/{meeting.attempt}", json.dumps(told))
+def publish(told: Launched, address: tuple[int, str]) -> None:
+    """Publish the port and the key of rank 0's listener in the launcher's store."""
+    _store_of(told).set(f"ppo_bench/{told.attempt}", json.dumps(address))
 
 
-def hear(meeting: Meeting, rank: int, count: int) -> dict[str, Any] | None:
-    """Address and key that rank 0 publishes by `tell`; waits for it. None if rank 0 called `dismiss`."""
-    store = _client(meeting, count)
-    told: dict[str, Any] | None = json.loads(store.get(f"control/{meeting.attempt}"))
-    if told is None:
-        store.set(f"dismissed/{meeting.attempt}/{rank}", "")
-    return told
+def published(told: Launched) -> tuple[int, str]:
+    """The port and the key that rank 0 has published; waits for them."""
+    port, key = json.loads(_store_of(told).get(f"ppo_bench/{told.attempt}"))
+    return port, key
 
 
-def dismiss(meeting: Meeting, count: int) -> None:
-    """Notify the other ranks that there is nothing to do, and wait until all have acknowledged it."""
-    store = _client(meeting, count)
-    store.set(f"control/{meeting.attempt}", json.dumps(None))
-    store.wait([f"dismissed/{meeting.attempt}/{rank}" for rank in range(1, count)], timedelta(minutes=2))
+def _store_of(told: Launched) -> TCPStore:
+    return _client(Meeting(told.host, told.port), told.world_size)
 
 
 def _client(meeting: Meeting, count: int) -> TCPStore:

@@ -1,4 +1,4 @@
-"""A PyTorch training shared by several processes, each with a device and a part of the environments.
+"""A training shared by several processes, each with a part of the environments: one for each device or each node.
 
 Rank 0 owns the run's folder and drives the outer loop through `GroupRunner`, which looks like one runner: each of its
 calls goes to the runner (`Member`) of every process. Arrays are cut and joined along the environment axis.
@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import os
 import resource
+import secrets
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from signal import SIGINT, SIGTERM, raise_signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.rank_processes import accept, connect, launched, listen, serve, start
+from ppo_bench.common.launched import Launched, accept, connect, launched, listen
+from ppo_bench.common.rank_processes import serve, start
 from ppo_bench.common.ranks import HANGS_SECONDS, STARTS_SECONDS, Other, Ranks, Ticks
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.parts import Part, cut, joined
-from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
+from ppo_bench.runners.base import Episode, Meeting, Metrics, Problem, Runner
 from ppo_bench.runners.declared import declared_arrays
-from ppo_bench.tuning.cores import keep_to_cores, part_of_cores
-
-if TYPE_CHECKING:
-    from ppo_bench.runners.torch_peers import Meeting
+from ppo_bench.tuning.cores import cores_of_process, keep_to_cores, part_of_cores
 
 Wrap = Callable[[VectorEnv | GraphEnv, Part], Any]
 """Function that wraps the environments of each process."""
@@ -45,20 +44,20 @@ class Member:
     """One process's part of a training."""
 
     def __init__(self, rank: int, config: Config, meeting: Meeting, wrap: Wrap, ticks: Ticks) -> None:
-        self._stack, self.part = ExitStack(), Part(rank, config.root.devices)
+        self._stack, self.part = ExitStack(), Part(rank, config.processes)
+        place, cores = _place(self.part)
         with ExitStack() as building:
             building.callback(self._stack.close)
-            self._stack.enter_context(keep_to_cores(part_of_cores(rank, self.part.count)))
-            config.framework.begin(tuning=config.tuning)
-            from ppo_bench.runners.torch_peers import TorchPeers
-
-            self._peers = TorchPeers(self.part, meeting, ticks.tick)
+            self._stack.enter_context(keep_to_cores(cores))
+            config.framework.begin(tuning=config.tuning, devices=config.devices_here)
+            self._peers = config.framework.join(self.part, meeting, ticks.tick)
             self._stack.callback(self._peers.close)
             task = replace(config.task, num_envs=self.part.size(config.ppo.num_envs))
             made = make_env(config.backend, task)
             self._stack.callback(made.close)
             self.env = wrap(made, self.part)
-            self.problem: Problem = replace(config.problem(self.env), part=self.part, peers=self._peers)
+            problem = config.problem(self.env)
+            self.problem: Problem = replace(problem, part=self.part, peers=self._peers, place=place)
             self.runner: Runner[Any] = config.framework.runner(self.problem)
             building.pop_all()
         self._declared = declared_arrays(self.problem)
@@ -119,7 +118,8 @@ class GroupRunner:
         Raises `ConfigError` if one of them cannot start.
         """
         ticks = Ticks()
-        self._store, meeting, others = _meet(config, wrap)
+        meeting, self._kept, others = _meet(config, wrap)
+        self._ticks_within_steps = config.framework.process_per_device
         self._ranks = Ranks(others, ticks)
         self._member, self._steps = None, 0
         try:
@@ -137,7 +137,7 @@ class GroupRunner:
 
     def call(self, method: str, *arguments: Any) -> list[Any]:
         """Results of a method of every member, in the order of ranks. Raises if any member fails."""
-        compiled = method == "step" and self._steps >= COMPILING_ITERATIONS
+        compiled = method == "step" and self._steps >= COMPILING_ITERATIONS and self._ticks_within_steps
         self._ranks.ask(method, *arguments, within_seconds=HANGS_SECONDS if compiled else STARTS_SECONDS)
         try:
             own = getattr(self._member, method)(*arguments)
@@ -185,57 +185,77 @@ class GroupRunner:
             self._member.close()
 
 
-def _meet(config: Config, wrap: Wrap) -> tuple[Any, Meeting, list[Other]]:
-    """Rendezvous of the processes: rank 0's store, which has to stay referenced, its address, and the other ranks."""
-    from ppo_bench.runners.torch_peers import Meeting, open_store, tell
-
-    count, told = config.root.devices, launched()
+def _place(part: Part) -> tuple[Part, list[int]]:
+    """Position of this process among those of its machine, and the cores that are its own."""
+    told = launched()
     if told is None:
-        host = "127.0.0.1"
-        store = open_store(host, int(os.environ.get("MASTER_PORT", "0")), count)
-        meeting = Meeting(host, store.port)
-        return store, meeting, start(count, Member, config, meeting, wrap)
-    kept = None if told.has_store else open_store(told.host, told.port, count)
-    meeting = Meeting(told.host, told.port, told.attempt)
-    listener, how = listen(told.host)
-    tell(meeting, count, how)
-    return kept, meeting, accept(listener, count)
+        return part, part_of_cores(part.index, part.count)
+    place = Part(told.local_rank, told.local_world_size)
+    return place, cores_of_process() if told.own_cores else part_of_cores(place.index, place.count)
+
+
+def _meet(config: Config, wrap: Wrap) -> tuple[Meeting, Any, list[Other]]:
+    """Rendezvous of the processes: address for the framework, what has to stay referenced, and the other ranks."""
+    told = launched()
+    if told is None:
+        port = int(os.environ.get("MASTER_PORT", "0"))
+        meeting, kept = config.framework.meet("127.0.0.1", port, config.processes)
+        return meeting, kept, start(config.processes, Member, config, meeting, wrap)
+    others = _gathered(told)
+    meeting, kept = config.framework.meet(told.host, 0, config.processes)
+    for other in others:
+        other.connection.send(meeting)
+    return meeting, kept, others
+
+
+def _gathered(told: Launched) -> list[Other]:
+    """The other processes that a launcher started, when all have connected to this one."""
+    key, server = told.key, listen(told.host, 0 if told.has_store else told.port)
+    if told.has_store:
+        from ppo_bench.runners.torch_peers import publish
+
+        key = secrets.token_hex(16)
+        publish(told, (server.getsockname()[1], key))
+    return accept(server, key, told.world_size, told.join_seconds)
 
 
 def require_launched(config: Config) -> None:
     """Raise `ConfigError` if a launcher has started a number of processes that differs from what `config` asks for."""
     told = launched()
-    if told is None or told.world_size == config.processes:
+    if told is None:
         return
-    if config.framework.process_per_device:
+    if not config.framework.process_per_device and told.has_store and told.world_size > 1:
+        raise ConfigError(
+            f"framework={config.framework.name} is one process on each machine, whatever devices=: start it without "
+            "torchrun"
+        )
+    if config.processes != told.world_size or config.root.devices % told.world_size:
         raise ConfigError(
             f"{told.world_size} processes were started, and devices={config.root.devices}: add "
             f"devices={told.world_size} and ppo.shards, of which that is a divisor"
         )
-    raise ConfigError(f"framework={config.framework.name} is one process, whatever devices=: start it without torchrun")
 
 
 def dismiss_ranks(config: Config) -> None:
     """End the other processes that a launcher started, since there is nothing to train."""
-    from ppo_bench.runners.torch_peers import Meeting, dismiss, open_store
-
     told = launched()
     assert told is not None
-    store = None if told.has_store else open_store(told.host, told.port, told.world_size)
-    dismiss(Meeting(told.host, told.port, told.attempt), told.world_size)
-    del store
+    for other in _gathered(told):
+        other.connection.send(None)
+        other.connection.close()
 
 
 def serve_rank(config: Config, rank: int) -> None:
     """Serve rank 0 as one of the other processes that a launcher started, until rank 0 ends."""
     told = launched()
     assert told is not None
-    config.framework.begin(tuning=config.tuning)  # before PyTorch is imported
-    from ppo_bench.runners.torch_peers import Meeting, hear
+    config.framework.begin(tuning=config.tuning, devices=config.devices_here)  # before the framework is imported
+    port, key = told.port, told.key
+    if told.has_store:
+        from ppo_bench.runners.torch_peers import published
 
-    meeting = Meeting(told.host, told.port, told.attempt)
-    how = hear(meeting, rank, told.world_size)
-    if how is None:
-        return
-    connection = connect(rank, how)
-    serve(connection, lambda ticks: Member(rank, config, meeting, as_made, ticks))
+        port, key = published(told)
+    with connect(rank, told.host, port, key, told.join_seconds) as connection:
+        meeting: Meeting | None = connection.recv()
+        if meeting is not None:
+            serve(connection, lambda ticks: Member(rank, config, meeting, as_made, ticks))

@@ -38,7 +38,7 @@ def build_runner(config: Config) -> Runner[Any]:
 
 def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
     """The runner, and warnings to print when a training starts, not when it resumes."""
-    config.framework.begin(config.root.num_seeds, config.tuning, config.root.devices)
+    config.framework.begin(config.root.num_seeds, config.tuning, config.devices_here)
     require_memory(config)
     if config.processes > 1:
         group = GroupRunner(config)
@@ -287,5 +287,5 @@ def _told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
         yield
     except Failed as error:
         if not stop:
-            raise Failed(f"{error}; {_kept(record.folder) or 'it was before the first checkpoint'}") from error
+            raise type(error)(f"{error}; {_kept(record.folder) or 'it was before the first checkpoint'}") from error
         raise Interrupted(_what_is_kept(record.folder, record.loop.iteration)) from error

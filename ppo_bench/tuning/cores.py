@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+def cores_of_process() -> list[int]:
+    """The cores that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
 def cores_here() -> int:
     """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(cores_of_process())
 
 
 @contextmanager
@@ -26,6 +31,6 @@ def keep_to_cores(cores: list[int]) -> Iterator[None]:
 
 def part_of_cores(index: int, count: int) -> list[int]:
     """The cores of one of `count` processes that divide those of this one; all of them where there are fewer."""
-    cores = sorted(os.sched_getaffinity(0))
+    cores = cores_of_process()
     size = len(cores) // count
     return cores[index * size : (index + 1) * size] if size else cores

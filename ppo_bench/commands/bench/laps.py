@@ -55,7 +55,7 @@ class Training:
             self.network, self.runner = self.group.problem.network, OneSeed(self.group)
             self.state = self.runner.init([config.root.seed])
             return
-        config.framework.begin(config.root.num_seeds, config.tuning, config.root.devices)
+        config.framework.begin(config.root.num_seeds, config.tuning, config.devices_here)
         env = make_env(config.backend, config.task)
         self.timed = None if isinstance(env, GraphEnv) else TimedEnv(env)
         problem = dataclasses.replace(config.problem(self.timed or env), ppo=hp)

@@ -100,7 +100,7 @@ def _replayed(env: VectorEnv | GraphEnv, part: Part) -> ReplayEnv:
 
 def _built(config: Config, wrap: Wrap) -> tuple[Runner[Any], Any]:
     """A runner and its environments, wrapped by `wrap`."""
-    config.framework.begin(tuning=config.tuning, devices=config.root.devices)
+    config.framework.begin(tuning=config.tuning, devices=config.devices_here)
     if config.processes > 1:
         group = GroupRunner(config, wrap)
         return group, _EnvsOfGroup(group)

@@ -1,0 +1,57 @@
+"""Collective operations between the processes of a training in JAX, one on each machine; gloo between CPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from ppo_bench.mathematics.normalize import Moments, pooled
+from ppo_bench.mathematics.parts import Part
+from ppo_bench.runners.base import Meeting
+
+JOINS_SECONDS = 120
+"""Maximum time to join, in seconds; all processes have already been there when the address was told."""
+
+
+class JaxPeers:
+    """Implementation of `ppo_bench.runners.base.Peers` by `jax.distributed`, for arrays on the host."""
+
+    def __init__(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> None:
+        """Join the processes; to be called before JAX sees its devices, which are then those of all processes."""
+        self.part, self.tick = part, tick
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        # Otherwise JAX aborts all processes when one ends early; here rank 0 decides (ppo_bench/common/ranks.py).
+        jax.config.update("jax_enable_recoverability", True)
+        address = f"{meeting.host}:{meeting.port}"
+        jax.distributed.initialize(address, part.count, part.index, initialization_timeout=JOINS_SECONDS)
+
+    def total(self, x: np.ndarray) -> np.ndarray:
+        """Sum of `x` over the processes."""
+        summed: np.ndarray = self.gather(x).sum(0)
+        return summed
+
+    def gather(self, x: np.ndarray) -> np.ndarray:
+        """`x` from every process, stacked along a new first axis in the order of the processes."""
+        with jax.enable_x64(True):
+            return np.asarray(multihost_utils.process_allgather(x[None], tiled=True))
+
+    def seconds_of_total(self, size: int, repetitions: int) -> float:
+        """Mean duration of `total` for `size` numbers over several repetitions, in seconds."""
+        x = np.ones(size, np.float32)
+        self.total(x)
+        started = time.perf_counter()
+        for _ in range(repetitions):
+            self.total(x)
+        return (time.perf_counter() - started) / repetitions
+
+    def across(self, seen: Moments) -> Moments:
+        """Moments of the entries of all processes, from the moments `seen` of this one's; NumPy arrays."""
+        return pooled(np, Moments(*map(np.asarray, seen)), self.gather)
+
+    def close(self) -> None:
+        """Leave the group of processes."""
+        jax.distributed.shutdown()
