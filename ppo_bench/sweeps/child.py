@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from ppo_bench.common.errors import reason
 
@@ -18,13 +18,20 @@ LINES_KEPT = 200
 """Number of last lines of a training's stderr that are kept, to find the reason of a failure."""
 
 
+class Failure(NamedTuple):
+    """Exit code of a training that failed, negative for a signal, and the reason in one line."""
+
+    code: int
+    reason: str
+
+
 def train_in_process(
     words: Sequence[str],
     stop_requests: list[int],
     log: Path | None = None,
     environment: Mapping[str, str] | None = None,
-) -> str | None:
-    """Run `python -m ppo_bench <words>`; returns None if it succeeded, else the reason of its failure in one line.
+) -> Failure | None:
+    """Run `python -m ppo_bench <words>`; returns None if it succeeded.
 
     Its output is appended to the file `log`, or else goes to this process's output. If this process gets SIGINT or
     SIGTERM, the signal is appended to `stop_requests`, and the training is asked to stop and waited for.
@@ -54,7 +61,7 @@ def train_in_process(
             for number, previous in before.items():
                 signal.signal(number, previous)
         reader.join(1.0)  # processes that the child has left may keep the pipe open
-    return reason(code, list(lines)) if code else None
+    return Failure(code, reason(code, list(lines))) if code else None
 
 
 def _pass_on(stderr: IO[bytes], printed: IO[bytes], lines: deque[str]) -> None:

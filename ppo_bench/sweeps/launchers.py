@@ -15,7 +15,7 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
-from ppo_bench.common.errors import require
+from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
 from ppo_bench.sweeps.sweep_job import SweepJob, divide
@@ -66,12 +66,23 @@ def launch(own: Sequence[str], jobs: Sequence[list[str]], job: SweepJob) -> None
     """Run `jobs`, lists of overrides, by Hydra's launcher; it calls `job`. Exceptions of the launcher are passed on."""
     job.total = len(jobs)
     with _composed([*own, *jobs[0]]) as (config, context):
+        _require_one_task(config.hydra.launcher)
         at_once = _share_cpus(config.hydra.launcher, job, len(jobs))
         launcher = Plugins.instance().instantiate_launcher(context, job, config)
         local = config.hydra.launcher._target_.endswith("LocalLauncher")
         size = SUBMITTED_AT_A_TIME * at_once if local else len(jobs)
         for start in range(0, len(jobs), size):
             launcher.launch(jobs[start : start + size], start)
+
+
+def _require_one_task(launcher: DictConfig) -> None:
+    """Raise `ConfigError` if a job would be started as several tasks, of which each would train the same run."""
+    for key in ("nodes", "tasks_per_node"):
+        if launcher.get(key, 1) != 1:
+            raise ConfigError(
+                f"hydra.launcher.{key}={launcher[key]}: use 1; python launch/slurm.py launch.nodes=... trains on "
+                "several nodes"
+            )
 
 
 def search(own: Sequence[str], words: Sequence[str], job: SweepJob) -> None:

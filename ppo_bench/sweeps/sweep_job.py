@@ -112,7 +112,7 @@ class SweepJob:
             return str(error)
         if failure and self.stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             requeue()
-        return failure
+        return failure.reason if failure else None
 
 
 def _search_path() -> list[str]:

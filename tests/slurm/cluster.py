@@ -1,15 +1,16 @@
-"""A real SLURM of this machine alone: munged, slurmctld and slurmd on loopback, up in a second, ended by process id."""
+"""A real SLURM of this machine alone: munged, slurmctld and a slurmd for each node, on loopback, up in a second."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -25,13 +26,12 @@ CredType=cred/munge
 AuthInfo=socket={folder}/munge.socket,cred_expire=5
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
 StateSaveLocation={folder}/ctld
-SlurmdSpoolDir={folder}/d
+SlurmdSpoolDir={folder}/d.%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd.%n.log
 MailProg=/bin/true
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
@@ -51,10 +51,15 @@ MinJobAge=600
 FirstJobId={first_job}
 AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
-NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4096 State=UNKNOWN
-PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=10 GraceTime=30
-PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF
+NodeName=alone NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=4096 State=UNKNOWN
+NodeName=left NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=4096 State=UNKNOWN
+NodeName=right NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[3]} CPUs=2 RealMemory=4096 State=UNKNOWN
+PartitionName=debug Nodes=alone Default=YES MaxTime=INFINITE State=UP PriorityTier=10 GraceTime=30
+PartitionName=high Nodes=alone Default=NO MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF
+PartitionName=pair Nodes=left,right Default=NO MaxTime=INFINITE State=UP PriorityTier=10 GraceTime=30
+PartitionName=pair_high Nodes=left,right Default=NO MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF
 """
+NODES = ("alone", "left", "right")
 
 
 def slurm(*command: str) -> str:
@@ -74,9 +79,59 @@ def wait_for(what: str, condition: Callable[[], object], seconds: float = HANG_S
         time.sleep(0.2)
 
 
+class Node:
+    """A node of the cluster."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self._folder = name, folder
+        self._daemon: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start its slurmd."""
+        self._daemon = _start(self._folder, ["slurmd", "-D", "-N", self.name, "-f", str(self._folder / "slurm.conf")])
+
+    def stop(self) -> None:
+        """End its slurmd; jobs that run are left alone."""
+        if self._daemon:
+            self._daemon.terminate()
+            self._daemon.wait(timeout=30)
+
+    def processes(self) -> list[int]:
+        """Ids of the processes of jobs on this node, those of SLURM that started them among them."""
+        found = set()
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if f"\0SLURMD_NODENAME={self.name}\0".encode() not in b"\0" + path.read_bytes():
+                    continue
+                status = (path.parent / "status").read_text()
+            except OSError:  # it has ended meanwhile
+                continue
+            parent = int(status.split("PPid:")[1].split()[0])
+            found.add(int(path.parent.name))
+            if _is_step_daemon(parent):
+                found.add(parent)
+        return sorted(found - {os.getpid()})
+
+    def die(self) -> None:
+        """Kill everything on it at once, as a power failure would."""
+        assert self._daemon
+        self._daemon.kill()
+        self._daemon.wait(timeout=30)
+        for process in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+
+def _is_step_daemon(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"slurmstepd")
+    except OSError:
+        return False
+
+
 @contextmanager
-def cluster() -> Iterator[None]:
-    """The cluster, idle; SLURM_CONF names it to every command of SLURM started meanwhile."""
+def cluster() -> Iterator[dict[str, Node]]:
+    """The cluster's nodes, idle; SLURM_CONF names it to every command of SLURM started meanwhile."""
     host = socket.gethostname().split(".")[0]
     user = slurm("id", "-un")
     # Not under pytest's folder, which is closed to others: munged wants a socket that everyone can reach.
@@ -84,7 +139,7 @@ def cluster() -> Iterator[None]:
     folder.chmod(0o755)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        for name in ("ctld", "d"):
+        for name in ("ctld", *(f"d.{node}" for node in NODES)):
             (folder / name).mkdir()
         key = folder / "munge.key"
         key.touch(0o600)
@@ -93,7 +148,9 @@ def cluster() -> Iterator[None]:
         configuration = folder / "slurm.conf"
         first_job = int(time.time()) % 60_000_000  # ids never come twice, as in one long life
         configuration.write_text(
-            CONFIGURATION.format(host=host, user=user, folder=folder, ports=_free_ports(2), first_job=first_job)
+            CONFIGURATION.format(
+                host=host, user=user, folder=folder, ports=_free_ports(1 + len(NODES)), first_job=first_job
+            )
         )
         before = os.environ.get("SLURM_CONF")
         os.environ["SLURM_CONF"] = str(configuration)
@@ -102,10 +159,13 @@ def cluster() -> Iterator[None]:
         _daemon(stack, folder, ["munged", "--foreground", *munge])
         wait_for("munged up", (folder / "munge.socket").exists)
         _daemon(stack, folder, ["slurmctld", "-D", "-i", "-f", str(configuration)])
-        _daemon(stack, folder, ["slurmd", "-D", "-f", str(configuration)])
-        wait_for("an idle node", lambda: _node_state() == "idle")
+        nodes = {name: Node(name, folder) for name in NODES}
+        for node in nodes.values():
+            node.start()
+            stack.callback(node.stop)
+        wait_for("idle nodes", lambda: _node_states() == {"idle"})
         stack.callback(_empty)
-        yield
+        yield nodes
 
 
 MUNGE_FILES = {
@@ -119,12 +179,7 @@ MUNGE_FILES = {
 
 def _daemon(stack: ExitStack, folder: Path, command: list[str]) -> None:
     """Start a daemon in the foreground; it ends with the stack."""
-    # Debian keeps daemons out of a plain user's PATH.
-    path = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
-    program = shutil.which(command[0], path=path)
-    assert program, f"{command[0]} is not installed: tests/slurm/install.sh says how"
-    with open(folder / f"{command[0]}.out", "w") as output:
-        process = subprocess.Popen([program, *command[1:]], stdout=output, stderr=output, start_new_session=True)
+    process = _start(folder, command)
 
     def end() -> None:
         process.terminate()
@@ -133,9 +188,18 @@ def _daemon(stack: ExitStack, folder: Path, command: list[str]) -> None:
     stack.callback(end)
 
 
-def _node_state() -> str:
+def _start(folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
+    # Debian keeps daemons out of a plain user's PATH.
+    path = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
+    program = shutil.which(command[0], path=path)
+    assert program, f"{command[0]} is not installed: tests/slurm/install.sh says how"
+    with open(folder / f"{command[0]}.out", "a") as output:
+        return subprocess.Popen([program, *command[1:]], stdout=output, stderr=output, start_new_session=True)
+
+
+def _node_states() -> set[str]:
     process = subprocess.run(["sinfo", "-h", "-o", "%T"], capture_output=True, text=True, check=False)
-    return process.stdout.split("\n")[0]
+    return set(process.stdout.split())
 
 
 def _empty() -> None:

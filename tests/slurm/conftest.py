@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.slurm.cluster import ROOT, cluster, slurm, wait_for
+from tests.slurm.cluster import ROOT, Node, cluster, slurm, wait_for
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _slurm() -> Iterator[None]:
-    with cluster():
-        yield
+def nodes() -> Iterator[dict[str, Node]]:
+    """The nodes of the cluster, by name."""
+    with cluster() as nodes:
+        yield nodes
 
 
 class Line(NamedTuple):
@@ -35,9 +36,9 @@ class Runs:
     def __init__(self, outputs: Path) -> None:
         self.outputs = outputs
 
-    def launch(self, *overrides: str) -> str:
+    def launch(self, *overrides: str, cpus: int = 1) -> str:
         """launch/slurm.py: what it says last."""
-        words = [*overrides, f"outputs={self.outputs}", "launch.cpus=1", "launch.memory_gb=1"]
+        words = [*overrides, f"outputs={self.outputs}", f"launch.cpus={cpus}", "launch.memory_gb=1"]
         process = python("launch/slurm.py", *words)
         assert process.returncode == 0, process.stderr
         return process.stderr.splitlines()[-1]

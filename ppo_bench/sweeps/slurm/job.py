@@ -1,23 +1,33 @@
 """The program of a SLURM job: trainings one after the other, each in its own process.
 
-submitit starts it, and again after a requeue; a training then resumes from its last checkpoint. A job can lose its node
-in three ways. (1) submitit's signal (SIGUSR2: the time limit is near, or a preemption with a warning): submitit
-requeues the job. (2) SIGTERM and a grace period: nobody else requeues it, so this module does. (3) At once.
+submitit starts it, and again after a requeue; a training then resumes from its last checkpoint. On several nodes it is
+started as several tasks, of which each runs one process of the training. Only the first records failures and requeues.
+
+A job can lose its node in three ways. (1) submitit's signal (SIGUSR2: the time limit is near, or a preemption with a
+warning): submitit requeues the job. (2) SIGTERM and a grace period: nobody else requeues it, so this module does.
+(3) At once: SLURM requeues it, or, if a training on several nodes notices first, this module.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
+import socket
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ppo_bench.common.files import write_json
+from ppo_bench.common.cli import LOST
+from ppo_bench.common.files import read_json, write_json
 from ppo_bench.sweeps.child import train_in_process
-from ppo_bench.sweeps.slurm.ledger import Place, failure_file, log_file
+from ppo_bench.sweeps.slurm.ledger import Place, failure_file, failure_file_of_rank, log_file, log_file_of_rank
+from ppo_bench.sweeps.slurm.task import Task, granted_cores, this_task
+from ppo_bench.tuning.cores import keep_to_cores
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
@@ -38,14 +48,26 @@ class SubmittedRun(NamedTuple):
         return (Path(self.folder) / "result.json").exists()
 
 
+@dataclass(frozen=True)
 class TrainInTurn:
     """The trainings of a job. Raises `RuntimeError` at the end if any of them failed."""
+
+    max_losses: int
+    """Number of times that the job may have been queued again when it is, once more, because a node was lost."""
+    join_seconds: int
+    key: str = field(default_factory=secrets.token_hex)
+    """Secret by which the tasks of a job recognise each other."""
 
     def __call__(self, runs: Sequence[SubmittedRun]) -> None:
         """Train the runs that are neither complete nor failed in an earlier try of this job."""
         import submitit
 
-        jobs, job = Path(os.environ["SUBMITIT_FOLDER"]), submitit.JobEnvironment().job_id
+        jobs, job, task = Path(os.environ["SUBMITIT_FOLDER"]), submitit.JobEnvironment().job_id, this_task()
+        environment = task.environment(self.key, self.join_seconds)
+        if task.rank > 0:
+            (run,) = runs
+            _serve(run, task, jobs, job, environment)
+            return
         stop_requests: list[int] = []
         signal.signal(signal.SIGTERM, lambda number, _: stop_requests.append(number))
         failures = [failure_file(jobs, Place(job, position)) for position in range(len(runs))]
@@ -54,24 +76,59 @@ class TrainInTurn:
                 continue
             try:
                 log = log_file(jobs, Place(job, position))
-                reason = None if stop_requests else train_in_process(run.overrides, stop_requests, log)
+                with keep_to_cores(granted_cores(task)):
+                    failed = None if stop_requests else train_in_process(run.overrides, stop_requests, log, environment)
             except Exception as error:  # from submitit: over the time limit too many times
                 write_json(failure, {"reason": str(error)})
                 raise
             # A run that receives a signal just after its end may still be killed.
             if stop_requests and not run.complete:
                 requeue()
-            if reason and not run.complete:
+            if failed and not run.complete:
+                reason = failed.reason
+                if failed.code == LOST:
+                    said = _said_by_a_rank(jobs, job, task)
+                    if not said and task.restarts < self.max_losses:
+                        requeue()
+                    reason = said or reason
                 write_json(failure, {"reason": reason})
-        failed = sum(failure.exists() for failure in failures)
-        if failed:
-            raise RuntimeError(f"{failed} of {len(runs)} runs failed")
+        count = sum(failure.exists() for failure in failures)
+        if count:
+            raise RuntimeError(f"{count} of {len(runs)} runs failed")
 
     def checkpoint(self, runs: Sequence[SubmittedRun]) -> DelayedSubmission:
         """The same call again, since run folders hold the progress. submitit requeues because this method exists."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, runs)
+
+
+def _serve(run: SubmittedRun, task: Task, jobs: Path, job: str, environment: Mapping[str, str]) -> None:
+    """Run one of the other processes of a training on several nodes; if it fails, leave the reason in a file."""
+    stop_requests: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stop_requests.append(number))
+    if run.complete:
+        return
+    with keep_to_cores(granted_cores(task)):
+        log = log_file_of_rank(jobs, job, task.rank)
+        failed = train_in_process(run.overrides, stop_requests, log, environment)
+    if failed and not stop_requests:
+        reason = f"process {task.rank} of {task.num_tasks}, on {socket.gethostname()}: {failed.reason}; see {log}"
+        write_json(failure_file_of_rank(jobs, job, task.rank, task.restarts), {"reason": reason})
+
+
+SAYS_SECONDS = 10.0
+"""Time for a lost rank's task to write why it has failed. If its node is lost, nobody writes anything."""
+
+
+def _said_by_a_rank(jobs: Path, job: str, task: Task) -> str | None:
+    """The reason that another task has written for the failure of its process; None if there is none in time."""
+    deadline = time.monotonic() + SAYS_SECONDS
+    while time.monotonic() < deadline:
+        for path in jobs.glob(failure_file_of_rank(jobs, job, "*", task.restarts).name):
+            return str(read_json(path)["reason"])
+        time.sleep(0.5)
+    return None
 
 
 def requeue() -> None:

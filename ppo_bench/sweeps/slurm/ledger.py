@@ -4,6 +4,7 @@ submissions/<job>.json   the runs of each job of a submission, written after SLU
 jobs/                    submitit's own files and logs, all named <job>_...
 jobs/<job>.run<k>.log    the output of the k-th run of a job
 jobs/<job>.run<k>.json   the reason why that run failed; exists only if it did
+jobs/<job>.rank<r>.*     the output of rank r of a run on several nodes, and the reason why its process failed, by try
 """
 
 from __future__ import annotations
@@ -39,6 +40,16 @@ def log_file(jobs: Path, place: Place) -> Path:
 def failure_file(jobs: Path, place: Place) -> Path:
     """The file `{"reason": ...}` of a run, which exists only if the run failed."""
     return jobs / f"{place.job}.run{place.position}.json"
+
+
+def log_file_of_rank(jobs: Path, job: str, rank: int) -> Path:
+    """The log of one of the other processes of a run on several nodes."""
+    return jobs / f"{job}.rank{rank}.log"
+
+
+def failure_file_of_rank(jobs: Path, job: str, rank: int | str, restarts: int) -> Path:
+    """The file `{"reason": ...}` of such a process, which exists only if it failed in this try of the job."""
+    return jobs / f"{job}.rank{rank}.try{restarts}.json"
 
 
 def submitted(outputs: Path) -> dict[str, list[str]]:

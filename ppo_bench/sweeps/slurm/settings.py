@@ -15,6 +15,9 @@ class Launch:
     """`launch`; see conf/launch/cpu.yaml."""
 
     partition: str | None
+    nodes: int
+    devices_per_node: int | None
+    join_seconds: int
     gpus: int
     cpus: int
     memory_gb: float
@@ -39,7 +42,7 @@ def load_launch(overrides: Sequence[str]) -> Launch:
     free = [f"++{o.lstrip('+')}" if o.startswith("launch.sbatch") else o for o in overrides]
     launch: Launch = typed("launch", Launch, compose_root("slurm", free).launch, "slurm")
     for key, least in LEAST.items():
-        if not getattr(launch, key) >= least:
+        if getattr(launch, key) is not None and getattr(launch, key) < least:
             raise ConfigError(f"launch.{key}={getattr(launch, key)}: must be at least {least}")
     if 60 * launch.time_minutes <= launch.signal_seconds + EARLY_SECONDS:
         raise ConfigError(
@@ -54,6 +57,9 @@ def load_launch(overrides: Sequence[str]) -> Launch:
 EARLY_SECONDS = 60
 """Maximum time by which SLURM may send the signal too early, in seconds."""
 LEAST = {
+    "nodes": 1,
+    "devices_per_node": 1,
+    "join_seconds": 1,
     "gpus": 0,
     "cpus": 1,
     "time_minutes": 1,

@@ -18,6 +18,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import sweep_jobs
 from ppo_bench.sweeps.preflight import check_environments
 from ppo_bench.sweeps.slurm import ledger
+from ppo_bench.sweeps.slurm.fit import tasks_per_node
 from ppo_bench.sweeps.slurm.job import REQUEUE_IF_EARLY, SubmittedRun, TrainInTurn
 from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
 from ppo_bench.sweeps.slurm.settings import Launch, load_launch, split
@@ -32,35 +33,36 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_intermixed_args(arguments)
     of_launch, of_runs = split(overrides_of(options))
     launch = load_launch(of_launch)
-    outputs, runs = _runs(of_runs)
+    outputs, runs, tasks = _runs(of_runs, launch)
     if options.dry_run:
         needed, rows = _choose(outputs, runs, launch)
         print(table(rows))
-        say(f"{len(needed)} of {len(runs)} runs would be submitted, {_resources(launch, len(needed))}")
+        say(f"{len(needed)} of {len(runs)} runs would be submitted, {_resources(launch, tasks, len(needed))}")
         return 0
     require_slurm()
     with ledger.one_at_a_time(outputs):
         needed, rows = _choose(outputs, runs, launch)
-        jobs = _submit(outputs, needed, launch) if needed else {}
+        jobs = _submit(outputs, needed, launch, tasks) if needed else {}
     print(table(rows))
-    how = f" as {next(iter(jobs)).partition('_')[0]}, {_resources(launch, len(needed))}" if jobs else ""
+    how = f" as {next(iter(jobs)).partition('_')[0]}, {_resources(launch, tasks, len(needed))}" if jobs else ""
     say(f"{len(needed)} of {len(runs)} runs submitted{how}; python launch/status.py {outputs} shows where they stand")
     return 0
 
 
-def _runs(overrides: Sequence[str]) -> tuple[Path, list[SubmittedRun]]:
-    """The outputs folder, and every run of the sweep once."""
+def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[SubmittedRun], int]:
+    """The outputs folder, every run of the sweep once, and the number of tasks of a job on each node."""
     configs = [(load_config(job), job) for job in sweep_jobs(overrides)]
     runs: dict[str, SubmittedRun] = {}
     for config, job in configs:
-        config.require()
+        config.require(elsewhere=True)
         folder = str(config.job_folder)
         runs.setdefault(folder, SubmittedRun(folder, job))
     folders = {config.root.outputs for config, _ in configs}
     if len(folders) > 1:
         raise ConfigError(f"outputs={','.join(sorted(folders))}: one submission has one folder of outputs")
+    tasks = tasks_per_node(launch, [config for config, _ in configs])
     check_environments(config for config, _ in configs if not (config.job_folder / "result.json").exists())
-    return Path(folders.pop()), list(runs.values())
+    return Path(folders.pop()), list(runs.values()), tasks
 
 
 def _choose(
@@ -82,8 +84,11 @@ def _choose(
     return needed, rows
 
 
-def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch) -> dict[str, list[str]]:
-    """Submit the runs to SLURM as one array; returns the run folders of each job, relative to `outputs`."""
+def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: int) -> dict[str, list[str]]:
+    """Submit the runs to SLURM as one array of jobs with `tasks` on each node.
+
+    Returns the run folders of each job, relative to `outputs`.
+    """
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -93,20 +98,23 @@ def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch) -> dict
         job_name="ppo_bench",
         partition=launch.partition,
         gpus_per_node=launch.gpus or None,
-        cpus_per_task=launch.cpus,
+        nodes=launch.nodes,
+        ntasks_per_node=tasks,
+        cpus_per_task=launch.cpus // tasks,
         mem=f"{round(launch.memory_gb * 1024)}M",
         time=launch.time_minutes,
         signal_delay_s=launch.signal_seconds,
         array_parallelism=launch.array_parallelism,
         setup=[REQUEUE_IF_EARLY, *launch.setup],
         # Since SLURM 22.05 srun does not inherit the job's number of CPUs.
-        srun_args=[f"--cpus-per-task={launch.cpus}"],
+        # When the first of several tasks fails, the others are ended.
+        srun_args=[f"--cpus-per-task={launch.cpus // tasks}", "--distribution=block", "--kill-on-bad-exit=1"],
         additional_parameters={"requeue": True} | launch.sbatch,
     )
     before = set(ledger.jobs_folder(outputs).glob("*"))
     try:
         with redirect_stderr(io.StringIO()):  # submitit also prints the errors that it raises
-            jobs = executor.map_array(TrainInTurn(), packs)
+            jobs = executor.map_array(TrainInTurn(launch.max_timeouts, launch.join_seconds), packs)
     except (FailedJobError, FailedSubmissionError) as error:
         for leftover in set(ledger.jobs_folder(outputs).glob("*")) - before:
             leftover.unlink(missing_ok=True)
@@ -119,8 +127,10 @@ def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch) -> dict
     return submitted
 
 
-def _resources(launch: Launch, runs: int) -> str:
+def _resources(launch: Launch, tasks: int, runs: int) -> str:
     jobs = -(-runs // launch.runs_per_job)
     partition = f"partition {launch.partition}" if launch.partition else "the default partition"
-    size = f"{launch.cpus} CPU, {launch.gpus} GPU, {launch.memory_gb:g} GB, {launch.time_minutes} minutes"
-    return f"{jobs} {'job' if jobs == 1 else 'jobs'} of {size} on {partition}"
+    size = f"{launch.cpus} CPU, {launch.gpus} GPU, {launch.memory_gb:g} GB"
+    if launch.nodes > 1:
+        size = f"{launch.nodes} nodes, each {tasks} {'task' if tasks == 1 else 'tasks'}, {size}"
+    return f"{jobs} {'job' if jobs == 1 else 'jobs'} of {size}, {launch.time_minutes} minutes on {partition}"

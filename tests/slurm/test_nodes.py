@@ -1,0 +1,108 @@
+"""A run on two nodes, in PyTorch and in JAX: as on one, and whatever happens to the nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ppo_bench.runners import checkpoint
+from tests.slurm.cluster import Node, slurm, wait_for
+from tests.slurm.conftest import Runs, python
+
+STEPS = 51_200
+RUN = ["env=cartpole", "backend=gymnasium", f"total_timesteps={STEPS}", "checkpoint.every_iterations=5", "seed=1"]
+RUN += ["precision=float64", "ppo.shards=2", "device=cpu"]
+PAIR = ["devices=2", "launch.nodes=2", "launch.partition=pair"]
+FRAMEWORKS = pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+
+
+def train_on_one(framework: str, outputs: Path) -> Path:
+    """The same run in one process on one device: its folder."""
+    process = python("-m", "ppo_bench", *RUN, f"framework={framework}", f"outputs={outputs}")
+    assert process.returncode == 0, process.stderr
+    return Path(process.stdout.splitlines()[-1])
+
+
+def assert_same(two: Path, one: Path) -> None:
+    """Every episode is the same, and parameters, moments and all else that was learnt, up to rounding."""
+    assert (two / "episodes.jsonl").read_text() == (one / "episodes.jsonl").read_text()
+    ours, theirs = (checkpoint.load_newest(folder / "checkpoints", print) for folder in (two, one))
+    assert ours
+    assert theirs
+    assert ours.loop["iteration"] == theirs.loop["iteration"] == STEPS // 512
+    assert ours.arrays.keys() == theirs.arrays.keys()
+    for name, array in ours.arrays.items():
+        np.testing.assert_allclose(array, theirs.arrays[name], rtol=0, atol=1e-10, err_msg=name)
+
+
+@FRAMEWORKS
+def test_a_preempted_run_on_two_nodes_ends_as_on_one(runs: Runs, framework: str, tmp_path: Path) -> None:
+    said = runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
+    assert "1 of 1 runs submitted" in said
+    assert "1 job of 2 nodes, each 1 task, 2 CPU" in said
+    runs.wait_for_checkpoint("seed1")
+    assert "0 of 1 runs submitted" in runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
+    slurm("sbatch", "--partition=pair_high", "--nodes=1", "--ntasks=2", "--output=/dev/null", "--wrap=sleep 1")
+    runs.wait("the run queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"))
+    status = runs.wait_until_idle()
+    assert status["seed1"].state == "done", runs.log(status["seed1"])
+    assert "resuming" in runs.log(status["seed1"])
+    assert "on 2 x cpu" in runs.log(status["seed1"])
+    assert_same(runs.folder("seed1"), train_on_one(framework, tmp_path / "one"))
+
+
+@FRAMEWORKS
+def test_a_run_goes_on_after_one_of_its_nodes_has_died(
+    runs: Runs, framework: str, nodes: dict[str, Node], tmp_path: Path
+) -> None:
+    runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
+    runs.wait_for_checkpoint("seed1")
+    nodes["right"].die()
+    try:
+        wait_for("the job queued again", lambda: "requeues: 1" in runs.status()["seed1"].remarks)
+    finally:
+        nodes["right"].start()
+    status = runs.wait_until_idle()
+    assert status["seed1"].state == "done", runs.log(status["seed1"])
+    assert "resuming" in runs.log(status["seed1"])
+    assert_same(runs.folder("seed1"), train_on_one(framework, tmp_path / "one"))
+
+
+NEVER = """
+import os, sys, time
+if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
+    time.sleep(600)
+"""
+
+
+@FRAMEWORKS
+def test_a_node_that_never_comes_is_one_line(runs: Runs, framework: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NEVER)
+    setup = f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']"
+    runs.launch(*RUN, *PAIR, f"framework={framework}", setup, "launch.join_seconds=10", cpus=2)
+    status = runs.wait("given up", lambda s: s["seed1"].state == "failed")
+    assert status["seed1"].remarks.startswith("process 1 of 2 did not come within 10 seconds; see ")
+    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
+
+
+@FRAMEWORKS
+def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(
+    runs: Runs, framework: str, nodes: dict[str, Node]
+) -> None:
+    runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
+    runs.wait_for_checkpoint("seed1")
+    (training,) = (p for p in nodes["right"].processes() if _is_training(p))
+    os.kill(training, signal.SIGKILL)
+    status = runs.wait("failed", lambda s: s["seed1"].state == "failed")
+    assert status["seed1"].remarks.startswith("process 1 of 2, on ")
+    assert ": killed by SIGKILL; see " in status["seed1"].remarks
+    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
+    assert "1 of 1 runs would be submitted" in runs.launch(*RUN, *PAIR, f"framework={framework}", "--dry-run", cpus=2)
+
+
+def _is_training(process: int) -> bool:
+    return Path(f"/proc/{process}/cmdline").read_text().split("\0")[1:3] == ["-m", "ppo_bench"]
