@@ -20,6 +20,7 @@ from ppo_bench.sweeps.sweep import sweep
 from tests.test_cli import assert_one_line
 
 RUN = ["env=cartpole", "backend=gymnasium", "total_timesteps=1024"]
+TWO, FOUR = (f"launch.nodes=2 devices={count} ppo.shards=4" for count in (2, 4))
 
 WRONG = {
     "launch=nowhere": "launch=nowhere: there is no such choice; choose one of cpu, gpu",
@@ -39,6 +40,18 @@ WRONG = {
     "launch.setup=ls": "launch.setup: ",
     "launch.sbatch=3": "launch.sbatch: ",
     "~launch.cpus": "launch.cpus: ",
+    "launch.nodes=0": "launch.nodes=0: must be at least 1",
+    "launch.join_seconds=0": "launch.join_seconds=0: must be at least 1",
+    "launch.devices_per_node=0": "launch.devices_per_node=0: must be at least 1",
+    "launch.nodes=2": "launch.nodes=2 does not divide devices=1: add devices=2 or a multiple, and ppo.shards that",
+    f"{TWO} launch.runs_per_job=3": "launch.runs_per_job=3: a job of several nodes has one run; use 1",
+    f"{TWO} launch.devices_per_node=2": "have 4 devices, and the run has devices=2: they must be equal",
+    f"{TWO} device=cuda": "device=cuda needs a GPU: use launch=gpu or launch.gpus=1",
+    f"{FOUR} launch.cpus=1": "launch.cpus=1: devices=4 takes 2 CPUs of a node, one for each",
+    f"{FOUR} launch.cpus=3": "launch.cpus=3: the 2 tasks of a node divide them: choose a multiple",
+    f"{FOUR} launch=gpu": "launch.gpus=1: devices=4 takes 2 GPUs of a node",
+    f"{FOUR} framework=torch_eager,jax_xla": "need different numbers of tasks on a node: submit each framework by",
+    "devices=4 ppo.shards=4": "launch.cpus=2: devices=4 takes 4 CPUs of a node, one for each",
     "seed=1,2 ppo.gamma=0.9,1.5": "ppo.gamma=1.5: must lie between 0 and 1",
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "name=a outputs=a,b": "outputs=a,b: one submission has one folder of outputs",
@@ -93,6 +106,23 @@ def test_a_dry_run_names_every_run_once_and_writes_nothing(tmp_path: Path, capsy
     ]
     assert "2 of 3 runs would be submitted, 1 job of 8 CPU, 1 GPU, 32 GB, 240 minutes" in printed.err
     assert not (outputs / ".slurm").exists()
+
+
+@pytest.mark.parametrize(
+    ("framework", "devices", "asked"),
+    [
+        ("torch_eager", 2, "2 nodes, each 1 task, 2 CPU, 0 GPU, 4 GB, 240 minutes"),
+        ("torch_eager", 4, "2 nodes, each 2 tasks, 2 CPU, 0 GPU, 4 GB, 240 minutes"),
+        ("jax_xla", 4, "2 nodes, each 1 task, 2 CPU, 0 GPU, 4 GB, 240 minutes"),
+    ],
+)
+def test_a_dry_run_on_several_nodes_says_what_would_be_asked_for(
+    framework: str, devices: int, asked: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where this machine, from which is submitted, has fewer cores than the nodes."""
+    words = [*RUN, f"framework={framework}", f"outputs={tmp_path}", "launch.nodes=2", f"devices={devices}"]
+    assert exit_code(main, [*words, "ppo.shards=4", "--dry-run"]) == 0
+    assert f"1 of 1 runs would be submitted, 1 job of {asked} on the default partition" in capsys.readouterr().err
 
 
 def test_every_launch_file_keeps_the_schema_and_the_command_line_has_the_last_word() -> None:

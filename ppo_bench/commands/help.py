@@ -29,6 +29,7 @@ Train PPO, the same PPO in every framework, and record how fast it was.
                          ... hydra/launcher=joblib                the same, several runs at a time; also submitit_local
                          ... hydra/sweeper=optuna                 values chosen by Optuna: ppo.gamma=interval(0.9,1)
   python launch/slurm.py [--dry-run] 'seed=range(1,6)' ...        a sweep on SLURM; launch= chooses the resources
+                         ... launch.nodes=2 devices=2 ppo.shards=2 each run on two nodes
   python -m ppo_bench --cfg job [...]                             print the whole configuration
   python -m ppo_bench --config-dir DIR [...]                      your own YAML files, in a folder laid out like conf/
   python -m ppo_bench.evaluate RUN_DIR [video=true] [...]         a run's newest checkpoint, in any framework
@@ -58,7 +59,7 @@ Common overrides (conf/ explains every key)
   video.every_episodes=100  record a video of an episode after every 100, at checkpoints: videos/ in the run's folder
   rerun=true                train again from the start, in a new folder beside the run's
 
-Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 130 interrupted."""
+Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 75 another machine was lost, 130 interrupted."""
 
 
 def help_text() -> str:

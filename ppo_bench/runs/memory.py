@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.launched import launched
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.observed import make_env
+from ppo_bench.mathematics.parts import Part
 from ppo_bench.runners.declared import declared_arrays
 from ppo_bench.tuning.machine import has_nvidia_gpu
 
@@ -28,7 +31,8 @@ def require_memory(config: Config) -> None:
         return
     env = make_env(config.backend, config.task.alone())
     try:
-        arrays = declared_arrays(config.problem(env))
+        told = launched()
+        arrays = declared_arrays(replace(config.problem(env), part=Part(0, told.nodes if told else 1)))
     finally:
         env.close()
     needed = seeds * sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in arrays)

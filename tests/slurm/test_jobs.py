@@ -130,6 +130,13 @@ def test_what_slurm_refuses_is_one_line_and_leaves_nothing(
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "lock"] == []
 
 
+def test_hydras_launcher_does_not_start_a_run_several_times(tmp_path: Path) -> None:
+    words = ["hydra/launcher=slurm", "hydra.launcher.nodes=2", f"outputs={tmp_path}", "seed=1,2"]
+    process = python("-m", "ppo_bench", "-m", *RUN, SHORT, *words)
+    assert process.returncode == 2
+    assert process.stderr.splitlines()[-1].startswith("ppo_bench: hydra.launcher.nodes=2: use 1; python launch/slurm")
+
+
 def test_a_partition_that_hydras_launcher_does_not_find_is_one_line(tmp_path: Path) -> None:
     words = ["hydra/launcher=slurm", "hydra.launcher.partition=nowhere", f"outputs={tmp_path}", "seed=1,2"]
     process = python("-m", "ppo_bench", "-m", *RUN, SHORT, *words)

@@ -1,0 +1,114 @@
+"""Two processes that are started as two machines: the same training as in one process. tests/slurm has real nodes."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ppo_bench.runners import checkpoint
+from tests.faults import ENVIRONMENT, ROOT, command, folder_of
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 240
+COMMON = ["ppo.shards=2", "device=cpu", "precision=float64"]
+HOPPER = "env=hopper ppo.num_envs=2 ppo.num_steps=512 total_timesteps=4096"
+CASES = {
+    "an environment on the host": "env=cartpole total_timesteps=10240",
+    "an environment in the program": "env=cartpole backend=jax total_timesteps=10240",
+    "both normalisations, in EnvPool": f"{HOPPER} backend=envpool",
+    "both normalisations, in EnvPool's XLA interface": f"{HOPPER} backend=envpool_xla",
+    "recurrent": "env=cartpole network=gru ppo.num_envs=8 ppo.num_minibatches=2 total_timesteps=10240",
+    "against the past": "env=tic_tac_toe backend=jax opponents=past ppo.num_envs=16 total_timesteps=20480",
+    "curious": "env=deep_sea algorithm=rnd total_timesteps=10240",
+    "curious, on the host": "env=cartpole algorithm=rnd total_timesteps=10240",
+}
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def train_as_two_machines(words: list[str]) -> list[subprocess.CompletedProcess[str]]:
+    """Start both processes, and return them as they ended."""
+    told = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    told |= {"MASTER_PORT": str(_free_port()), "PPO_BENCH_JOIN_SECONDS": "60"}
+    started = [
+        subprocess.Popen(
+            command(words),
+            cwd=ROOT,
+            env=ENVIRONMENT | told | {"RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    ended = []
+    for process in started:
+        out, error = process.communicate(timeout=SECONDS)
+        ended.append(subprocess.CompletedProcess(process.args, process.returncode, out, error))
+    return ended
+
+
+@pytest.mark.parametrize("words", CASES.values(), ids=list(CASES))
+def test_jax_on_two_machines_trains_as_in_one_process(words: str, tmp_path: Path) -> None:
+    run = [*words.split(), "framework=jax_xla", *COMMON]
+    two, one = ([*run, f"outputs={tmp_path / name}"] for name in ("two", "one"))
+    for process in train_as_two_machines([*two, "devices=2"]):
+        assert process.returncode == 0, process.stderr
+    alone = subprocess.run(
+        command(one), cwd=ROOT, env=ENVIRONMENT, check=False, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert alone.returncode == 0, alone.stderr
+    folders = [folder_of(own) for own in (two, one)]
+    assert (folders[0] / "episodes.jsonl").read_text() == (folders[1] / "episodes.jsonl").read_text()
+    ours, theirs = (checkpoint.load_newest(folder / "checkpoints", print) for folder in folders)
+    assert ours
+    assert theirs
+    assert ours.arrays.keys() == theirs.arrays.keys()
+    for name, array in ours.arrays.items():
+        np.testing.assert_allclose(array, theirs.arrays[name], rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_a_finished_run_is_said_to_be_so_and_both_processes_end(framework: str, tmp_path: Path) -> None:
+    run = ["env=cartpole", "total_timesteps=1024", f"framework={framework}", *COMMON, f"outputs={tmp_path}"]
+    for _ in range(2):
+        first, second = train_as_two_machines([*run, "devices=2"])
+        assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert f"{folder_of(run)} is done" in first.stderr
+
+
+def test_processes_that_do_not_divide_the_devices_are_one_line(tmp_path: Path) -> None:
+    run = ["env=cartpole", "framework=jax_xla", "ppo.shards=2", f"outputs={tmp_path}"]
+    for process in train_as_two_machines(run):
+        assert process.returncode == 2
+        (line,) = process.stderr.splitlines()
+        assert line.startswith("ppo_bench: 2 processes were started, and devices=1: add devices=2 and ppo.shards, of ")
+
+
+def test_a_process_with_another_key_is_not_let_in(tmp_path: Path) -> None:
+    from ppo_bench.common.launched import accept, listen
+
+    server = listen("127.0.0.1", 0)
+    port = server.getsockname()[1]
+    script = f"from ppo_bench.common.launched import connect; connect(1, '127.0.0.1', {port}, 'KEY', 20).recv()"
+    stranger, rank = (
+        subprocess.Popen(
+            [*command([])[2:3], "-c", script.replace("KEY", key)], cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL
+        )
+        for key in ("wrong", "right")
+    )
+    (other,) = accept(server, "right", 2, 30)
+    assert other.rank == 1
+    other.connection.send(None)
+    assert rank.wait(timeout=30) == 0
+    assert stranger.wait(timeout=30) == 1
