@@ -1,4 +1,4 @@
-"""Six runs on SLURM, four of them disturbed, each in another way: all end as they would have without."""
+"""Six runs on SLURM, four of which are disturbed, each differently: all end with the results of undisturbed runs."""
 
 from __future__ import annotations
 
