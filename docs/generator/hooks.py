@@ -145,11 +145,12 @@ def _light_and_dark(match: re.Match[str]) -> str:
 
 
 def _caption(match: re.Match[str]) -> str:
-    """HTML that tells the reader of a block whether the tests run it, and with which words added to its commands."""
+    """HTML that tells the reader of a block whether the tests run it (and with which words), or why not."""
     kind, words = match[1], match[2]
     if kind == "not run":
         return ""
     if kind == "checked":
-        return '<p class="tested">The tests check the words of this block, and train nothing.</p>\n\n'
+        because = f": {words}" if words else ""
+        return f'<p class="tested">The tests check the words of this block, and train nothing{because}.</p>\n\n'
     shorter = f" with `{words}` added to each command" if words else " as it stands"
     return f'<p class="tested" markdown="span">The tests run this block{shorter}.</p>\n\n'
