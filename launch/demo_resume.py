@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Kill and resume: `launch/demo_resume.py` shows that a run that was killed ends with the same parameters.
+"""Kill and resume: `launch/demo_resume.py` shows that a killed and resumed run ends with the same parameters.
 
-Trains CartPole to the end; trains it again in another folder, kills that process with SIGKILL in the middle, and gives
-the same command once more. Prints the digest of all arrays of both last checkpoints; the exit code is 1 if they differ.
+Two trainings of CartPole, each in its own folder: one runs to the end; the other is killed halfway by SIGKILL and then
+resumed by the same command. Prints a digest of all arrays of the last checkpoint of each; exits with 1 if they differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS, EVERY = 100_000, 20
 
 
 def main(arguments: list[str]) -> int:
-    """Train twice, once with a kill, and compare."""
+    """Run both trainings and compare their digests; returns 0 if they are equal, else 1."""
     parser = Parser("python launch/demo_resume.py", description=__doc__)
     parser.add_argument(
         "--outputs", type=Path, default=Path("outputs/demo-resume"), help="made anew (outputs/demo-resume)"
@@ -49,7 +49,7 @@ def _command(words: list[str], outputs: Path) -> list[str]:
 
 
 def _finished(command: list[str], about: str) -> Path:
-    """The run's folder, once the command has ended. Raises `Failed`."""
+    """Run `command` to its end and return the run's folder. Raises `Failed` if the command fails."""
     print(f"== {about}\n   {_shown(command)}", flush=True)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
@@ -58,7 +58,7 @@ def _finished(command: list[str], about: str) -> Path:
 
 
 def _kill_in_the_middle(command: list[str], outputs: Path) -> None:
-    """Start a training and kill it as soon as half of its rows are there. Raises `Failed` if it ended before."""
+    """Start a training and kill it once it has written half of its rows. Raises `Failed` if it ends before that."""
     print(f"== once more, in another folder; kill -9 in the middle\n   {_shown(command)}", flush=True)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while process.poll() is None:

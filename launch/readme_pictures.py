@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The pictures of README: `launch/readme_pictures.py` draws returns by minutes from docs/results/curves.parquet.
+"""The pictures of README: `launch/readme_pictures.py` plots returns over minutes, from docs/results/curves.parquet.
 
-`launch/readme_pictures.py --film MP4` also makes docs/assets/hopper.gif of seconds 2 to 5 of a film that
-`ppo-bench evaluate RUN_DIR video=true` wrote.
+`launch/readme_pictures.py --film MP4` also makes docs/assets/hopper.gif from seconds 2 to 5 of MP4, a video that
+`ppo-bench evaluate RUN_DIR video=true` has written.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ FRAMEWORKS = {
     "torch_compile": ("#c2410c", "#ff9d5c"),
     "jax_xla": ("#15803d", "#5fd38d"),
 }
-"""By framework, its colours on light and on dark ground."""
+"""Colours of each framework's curve on a light and on a dark background."""
 INK = {"light": "#24292f", "dark": "#d7dce2"}
 TASKS = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1"}
 SECONDS = (2.0, 5.0)
-"""Part of a film that is shown."""
+"""Start and end, in seconds, of the part of the video that the GIF shows."""
 FRAMES_PER_SECOND, PIXELS, COLOURS = 20, 280, 64
 
 
 def main(arguments: list[str]) -> int:
-    """Draw the curves for light and for dark pages; with --film, also make the GIF."""
+    """Draw the curves for a light and a dark background; with --film, also make the GIF."""
     parser = Parser("python launch/readme_pictures.py", description=__doc__)
     parser.add_argument("--film", type=Path, metavar="MP4")
     parser.add_argument("--out", type=Path, default=DOCS / "assets", help="where the pictures go (docs/assets)")
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 
 def draw(file: Path, out: Path, scheme: str) -> Path:
-    """Return by minutes of training, mean over seeds and the range of the middle half, for each framework."""
+    """Plot returns over minutes of training for each framework: mean over seeds and interquartile range."""
     ink = INK[scheme]
     style: Any = {
         "font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "readme", "svg.fonttype": "path",
@@ -73,7 +73,7 @@ def draw(file: Path, out: Path, scheme: str) -> Path:
 
 
 def _curves(file: Path, env: str, framework: str) -> tuple[np.ndarray, np.ndarray]:
-    """Minutes `[100]` and the return of each seed there `[seeds, 100]`, up to the end of the fastest seed."""
+    """Minutes `[100]`, up to the end of the fastest seed, and each seed's returns at these times, `[seeds, 100]`."""
     query = (
         "select seed, x / 60 as x, value from read_parquet(?) where env = ? and framework = ? and axis = 'seconds' "
         "and campaign = 'classic' and value is not null order by seed, cell"
@@ -88,7 +88,7 @@ def _curves(file: Path, env: str, framework: str) -> tuple[np.ndarray, np.ndarra
 
 
 def animate(film: Path, out: Path) -> Path:
-    """A GIF of a part of an mp4."""
+    """Write seconds `SECONDS` of the video `film` as a GIF; returns its path."""
     import av
     from PIL import Image
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Comparison with published results: `launch/results.py` rewrites docs/results/ and the tables of docs/results.md.
 
-`launch/results.py RUNS...` first adds the finished runs of `experiment=campaign/...` below those folders to
-docs/results/runs.parquet and curves.parquet, from which everything else is made. Rows of earlier runs stay there.
+`launch/results.py RUNS...` first adds the finished runs of `experiment=campaign/...` below these folders to
+docs/results/runs.parquet and curves.parquet, the sources of everything else. Rows of earlier runs stay there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def main(arguments: list[str]) -> int:
-    """Add the named runs to the Parquet files, and rewrite tables and figures from these."""
+    """Add the runs below the given folders to the Parquet files, then rewrite tables and figures from these files."""
     parser = Parser("python launch/results.py", description=__doc__)
     parser.add_argument("folders", nargs="*", metavar="RUNS", help="folders with finished runs of the campaign")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where results.md and results/ are (docs)")
@@ -71,7 +71,7 @@ def take_in(folders: Sequence[str], out: Path) -> None:
             cells = enumerate(zip(curve.x.tolist(), curve.runs[0].tolist(), strict=True))
             points = [_plain((*row[: len(KEPT)], axis, k, x, value)) for k, (x, value) in cells]
             con.executemany(f"insert into curves values ({', '.join('?' * 11)})", points)
-    con.execute("create table taken as select * from runs")  # `runs` will hold the earlier ones, too
+    con.execute("create table taken as select * from runs")  # the new runs; `runs` will also hold earlier ones
     for name in ("runs", "curves"):
         file = out / f"{name}.parquet"
         if file.exists():

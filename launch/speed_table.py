@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Steady speed of every environment on every backend in every framework that can run it, as a Markdown table.
 
-Runs are processes of their own, one after the other. The whole table takes hours; `--env` chooses a part of it.
+Each run is a separate process, and runs follow one another. The whole table takes hours; `--env` selects a part of it.
 """
 
 from __future__ import annotations

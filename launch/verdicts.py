@@ -1,7 +1,7 @@
-"""Equivalence verdicts: on each row of CleanRL's published tables beside this project's runs, and between frameworks.
+"""Equivalence verdicts: of this project's runs against CleanRL's published tables, and between frameworks.
 
-The tests are two one-sided t-tests at 5% (TOST). Their margin is fixed beforehand: 5% of the environment's published
-scale.
+Each verdict comes from two one-sided t-tests (TOST) at 5%. Their margin is fixed beforehand: 5% of the environment's
+published scale.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MEASURED = ("final_return_mean", "mean_sps", "wall_seconds", "compile_seconds", 
 
 
 class Row(NamedTuple):
-    """A published result beside this project's runs in one framework and backend: a line of verdicts.csv."""
+    """A line of verdicts.csv: a published result beside this project's runs in one framework and on one backend."""
 
     reference: Reference
     framework: str
@@ -66,9 +66,9 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
 
 
 def verdicts(out: Path) -> list[Row]:
-    """A row for each published result of CleanRL and each framework, backend and number of steps that was run for it.
+    """Rows for each published result of CleanRL: one for each framework, backend and number of steps of its runs.
 
-    Published results without runs have a row with the verdict "not trained".
+    A published result without runs has one row, with the verdict "not trained".
     """
     runs, found = rows_of(out), []
     for reference in references():
@@ -118,7 +118,7 @@ def as_csv(found: Sequence[Row]) -> str:
 
 
 def table(found: Sequence[Row]) -> str:
-    """A Markdown table of the verdicts for which there are runs, and a line that counts and names the others."""
+    """A Markdown table of the rows that have runs, and a line with the number and the names of the others."""
     head = "| CleanRL's script | env | published | framework, backend | seeds | ours | difference [90%] | verdict |"
     lines = [head, "|" + "---|" * 8]
     for row in found:
@@ -163,14 +163,14 @@ def between_frameworks(out: Path) -> str:
 
 
 def _compared(pair: Sequence[Sequence[dict[str, Any]]], value: Callable[[dict[str, Any]], float]) -> list[str]:
-    """Difference and verdict of a paired test of `value` for the runs of two frameworks with the same seeds."""
+    """Two cells: difference and verdict of a paired test of `value`, for runs of two frameworks with the same seeds."""
     ours, theirs = (np.array([value(run) for run in side]) for side in pair)
     found = tost(ours, theirs, margin_beside(pair[0][0]["env_id"], float(theirs.mean()), MARGIN), paired=True)
     return [f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]", found.verdict]
 
 
 def _areas(out: Path) -> dict[tuple[Any, ...], float]:
-    """The area under each run's curve: its mean over steps, from the first episode on."""
+    """Area under the learning curve of each run: its mean return over steps, from the first episode on."""
     keys = ", ".join(KEPT)
     file = out / "curves.parquet"
     query = f"select {keys}, avg(value) from read_parquet('{file}') where axis = 'steps' group by {keys}"

@@ -1,13 +1,14 @@
-"""`env.atari.baselines=true` beside the wrapped environment of CleanRL's ppo_atari.py, step by step.
+"""Comparison of `env.atari.baselines=true` with the wrapped environment of CleanRL's ppo_atari.py, step by step.
 
     python -m tests.beside_cleanrl PATH_TO_CLEANRL --game Breakout --steps 5000 --seed 1
 
-PATH_TO_CLEANRL is a checkout; this Python needs what its script imports (tyro, tensorboard) beside our packages. Both
-are given the same seed and the same random actions. Compared are, after each action, the frames, the clipped reward,
-whether an episode ends, the lives and the RAM of the game with its counters of frames; at an end the last frames and
-lives, and those after the reset. CleanRL's reset belongs to the step that ends; ours is a step of its own, which is not
-counted. An end that is both terminated and truncated there, by a life lost in the last frames, is one of the two here.
-Exits 1 at the first difference. `--without` leaves the option off, `--limit` truncates games after so many frames.
+PATH_TO_CLEANRL is a checkout of CleanRL; this Python also needs the packages that its script imports (tyro,
+tensorboard). Both environments get the same seed and the same random actions. After each action the frames, the clipped
+reward, the end of an episode, the lives and the RAM of the game with its frame counters are compared; at the end of an
+episode also the last frames and lives, and those after the reset. CleanRL resets within the step that ends an episode,
+this project in a step of its own, which is not counted. If a life is lost in the last frames of the limit, CleanRL's
+end is both terminated and truncated, and ours only truncated. Exits with 1 at the first difference. `--without`
+compares ours without the option; `--limit` truncates games after that many frames.
 """
 
 from __future__ import annotations

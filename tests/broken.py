@@ -1,4 +1,4 @@
-"""Environments that are broken, one of each kind, as a user's own file might have them."""
+"""Broken environments, one for each kind of fault, as a user might write them."""
 
 from __future__ import annotations
 

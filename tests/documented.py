@@ -4,7 +4,7 @@ A block of `bash` has a mark on the line before it, which README and the site do
 
 - `<!-- run -->`: the tests run it as it stands, after the blocks above it on the same page, in one folder;
 - `<!-- run: total_timesteps=8192 -->`: the same, with these words added to each of its commands that train;
-- `<!-- checked -->`: the tests compose the configuration of each of its commands, and train nothing;
+- `<!-- checked: ... -->`: the tests compose the configuration of each of its commands, and train nothing; and why;
 - `<!-- not run: ... -->`: why not.
 """
 
@@ -74,6 +74,16 @@ def commands(block: Block) -> list[list[str]]:
     """The words of each command of a block, without comments."""
     joined = block.text.replace("\\\n", " ")
     return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def trainings(block: Block) -> list[tuple[str, list[str]]]:
+    """The commands of a block that get the mark's words: the name of each, such as `train`, and its overrides."""
+    found = []
+    for program, *words in commands(block):
+        first = words[0] if words else ""
+        if program == "ppo-bench" and (first in TRAINS or first.startswith("-") or "=" in first):
+            found.append((first, words[1:]) if first in TRAINS else ("train", words))
+    return found
 
 
 def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""What can happen to a run: kills, damaged files, configurations at random. test_faults.py is short, soak.py long."""
+"""Faults that a run must survive: kills, damaged files, random configurations. For test_faults.py and soak.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrappers of environments that meet with trouble while they are filmed."""
+"""Environment wrappers that fail while a video of the environment is rendered."""
 
 from __future__ import annotations
 

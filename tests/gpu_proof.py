@@ -1,9 +1,9 @@
-"""`make gpu-proof [DEVICE=cuda] [PART=same]`: everything that only a GPU can show, the most valuable first.
+"""`make gpu-proof [DEVICE=cuda] [PART=same]`: all checks that need a GPU, the most important ones first.
 
-Five parts of at most nine minutes each: same, speed, resume, ladders, breakout. A check that has passed is not made
-again, so that the same command goes on with what is missing; one that fails is named and stops no other. A table and
-`<out>/gpu-proof.json` say what came of each. With CLEANRL or LEANRL=<its repository> and PEER_PYTHON=<a Python with
-its packages> its script is timed beside. `DEVICE=cpu` rehearses all of it with few iterations.
+The checks form five parts of at most nine minutes each: same, speed, resume, ladders, breakout. The same command given
+again skips the checks that have passed; a check that fails is reported, and the others still run. A table and
+`<out>/gpu-proof.json` hold the outcome of each. With CLEANRL or LEANRL=<its repository> and PEER_PYTHON=<a Python with
+its packages> that project's script is timed, too. `DEVICE=cpu` rehearses all checks with few iterations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Readers of what trackers write, TensorBoard's events and Weights & Biases' records, and their processes."""
+"""Readers of trackers' files (TensorBoard's events, Weights & Biases' records), and a list of their processes."""
 
 from __future__ import annotations
 

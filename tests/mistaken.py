@@ -1,4 +1,4 @@
-"""Algorithms that are PPO but for one mistake."""
+"""Variants of PPO with one deliberate mistake each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command lines that are changed at random, and what a run makes of them."""
+"""Random changes of command lines, and the outcomes of the runs that they start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three array namespaces, each behind one call that takes lists or NumPy arrays and gives NumPy arrays back."""
+"""The three array namespaces, each behind a call that takes lists or NumPy arrays and returns NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of reports share: the command, and reading what it wrote."""
+"""Helpers for tests of the report: they run the command and read its output."""
 
 from __future__ import annotations
 

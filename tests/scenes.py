@@ -1,4 +1,4 @@
-"""Environments for tests of runners: random scenes, and one that keeps what passed through it."""
+"""Environments for tests of runners: random scenes, and one that records its actions and steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments that show the rows of a script, and rollouts of them."""
+"""Environments whose steps are scripted in advance, and rollouts of them."""
 
 from __future__ import annotations
 

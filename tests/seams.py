@@ -1,4 +1,4 @@
-"""An algorithm and a network of a user's own: what they add to PPO and to an MLP is all here."""
+"""A user-defined algorithm and network, on top of PPO and of an MLP, for tests of the interfaces to both."""
 
 from __future__ import annotations
 

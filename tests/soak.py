@@ -1,6 +1,6 @@
-"""The whole campaign of faults, of which test_faults.py is the short form: python -m tests.soak [PART ...].
+"""The whole campaign of faults, whose short form is test_faults.py: python -m tests.soak [PART ...].
 
-Prints the tables of docs/reliability.md, and ends with 1 if a promise was broken. Two runs at a time; about an hour.
+Prints the tables of docs/reliability.md, and exits with 1 if a promise is broken. Two runs at a time; about an hour.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run folders without training, as real ones look, for tests of what reads them."""
+"""Synthetic run folders, which look like those of real runs, for tests of their readers."""
 
 from __future__ import annotations
 

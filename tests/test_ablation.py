@@ -1,4 +1,4 @@
-"""The ladder: its steps are what they say, its shares add up."""
+"""The ladder of `bench ablation=true`: each step enables the optimisation that it names, and the shares add up."""
 
 from __future__ import annotations
 

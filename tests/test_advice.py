@@ -1,4 +1,4 @@
-"""Set-ups that would train badly in silence: what is said of them, what is chosen for them, and actions rescaled."""
+"""Warnings and default choices for configurations that would silently train badly, and rescaled actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments that are sweeps by themselves: the published tables, a command each."""
+"""Campaigns: experiments that are sweeps, one for each published table."""
 
 from __future__ import annotations
 

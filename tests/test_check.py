@@ -1,4 +1,4 @@
-"""The checker passes what keeps the contract, and names the rule that each broken environment breaks."""
+"""The checker accepts environments that keep the contract, and names the rule that each broken one breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker's command: its lines, its table of every environment, its exit codes."""
+"""The command `check`: its lines, its table of all environments, its exit codes."""
 
 from __future__ import annotations
 

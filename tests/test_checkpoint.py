@@ -1,4 +1,4 @@
-"""Checkpoints: what comes back is what was saved, and a damaged one is named and passed over."""
+"""Checkpoints: loaded arrays equal saved ones, and a damaged checkpoint is named and skipped."""
 
 from __future__ import annotations
 

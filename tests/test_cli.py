@@ -1,4 +1,4 @@
-"""Everything that can be asked for wrongly ends with exit code 2, one line that says what to change, and no folder."""
+"""Every kind of wrong input ends with exit code 2, one line that says what to change, and no folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line beside wrong input: its help, its views of a configuration, its exit codes."""
+"""The command line apart from wrong input: its help, its views of a configuration, its exit codes."""
 
 from __future__ import annotations
 

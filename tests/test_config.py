@@ -1,4 +1,4 @@
-"""What a command line composes to, and the run folder that follows from it."""
+"""Configurations composed from command lines, and the run folders that follow from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA graphs: refused without a GPU; with one, a replay does what the plain calls do, on fresh noise."""
+"""CUDA graphs: refused without a GPU; with one, a replay computes the same as plain calls, with fresh noise."""
 
 from __future__ import annotations
 

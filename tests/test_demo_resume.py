@@ -1,4 +1,4 @@
-"""`make demo-resume`: a run that was killed ends with the digest of one that was not, and a difference is told."""
+"""`make demo-resume`: a killed run ends with the digest of an uninterrupted one, and a difference is reported."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What devices share: minibatches, their statistics and losses, and running moments. Each part is computed as a device
-would, and what all of them add up to is known."""
+"""Devices that share a training: minibatches, their statistics and losses, and running moments. Each part is computed
+as on its own device, and the parts must add up to a known total."""
 
 from __future__ import annotations
 

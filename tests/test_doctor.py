@@ -1,4 +1,4 @@
-"""`ppo-bench doctor`: what is hidden from its process has the right line, and nothing else has another."""
+"""`ppo-bench doctor`: something hidden from its process changes the line about it, and no other line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both backends on CartPole, where the rules can be checked against its known bounds, and what they refuse."""
+"""CartPole on gymnasium and on EnvPool, whose bounds are known, and inputs that both backends refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be evaluated: one line says why, and nothing is written."""
+"""Evaluations that are refused: one line says why, and nothing is written."""
 
 from __future__ import annotations
 

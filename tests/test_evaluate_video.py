@@ -1,4 +1,4 @@
-"""What the video of an evaluation shows, and what draws it."""
+"""Videos of evaluations: their frames and their renderers."""
 
 from __future__ import annotations
 

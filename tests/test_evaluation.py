@@ -1,4 +1,4 @@
-"""Evaluations while a run is trained, and numbers of `info` that are kept with episodes."""
+"""Evaluations during training, and numbers from `info` that are recorded with episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exported folder: it is for the Hub what the run is here, and a run can be played and trained further from it."""
+"""Exported folders: their content for the Hub, and the use of one in place of its run, for play and more training."""
 
 from __future__ import annotations
 

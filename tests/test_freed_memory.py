@@ -1,4 +1,4 @@
-"""What PyTorch frees stays with the process."""
+"""Memory that PyTorch frees stays with the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Games of turns: their players are rows and who does not move passes, on EnvPool and in JAX; learning from them."""
+"""Games of turns: each player is a row, and rows that are not to move pass. On EnvPool and in JAX, with learning."""
 
 from __future__ import annotations
 

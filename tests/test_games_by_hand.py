@@ -1,4 +1,4 @@
-"""A game of three moves and games of one, by hand: what turns and masks do to learning."""
+"""Effects of turns and masks on learning, computed by hand for a game of three moves and games of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make gpu-proof` is rehearsed on a CPU: its first part, and that it goes on where it was."""
+"""`make gpu-proof`, rehearsed on a CPU: its first part, and the continuation of an earlier call."""
 
 from __future__ import annotations
 

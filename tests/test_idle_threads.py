@@ -1,4 +1,4 @@
-"""Threads of PyTorch leave their cores to others soon after an operation."""
+"""Idle threads of PyTorch release their cores soon after an operation."""
 
 from __future__ import annotations
 

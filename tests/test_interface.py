@@ -1,4 +1,4 @@
-"""The Python interface: what a notebook needs, against what the commands say."""
+"""The Python interface, compared with the commands that do the same."""
 
 from __future__ import annotations
 

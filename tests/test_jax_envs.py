@@ -1,4 +1,4 @@
-"""What environments written in JAX have in common; tests/test_jax_dynamics.py holds each against gymnasium's."""
+"""Common properties of environments written in JAX; tests/test_jax_dynamics.py compares each with gymnasium's."""
 
 from __future__ import annotations
 

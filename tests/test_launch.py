@@ -1,4 +1,4 @@
-"""Submitting to SLURM where no SLURM is needed: wrong input, dry runs, what files tell. tests/slurm has the rest."""
+"""SLURM submission without SLURM: wrong input, dry runs, states read from files. The rest is in tests/slurm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of launches and copies from traces: two as profilers of a GPU write them, and real ones of this machine."""
+"""Counts of launches and copies in profiler traces: two in the format of a GPU's, and real ones of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures in the very step of a time limit: told where EnvPool tells, counted where it does not."""
+"""Failures in the last step before a time limit: EnvPool reports some of them, and `check` counts the others."""
 
 from __future__ import annotations
 

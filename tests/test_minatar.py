@@ -1,4 +1,4 @@
-"""The MinAtar games on backend=jax: pgx's, under the contract, with a network that they can be learnt with."""
+"""The MinAtar games on backend=jax: pgx's dynamics under the contract, and a network that learns them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Games that were written for PettingZoo's API: floats, matches, ratings, and those that are refused."""
+"""User-defined games of PettingZoo's API: continuous actions, matches, ratings, and games that are refused."""
 
 from __future__ import annotations
 

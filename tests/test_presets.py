@@ -1,4 +1,4 @@
-"""The presets under conf/experiment: each trains, and each has the numbers of the script that it is named after."""
+"""The presets under conf/experiment: each trains, and each has the numbers of the script in its name."""
 
 from __future__ import annotations
 

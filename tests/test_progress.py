@@ -1,4 +1,4 @@
-"""What is told while a run goes on."""
+"""Progress messages of a running training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/results.md and docs/results/: made by one command from the rows that are kept, and by hand checked."""
+"""docs/results.md and docs/results/: one command makes them from the stored rows, and verdicts are checked by hand."""
 
 from __future__ import annotations
 

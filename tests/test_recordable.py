@@ -1,4 +1,4 @@
-"""What is recorded as a CUDA graph keeps to what can be recorded, and how often data cross to a GPU: shown without one.
+"""Functions recorded as CUDA graphs: they call only what can be recorded, and copy little to a GPU. Shown without one.
 
 A recording cannot wait for the device, copy between it and the host, or follow a tensor to another address.
 """

@@ -1,4 +1,5 @@
-"""Recurrent networks: cells are PyTorch's, gradients those of differences, an update begins where the rollout was."""
+"""Recurrent networks: cells equal PyTorch's, gradients equal finite differences, updates start from the rollout's
+memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ppo_bench.report`: what it writes from run folders, and what it does with those that are not as they should be."""
+"""`ppo_bench.report`: its output from run folders, complete ones and damaged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs a report compares, and of which differences between them it warns."""
+"""Comparisons in a report: which runs are compared, and warnings of differences between them."""
 
 from __future__ import annotations
 

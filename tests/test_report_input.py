@@ -1,4 +1,4 @@
-"""`ppo_bench.report` with arguments, folders and disks that are not as they should be."""
+"""`ppo_bench.report` with wrong arguments, unusable folders and full disks."""
 
 from __future__ import annotations
 

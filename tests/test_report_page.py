@@ -1,4 +1,4 @@
-"""report.html in a real Chromium: it shows, answers, fits and prints, and asks nothing of the network."""
+"""report.html in a real Chromium: it is shown, reacts, fits the window, prints, and makes no network request."""
 
 from __future__ import annotations
 

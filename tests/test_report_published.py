@@ -1,4 +1,4 @@
-"""A report beside what others published, and the scales of its scores."""
+"""Published results in a report, and the scales that normalise scores."""
 
 from __future__ import annotations
 

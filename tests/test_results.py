@@ -1,4 +1,4 @@
-"""The files of a run: whole or not there at all, without NaN, cut back to a checkpoint, never overwritten."""
+"""The files of a run: complete or absent, without NaN, truncated to a checkpoint, never overwritten."""
 
 from __future__ import annotations
 

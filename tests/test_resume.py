@@ -1,4 +1,4 @@
-"""A run that is stopped, killed or damaged goes on as if it had not been."""
+"""A run that is stopped, killed or damaged continues and ends like an uninterrupted one."""
 
 from __future__ import annotations
 

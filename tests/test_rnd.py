@@ -1,4 +1,4 @@
-"""Random network distillation: its equations by hand, its warm-up, what learns and what does not."""
+"""Random network distillation: equations computed by hand, warm-up, learnt and fixed parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds host environments: normalisation, clipping and the flags of steps, on a scripted environment."""
+"""Processing around host environments: normalisation, clipping and the flags of steps, on a scripted environment."""
 
 from __future__ import annotations
 

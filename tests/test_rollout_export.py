@@ -1,4 +1,4 @@
-"""The state of host environments as it is exported, restored and restarted."""
+"""The exported state of host environments: it is restored, and it is reset by a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every runner: seeds, early stops, annealing, checkpoints that go on in another; all learn the same."""
+"""Properties of every runner: seeds, early stops, annealing, checkpoints of other frameworks; all learn the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An algorithm and a network that the package does not know train, resume and agree in every framework."""
+"""A user-defined algorithm and network train, resume and agree in every framework."""
 
 from __future__ import annotations
 

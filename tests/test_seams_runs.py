@@ -1,4 +1,4 @@
-"""Runs of an algorithm and a network that the package does not know, from the command line to the report."""
+"""Runs of a user-defined algorithm and network, from the command line to the report."""
 
 from __future__ import annotations
 

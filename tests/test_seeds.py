@@ -1,4 +1,4 @@
-"""Several seeds in one program: each is trained as it would be alone, and leaves what it would leave alone."""
+"""Several seeds in one program: each is trained as it would be alone, and leaves the same files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps: every run once, however often the command is started, and one failure is not another's."""
+"""Sweeps: each run is trained once, however often the command is started, and a failed run stops no other."""
 
 from __future__ import annotations
 

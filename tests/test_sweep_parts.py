@@ -1,4 +1,4 @@
-"""Parts of a sweep: the jobs of its words, the reason of a failure, the CPUs of a job."""
+"""Parts of a sweep: jobs expanded from overrides, reasons of failures, CPUs of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of run that a new user tries, one after the other: tests/tour.sh."""
+"""Every kind of run that a new user tries, one after the other, as in tests/tour.sh."""
 
 from __future__ import annotations
 

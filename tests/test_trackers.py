@@ -1,4 +1,4 @@
-"""Trackers show what a run's files say, and whatever becomes of them costs a warning and never the run."""
+"""Trackers show the content of a run's files, and a tracker that fails causes a warning, never a failed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run from start to end on CartPole: what it leaves behind, in its folder and on the screen."""
+"""A run on CartPole from start to end: the files in its folder, and its messages."""
 
 from __future__ import annotations
 

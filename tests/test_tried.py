@@ -1,4 +1,4 @@
-"""Broken environments of a user's own: `check` and training name fault and environment in one line."""
+"""Broken user-defined environments: `check` and training name the fault and the environment in one line."""
 
 from __future__ import annotations
 

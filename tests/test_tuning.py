@@ -1,4 +1,4 @@
-"""`tuning`: what is off is off, changes no result, and moves no folder where it is on."""
+"""`tuning`: a key that is off disables its optimisation and changes no result; the defaults move no run folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dictionaries and choices are laid out as gymnasium lays them out; MiniGrid's grids as categories."""
+"""Dictionary and discrete observations are flattened as gymnasium flattens them; MiniGrid's grids are categories."""
 
 from __future__ import annotations
 

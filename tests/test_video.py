@@ -1,4 +1,4 @@
-"""Films of a training: what they show, and that neither they nor their failures change the training."""
+"""Videos of a training: their content, and that neither videos nor their failures change the training."""
 
 from __future__ import annotations
 

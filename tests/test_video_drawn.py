@@ -1,4 +1,4 @@
-"""Pictures of films: environments drawn by gymnasium or by EnvPool, and their frames."""
+"""Frames of videos: environments rendered by gymnasium or by EnvPool."""
 
 from __future__ import annotations
 

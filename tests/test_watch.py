@@ -1,4 +1,4 @@
-"""The table of runs is what their files say, and nothing that a file holds can break it."""
+"""`ppo-bench watch`: its table shows the state in the runs' files, whatever these files contain."""
 
 from __future__ import annotations
 

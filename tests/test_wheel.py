@@ -1,4 +1,4 @@
-"""What pip installs: the package with its configuration and nothing else, and it behaves as the clone does."""
+"""The installed wheel: it has the package with its configuration and nothing else, and behaves like the clone."""
 
 from __future__ import annotations
 

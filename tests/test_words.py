@@ -1,4 +1,4 @@
-"""The words of a run.json: composed again they are the same configuration."""
+"""The overrides in a run.json: composed again, they give the same configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tracker that meets with trouble at a chosen moment."""
+"""A tracker that fails at a chosen moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training of CartPole for tests of runs: its command, its folder, and what it learnt."""
+"""A training of CartPole for tests of runs: its command, its folder, and its learnt arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Implementation details of the presets, each with the source that has it."""
+"""Implementation details of the presets, each with a link to the source code that implements it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Settings = dict[str, Any]
 
 
 class Detail(NamedTuple):
-    """One detail: of which presets it is true, what it says (values by `{...}`), and where it is."""
+    """One detail: which presets have it, its text (with values as `{...}`) and its place in the source."""
 
     applies: Callable[[Settings], bool]
     text: str

@@ -1,7 +1,8 @@
-"""Hooks of mkdocs: pages that are generated, and links that work in the repository and on the site alike.
+"""Hooks of mkdocs: generated pages, and links that work both in the repository and on the site.
 
-A page under docs/ links to `../ppo_bench/mathematics/ppo.py#gae` as in the repository. On the site that is a page with
-the file's source, at the line where the name behind `#` is defined. A file that is named in backticks is linked, too.
+A page under docs/ links to source files, such as `../ppo_bench/mathematics/ppo.py#gae`. On the site such a link leads
+to a page with the file's source, at the line where the name behind `#` is defined. File names in backticks become
+links, too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The page's text with links to files of the repository turned into links within the site."""
+    """The Markdown of a page, with links to files of the repository replaced by links within the site."""
     name = page.file.src_uri
     if name.startswith("source/"):
         return markdown
@@ -80,7 +81,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _outside_code(markdown: str, change: Any) -> str:
-    """`change` of everything but fenced blocks."""
+    """`markdown` with `change` applied to all text outside fenced code blocks."""
     parts, end = [], 0
     for fence in FENCE.finditer(markdown):
         parts += [change(markdown[end : fence.start()]), fence[0]]
@@ -89,12 +90,12 @@ def _outside_code(markdown: str, change: Any) -> str:
 
 
 def _place(name: str) -> str:
-    """The folder of the repository from which a page's links are counted."""
+    """The folder of the repository that the links of page `name` are relative to."""
     return "" if name == "index.md" else posixpath.join("docs", posixpath.dirname(name))
 
 
 def _sources(text: str, place: str) -> set[str]:
-    """The files of the repository that get a page since `text` names them or links to them."""
+    """Paths of the repository files that `text` names or links to; each gets a page of its own."""
     prose = _outside_code(text, lambda part: part)
     found = {path for match in NAMED.finditer(prose) if (path := source_file(match[1]))}
     for match in LINK.finditer(prose):
@@ -144,11 +145,12 @@ def _light_and_dark(match: re.Match[str]) -> str:
 
 
 def _caption(match: re.Match[str]) -> str:
-    """What a mark of a block says to the reader: with which words the tests run it, or why they do not."""
+    """HTML that tells the reader of a block whether the tests run it (and with which words), or why not."""
     kind, words = match[1], match[2]
     if kind == "not run":
         return ""
     if kind == "checked":
-        return '<p class="tested">The tests check the words of this block, and train nothing.</p>\n\n'
+        because = f": {words}" if words else ""
+        return f'<p class="tested">The tests check the words of this block, and train nothing{because}.</p>\n\n'
     shorter = f" with `{words}` added to each command" if words else " as it stands"
     return f'<p class="tested" markdown="span">The tests run this block{shorter}.</p>\n\n'

@@ -1,4 +1,4 @@
-"""What each column of metrics.jsonl means."""
+"""Meanings of the columns of metrics.jsonl, for the pages of presets."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ METRICS = {
     "seen_fraction": "share of all possible observations that have been seen, where they can be counted",
     "reconstruction_loss": "distance between images that were seen and those that the decoder makes",
 }
-"""Meaning of each column of metrics.jsonl."""
+"""Meaning of each column of metrics.jsonl, by its name."""

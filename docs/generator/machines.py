@@ -1,4 +1,4 @@
-"""The page of machines: speeds that `ppo-bench bench` wrote on each, from docs/machines/*.json."""
+"""The page of machines: speeds that `ppo-bench bench` measured on each machine, from docs/machines/*.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ of them side by side.
 
 
 def machines_page() -> str:
-    """A section for each file, with a row for each program."""
+    """The page in Markdown: a section for each JSON file, with a row for each measured program."""
     files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(MACHINES.glob("*.json"))]
     return "\n".join([HEAD, *(_section(bench) for bench in files if "programs" in bench)])
 

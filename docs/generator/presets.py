@@ -1,6 +1,6 @@
-"""A page for each preset `experiment=cleanrl/...`: usage, results, what is logged, implementation details.
+"""A page for each preset `experiment=cleanrl/...`: usage, results, logged metrics and implementation details.
 
-Numbers come from conf/, docs/results/ and ppo_bench/commands/report/data/references.csv; none is written here.
+All numbers are read from conf/, docs/results/ and ppo_bench/commands/report/data/references.csv.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
 FOLDER = CONF / "experiment" / "cleanrl"
 SUITES = {"ppo_trxl_minigrid": "ppo_trxl", "ppo_trxl_proof_of_memory": "ppo_trxl"}
-"""Presets that are settings of another preset's script."""
+"""Presets that run another preset's script on other tasks, and the name of that script's preset."""
 Table = dict[str, Any]
 
 
 def preset_names() -> list[str]:
-    """The presets, in order."""
+    """Names of the presets, in alphabetical order."""
     return [path.stem for path in sorted(FOLDER.glob("*.yaml"))]
 
 
 def preset_pages() -> dict[str, str]:
-    """Every page, by its name."""
+    """The Markdown of every preset page and of their index, by file name."""
     names = preset_names()
     pages = {f"presets/{name}.md": _page(name) for name in names}
     return {"presets/index.md": _index(names)} | pages
 
 
 def _keys(path: Path) -> Settings:
-    """What a YAML file holds."""
+    """The keys and values of a YAML file."""
     found: Any = OmegaConf.to_container(OmegaConf.load(path))
     return dict(found)
 
 
 def _about(name: str) -> str:
-    """What the preset's file says of itself."""
+    """The comments of the preset's YAML file, as one line of Markdown."""
     lines = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     comments = [line[2:] for line in lines if line.startswith("# ") and not line.startswith("# @package")]
     return re.sub(r"docs/(\w+)\.md", r"[\1](../\1.md)", " ".join(comments))
@@ -118,7 +118,7 @@ def _usage(name: str, settings: Settings) -> str:
 
 
 def _campaigns(name: str) -> list[str]:
-    """The experiments that are the published table of a preset."""
+    """Names of the campaigns that reproduce the published table of preset `name`."""
     found = []
     for path in sorted((CONF / "experiment" / "campaign").glob("*.yaml")):
         defaults = _keys(path).get("defaults", [])
@@ -128,7 +128,7 @@ def _campaigns(name: str) -> list[str]:
 
 
 def _envs(name: str) -> list[str]:
-    """The environments of its campaigns."""
+    """Names of the environments in the campaigns of preset `name`."""
     found: list[str] = []
     for campaign in _campaigns(name):
         file = _keys(CONF / "experiment" / "campaign" / f"{campaign}.yaml")
@@ -140,7 +140,7 @@ def _envs(name: str) -> list[str]:
 
 
 def _results(name: str) -> str:
-    """Published rows, ours beside them, and curves where there are any."""
+    """A Markdown table of the published results beside this project's, followed by learning curves if there are any."""
     published = [r for r in references() if r.system == "CleanRL" and r.variant == SUITES.get(name, name)]
     ours = _verdicts(name)
     if not published:
@@ -179,7 +179,7 @@ def _results(name: str) -> str:
 
 
 def _verdicts(name: str) -> dict[str, list[Table]]:
-    """Rows of verdicts.csv that were trained, by environment, with the times of their runs."""
+    """Rows of verdicts.csv with trained runs, by environment; each also has its runs' returns, minutes and speeds."""
     found: dict[str, list[Table]] = defaultdict(list)
     with open(RESULTS / "verdicts.csv", newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["script"] == name and int(row["seeds"])]
@@ -213,7 +213,7 @@ def _ours(row: Table | None) -> str:
 
 
 def _hardware(campaigns: list[str]) -> str:
-    """The machines on which the runs of the campaigns were trained."""
+    """CPU and number of cores of the machines that trained the runs of `campaigns`."""
     query = (
         "select distinct cpu, cores from read_parquet(?) where list_contains(?, campaign) and cpu is not null "
         "order by all"

@@ -1,4 +1,4 @@
-"""Pages of every configuration key and of every environment's file, from the comments in conf/.
+"""The reference pages of configuration keys and of environment files, generated from the comments in conf/.
 
 A comment belongs to the key below it, and to the keys that follow without a comment or an empty line in between.
 """
@@ -23,7 +23,7 @@ GROUPS = {
     "tracker": "Where a run's files are mirrored.",
     "launch": "The resources of a job that `launch/slurm.py` submits.",
 }
-"""Groups whose every choice is shown with its keys."""
+"""Description of each configuration group whose choices are all listed with their keys."""
 ROOTS = {
     "evaluate": "`ppo-bench evaluate RUN_DIR [key=value ...]`",
     "bench": "`ppo-bench bench [key=value ...]`",
@@ -37,7 +37,7 @@ KEY = re.compile(r"( *)([\w.]+):(?: +(.*?))?(?: +# .*)?$")
 
 
 class Row(NamedTuple):
-    """Keys that one comment explains, with their values in the file."""
+    """Keys that share one comment (`meaning`), with their values in the file."""
 
     keys: list[str]
     values: list[str]
@@ -45,20 +45,20 @@ class Row(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """A YAML file: what it says of itself, and its keys."""
+    """The comments of a YAML file: `about` is that at its top, `rows` those of its keys."""
 
     about: str
     rows: list[Row]
 
 
 def explained(path: Path, prefix: str = "", hidden: tuple[str, ...] = HIDDEN) -> Explained:
-    """The comments of a YAML file, by key; `prefix` goes before each key."""
+    """The comments of the YAML file `path`; `prefix` is prepended to each key, and keys in `hidden` are left out."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
     begin = next((k for k, line in enumerate(lines) if not line.startswith("#")), len(lines))
     rows: list[Row] = []
     comment: list[str] = []
     parents: list[tuple[int, str]] = []
-    shared = False  # whether the comment has a key already
+    shared = False  # whether `comment` already belongs to a key
     for line in lines[begin:]:
         if line.lstrip().startswith("#"):
             comment = [*([] if shared else comment), line.lstrip("# ")]
@@ -88,7 +88,7 @@ def explained(path: Path, prefix: str = "", hidden: tuple[str, ...] = HIDDEN) ->
 
 
 def table(rows: list[Row]) -> str:
-    """Rows as Markdown."""
+    """A Markdown table of keys, default values and meanings."""
     lines = ["| key | default | meaning |", "|---|---|---|"]
     for row in rows:
         keys = "<br>".join(f"`{key}`" for key in row.keys)
@@ -99,7 +99,7 @@ def table(rows: list[Row]) -> str:
 
 
 def _sentence(about: str) -> str:
-    """What a root's file says of itself, without the name of its command."""
+    """The top comment `about` of a root configuration, without the name of its command."""
     text = re.sub(r"^python -m ppo_bench\.\w+: ", "", about)
     return text[:1].upper() + text[1:]
 
@@ -110,7 +110,7 @@ def _escaped(text: str) -> str:
 
 
 def configuration_page() -> str:
-    """The reference of every key."""
+    """The reference of all configuration keys, in Markdown."""
     parts = [
         "# Configuration",
         "Each key, its default and its meaning, from the comments of the YAML files in `conf/`. A key is changed on "
@@ -157,7 +157,7 @@ def _experiments() -> str:
 
 
 def environments_page() -> str:
-    """Every file of the group `env`, with its id on each backend that offers it."""
+    """The table of all files of the group `env`, with their ids on each backend, in Markdown."""
     ids: dict[str, dict[str, str]] = {}
     for env, backend, env_id in offered():
         ids.setdefault(env, {})[backend] = env_id

@@ -1,4 +1,4 @@
-"""Pages with the source of files, and the lines on which names are defined."""
+"""Pages that show source files, and the lines on which names are defined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LANGUAGES = {".py": "python", ".yaml": "yaml", ".sh": "bash", ".toml": "toml", "
 
 
 def source_file(name: str) -> str | None:
-    """The path of a file that is named as in docs/architecture.md: from the root, or from ppo_bench/."""
+    """The path from the root of a file whose name is relative to the root or to ppo_bench/; None if there is none."""
     for path in (name, f"ppo_bench/{name}"):
         if "/" in path and not path.startswith("docs/") and (ROOT / path).is_file():
             return path
@@ -20,7 +20,7 @@ def source_file(name: str) -> str | None:
 
 
 def source_page(path: str) -> str:
-    """A page that shows one file with numbered lines."""
+    """A Markdown page that shows the file `path` with line numbers."""
     text = (ROOT / path).read_text(encoding="utf-8")
     language = LANGUAGES.get(Path(path).suffix, "text")
     fence = "`" * (max((len(run) for run in re.findall("`{3,}", text)), default=2) + 1)
@@ -35,7 +35,7 @@ def _lines(path: str) -> dict[str, int]:
         keys = (re.match(r"(\w+):", line) for line in text.splitlines())
         return {key[1]: number for number, key in enumerate(keys, 1) if key}
     found: dict[str, int] = {}
-    for node in ast.walk(ast.parse(text)):  # outer definitions come first
+    for node in ast.walk(ast.parse(text)):  # breadth first: outer definitions precede nested ones
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.setdefault(node.name, node.lineno)
         if isinstance(node, ast.ClassDef):
@@ -46,7 +46,7 @@ def _lines(path: str) -> dict[str, int]:
 
 
 def line_of(path: str, name: str) -> int | None:
-    """The line on which a function, class or `Class.method` (of a YAML file: a key) is defined; `L12` is line 12."""
+    """The line that defines a function, class, `Class.method` or YAML key, or 12 for `L12`; None if there is none."""
     if re.fullmatch(r"L\d+", name):
         return int(name[1:])
     return _lines(path).get(name)

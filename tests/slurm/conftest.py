@@ -1,4 +1,4 @@
-"""A cluster for all tests of this folder, and commands upon it."""
+"""A cluster for all tests of this folder, and commands that run on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs with several runs, jobs that nobody requeues, jobs that come to no end, and Hydra's launcher."""
+"""Jobs of several runs, jobs that are not requeued, jobs that never end, and Hydra's launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Six runs on SLURM, four of them disturbed, each in another way: all end as they would have without."""
+"""Six runs on SLURM, four of which are disturbed, each differently: all end with the results of undisturbed runs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_runs_that_are_preempted_timed_out_requeued_and_killed_end_as_they_would
     with without_slurm(tmp_path / "reference") as reference:
         disturbed = disturb_four(runs)
         status = runs.wait_until_idle()
-        assert states(status) == {"done": 5, "failed": 1}
+        assert states(status) == {"done": 5, "failed": 1}, status
         assert "1 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
         assert states(runs.status()) in ({"done": 5, "queued": 1}, {"done": 5, "running": 1})
         status = runs.wait_until_idle()
-        assert states(status) == {"done": 6}
+        assert states(status) == {"done": 6}, status
         assert {line.steps for line in status.values()} == {STEPS}
         assert "0 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
         for run in SEEDS:
