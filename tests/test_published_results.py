@@ -50,7 +50,9 @@ def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
     for seed in range(1, 7):
         write_run(tmp_path / "o", "cartpole", "torch_eager", seed, 8, final=490.04 + (seed - 3.5) / 10, changes=changes)
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, 8, final=300.0 + seed, changes=changes)
-    write_run(tmp_path / "o", "acrobot", "torch_eager", 1, 8, changes=changes)
+    write_run(tmp_path / "o", "acrobot", "torch_eager", 1, 8, final=-86.0, changes=changes)
+    longer = changes | {"config.total_timesteps": 600_000}
+    write_run(tmp_path / "o", "mountain_car", "torch_eager", 1, 8, changes=longer)
     results(tmp_path / "o", "--docs", docs)
     found = {(row["env"], row["framework"]): row for row in verdicts(docs)}
     same, other = found["CartPole-v1", "torch_eager"], found["CartPole-v1", "jax_xla"]
@@ -59,11 +61,15 @@ def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
     assert float(same["high"]) == pytest.approx(2.92 * 6.12 / 2**0.5, rel=0.01)
     assert other["verdict"] == "different"
     assert float(other["ours_mean"]) == pytest.approx(303.5)
-    assert found["Acrobot-v1", "torch_eager"]["verdict"] == "too few seeds or steps"
+    # Of one seed, beside -86.36 ± 1.32 of three: the standard error is 1.32 x sqrt(3 / 2) x sqrt(1 + 1 / 3).
+    one = found["Acrobot-v1", "torch_eager"]
+    assert (one["seeds"], one["verdict"]) == ("1", "equivalent")
+    assert float(one["high"]) == pytest.approx(0.36 + 2.92 * 1.32 * 2**0.5, abs=0.01)
+    assert found["MountainCar-v0", "torch_eager"]["verdict"] == "other number of steps"
     assert found["Hopper-v4", ""]["verdict"] == "not trained"
     page = (docs / "results.md").read_text()
     assert "| cartpole, gymnasium | jax_xla, torch_eager | 6 | -186.54" in page
-    assert "1 of 36 published rows have a verdict" in page
+    assert "2 of 36 published rows have a verdict" in page
     assert page.endswith("<!-- /frameworks -->\nend\n")
     assert (docs / "results" / "classic-cartpole-gymnasium.svg").exists()
 

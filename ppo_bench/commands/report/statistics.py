@@ -179,7 +179,13 @@ def moments(values: Array) -> SampleMoments:
 
 
 def welch(ours: SampleMoments, theirs: SampleMoments) -> tuple[float, float, float]:
-    """Difference of the means, its standard error and its degrees of freedom (Welch 1947, Satterthwaite 1946)."""
+    """Difference of the means, its standard error and its degrees of freedom (Welch 1947, Satterthwaite 1946).
+
+    A single value has no deviation of its own and is taken to vary as the other sample does: Student's t-test.
+    """
+    if min(ours.n, theirs.n) == 1:
+        larger = max(ours, theirs, key=lambda sample: sample.n)
+        return ours.mean - theirs.mean, larger.std * math.sqrt(1 / ours.n + 1 / theirs.n), larger.n - 1.0
     a, b = ours.std**2 / ours.n, theirs.std**2 / theirs.n
     error = math.sqrt(a + b)
     if not error > 0:
