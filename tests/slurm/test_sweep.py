@@ -15,7 +15,7 @@ from typing import Any
 from tests.slurm.cluster import slurm
 from tests.slurm.conftest import Line, Runs, python
 
-STEPS = 51_200
+STEPS = 81_920
 SWEEP = ["env=cartpole", "backend=gymnasium", f"total_timesteps={STEPS}", "checkpoint.every_iterations=5"]
 SEEDS = [f"seed{seed}" for seed in range(1, 7)]
 TIMES = {"wall_seconds", "setup_seconds", "steady_sps", "mean_sps", "sps", "peak_memory_bytes", "load_average"}
@@ -68,18 +68,26 @@ def disturb_four(runs: Runs) -> dict[str, str]:
     assert "0 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
     disturbed: dict[str, str] = {}
 
-    def next_run() -> str:
-        """A run that has a checkpoint and was left in peace so far."""
-        status = runs.wait("another run", lambda s: [r for r in s if s[r].state == "running" and r not in disturbed])
-        run = next(r for r in status if status[r].state == "running" and r not in disturbed)
-        runs.wait_for_checkpoint(run)
-        return run
+    def next_run() -> tuple[str, int]:
+        """A run that has a checkpoint and was left in peace so far, and its process, which is stopped now."""
+        while True:
+            status = runs.wait(
+                "another run", lambda s: [r for r in s if s[r].state == "running" and r not in disturbed]
+            )
+            for run in status:
+                if status[run].state == "running" and run not in disturbed:
+                    runs.wait_for_checkpoint(run)
+                    process = runs.process(run)
+                    if process:  # it may have ended meanwhile
+                        os.kill(process, signal.SIGSTOP)
+                        return run, process
 
     # A job of higher priority needs a CPU. Which run gives way is SLURM's choice; neither is to end before that.
     processes = {}
     for run in SEEDS[:2]:
         runs.wait_for_checkpoint(run)
         processes[run] = runs.process(run)
+        assert processes[run], run
         os.kill(processes[run], signal.SIGSTOP)
     slurm("sbatch", "--partition=high", "--ntasks=1", "--output=/dev/null", "--wrap=sleep 1")
     status = runs.wait("one run preempted", requeued)
@@ -89,19 +97,20 @@ def disturb_four(runs: Runs) -> dict[str, str]:
     os.kill(processes[other], signal.SIGCONT)
 
     # Hangs until its time limit of now a minute.
-    run = next_run()
-    os.kill(runs.process(run), signal.SIGSTOP)
+    run, _ = next_run()
     slurm("scontrol", "update", f"JobId={runs.status()[run].job}", "TimeLimit=1")
     disturbed[run] = "timed out"
+    runs.wait(f"{run} queued again", lambda s: "requeues: 1" in s[run].remarks)
+    slurm("scontrol", "update", f"JobId={runs.status()[run].job}", "TimeLimit=240")
 
-    run = next_run()
+    run, _ = next_run()
     slurm("scontrol", "requeue", runs.status()[run].job)
     disturbed[run] = "requeued"
-    runs.wait(f"{run} queued again", lambda s: s[run].state == "queued" and s[run].remarks.endswith("requeues: 1"))
+    runs.wait(f"{run} queued again", lambda s: "requeues: 1" in s[run].remarks)
     assert 0 < runs.status()[run].steps <= STEPS == runs.status()[run].total
 
-    run = next_run()
-    os.kill(runs.process(run), signal.SIGKILL)
+    run, process = next_run()
+    os.kill(process, signal.SIGKILL)
     disturbed[run] = "killed"
     status = runs.wait(f"{run} failed", lambda s: s[run].state == "failed")
     assert status[run].remarks.startswith("killed by SIGKILL; see ")
@@ -113,6 +122,11 @@ def disturb_four(runs: Runs) -> dict[str, str]:
 def states(status: dict[str, Line]) -> dict[str, int]:
     found = [line.state for line in status.values()]
     return {state: found.count(state) for state in found}
+
+
+def in_peace(status: dict[str, Line], disturbed: dict[str, str]) -> list[str]:
+    """The runs in progress that have not been disturbed."""
+    return [run for run, line in status.items() if line.state == "running" and run not in disturbed]
 
 
 def requeued(status: dict[str, Line]) -> set[str]:
