@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from verdicts import KEPT, MEASURED, as_csv, between_frameworks, table, verdicts
+from verdicts import KEPT, MEASURED, PAIR, SWITCHES, as_csv, between_frameworks, between_switches, table, verdicts
 
 from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
 from ppo_bench.commands.report.curves import curves
@@ -40,7 +40,12 @@ def main(arguments: list[str]) -> int:
     found = verdicts(out)
     (out / "verdicts.csv").write_text(as_csv(found))
     page = options.docs / "results.md"
-    page.write_text(filled(page.read_text(), {"verdicts": table(found), "frameworks": between_frameworks(out)}))
+    tables = {
+        "verdicts": table(found),
+        "frameworks": between_frameworks(out),
+        "switches": between_switches(out),
+    }
+    page.write_text(filled(page.read_text(), tables))
     draw_curves(out)
     print(out / "verdicts.csv")
     return 0
@@ -63,21 +68,21 @@ def take_in(folders: Sequence[str], out: Path) -> None:
     for number, run in runs.items():
         facts = {"cpu": run.facts.get("hardware.cpu"), "cores": run.facts.get("hardware.cores_available")}
         values = {**vars(run), **facts, "git_commit": run.facts.get("git_commit"), "campaign": _campaign(run.name)}
-        values["steps"] = run.total_timesteps
+        values |= {"steps": run.total_timesteps, "switches": _switches(run)}
         row = [values[name] for name in (*KEPT, *MEASURED)]
         con.execute(f"insert into runs values ({', '.join('?' * len(row))})", row)
         for axis, column in (("steps", "global_step"), ("seconds", "training_seconds")):
             (curve,) = curves(database.connection, [[number]], column, seed=0, resamples=1)
             cells = enumerate(zip(curve.x.tolist(), curve.runs[0].tolist(), strict=True))
             points = [_plain((*row[: len(KEPT)], axis, k, x, value)) for k, (x, value) in cells]
-            con.executemany(f"insert into curves values ({', '.join('?' * 11)})", points)
+            con.executemany(f"insert into curves values ({', '.join('?' * (len(KEPT) + 4))})", points)
     con.execute("create table taken as select * from runs")  # the new runs; `runs` will also hold earlier ones
     for name in ("runs", "curves"):
         file = out / f"{name}.parquet"
         if file.exists():
             same = " and ".join(f"old.{key} = taken.{key}" for key in KEPT)
             con.execute(
-                f"insert into {name} select old.* from read_parquet('{file}') as old "
+                f"insert into {name} by name select old.* from read_parquet('{file}') as old "
                 f"where not exists (select 1 from taken where {same})"
             )
         order = ", ".join((*KEPT, *(("axis", "cell") if name == "curves" else ())))
@@ -88,6 +93,13 @@ def take_in(folders: Sequence[str], out: Path) -> None:
 
 def _campaign(name: str) -> str | None:
     return name.removeprefix("campaign/") if name.startswith("campaign/") else None
+
+
+def _switches(run: Any) -> str:
+    """The values of `SWITCHES` in a campaign over them, such as `clip_vloss, no mask_resets`."""
+    if not run.name.endswith(PAIR):
+        return ""
+    return ", ".join(name if run.setting[f"ppo.{name}"] else f"no {name}" for name in SWITCHES)
 
 
 def _kind(name: str) -> str:
@@ -115,19 +127,20 @@ def draw_curves(out: Path) -> None:
 
 
 def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, label: str) -> Lines:
-    series = []
-    for colour, framework in enumerate(FRAMEWORKS):
+    where = f"from read_parquet('{file}') where campaign = ? and env = ? and backend = ?"
+    ways = con.execute(f"select distinct framework, switches {where}", task).fetchall()
+    series: list[Series] = []
+    for framework, switches in sorted(ways, key=lambda way: (FRAMEWORKS.index(way[0]), way[1])):
         found = con.execute(
-            f"select seed, x, value from read_parquet('{file}') where campaign = ? and env = ? and backend = ? "
-            "and framework = ? and axis = ? order by seed, cell",
-            [*task, framework, axis],
+            f"select seed, x, value {where} and framework = ? and switches = ? and axis = ? order by seed, cell",
+            [*task, framework, switches, axis],
         ).fetchnumpy()
-        if not len(found["seed"]):
-            continue
         x, values = (np.ma.filled(found[key].astype(float), np.nan).reshape(-1, 100) for key in ("x", "value"))
         grid = (np.arange(100) + 0.5) * x.max() / 99.5
         runs = np.stack([_on(grid, own, value) for own, value in zip(x, values, strict=True)])
-        series.append(Series(framework, colour, grid, *mean_band([runs], seed=0, resamples=2000), runs))
+        colour = len(series) if switches else FRAMEWORKS.index(framework)
+        band = mean_band([runs], seed=0, resamples=2000)
+        series.append(Series(switches or framework, colour, grid, *band, runs))
     return Lines(title, label, "episodic return", series)
 
 

@@ -36,8 +36,12 @@ COLUMNS = (
     *("ours_mean", "low", "high", "verdict"),
 )
 DECIDED = ("equivalent", "equivalent, though different", "different", "undecided")
-KEPT = ("campaign", "env", "env_id", "backend", "framework", "seed", "steps")
-"""Columns that identify a run."""
+KEPT = ("campaign", "env", "env_id", "backend", "framework", "seed", "steps", "switches")
+"""Columns that identify a run; `switches` are the `SWITCHES` of a campaign over them, and empty in other campaigns."""
+PAIR = "_pair"
+"""End of the names of campaigns over `SWITCHES`."""
+SWITCHES = ("clip_vloss", "mask_resets", "bootstrap_truncated")
+"""Keys of `ppo` in which CleanRL's PyTorch and JAX scripts for one task may differ."""
 MEASURED = ("final_return_mean", "mean_sps", "wall_seconds", "compile_seconds", "cpu", "cores", "git_commit", "started")
 
 
@@ -144,7 +148,7 @@ def table(found: Sequence[Row]) -> str:
 
 def between_frameworks(out: Path) -> str:
     """A Markdown table that compares final returns and areas under the curve of each pair of frameworks on a task."""
-    runs, areas = rows_of(out), _areas(out)
+    runs, areas = [run for run in rows_of(out) if not run["switches"]], _areas(out)
     head = "| env, backend | pair | seeds | final return [90%] | verdict | area under the curve [90%] | verdict |"
     lines = [head, "|" + "---|" * 7]
     for env, backend in dict.fromkeys((r["env"], r["backend"]) for r in runs):
@@ -159,6 +163,28 @@ def between_frameworks(out: Path) -> str:
                     cells += _compared(pair, lambda r: float(r["final_return_mean"]))
                     cells += _compared(pair, lambda r: areas[tuple(r[key] for key in KEPT)])
                     lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def between_switches(out: Path) -> str:
+    """A Markdown table that compares the runs of each campaign over `SWITCHES` with those of its first setting."""
+    runs = [run for run in rows_of(out) if run["switches"]]
+    head = "| env, backend | framework | switches | seeds | final return | difference from the first [90%] | verdict |"
+    lines = [head, "|" + "---|" * 7]
+    for task in dict.fromkeys((r["campaign"], r["env"], r["backend"], r["framework"]) for r in runs):
+        own = [r for r in runs if (r["campaign"], r["env"], r["backend"], r["framework"]) == task]
+        finals = {
+            switches: np.array([r["final_return_mean"] for r in own if r["switches"] == switches])
+            for switches in sorted({r["switches"] for r in own})
+        }
+        first = next(iter(finals.values()))
+        for switches, of_switches in finals.items():
+            ours, cells = moments(of_switches), ["", ""]
+            if of_switches is not first and min(len(first), len(of_switches)) > 1:
+                found = tost(of_switches, first, margin_beside(own[0]["env_id"], float(first.mean()), MARGIN))
+                cells = [f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]", found.verdict]
+            about = [f"{task[1]}, {task[2]}", task[3], switches, str(ours.n), f"{ours.mean:.2f} ± {ours.std:.2f}"]
+            lines.append(f"| {' | '.join([*about, *cells])} |")
     return "\n".join(lines)
 
 

@@ -40,7 +40,8 @@ def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
     (tmp_path / "docs" / "results").mkdir(parents=True)
-    page = "# Results\n<!-- verdicts -->\n<!-- /verdicts -->\n<!-- frameworks -->\nold\n<!-- /frameworks -->\nend\n"
+    page = "# Results\n<!-- verdicts -->\n<!-- /verdicts -->\n<!-- frameworks -->\nold\n<!-- /frameworks -->\n"
+    page += "<!-- switches -->\n<!-- /switches -->\nend\n"
     (tmp_path / "docs" / "results.md").write_text(page)
     return tmp_path / "docs"
 
@@ -70,7 +71,7 @@ def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
     page = (docs / "results.md").read_text()
     assert "| cartpole, gymnasium | jax_xla, torch_eager | 6 | -186.54" in page
     assert "2 of 36 published rows have a verdict" in page
-    assert page.endswith("<!-- /frameworks -->\nend\n")
+    assert page.endswith("<!-- /switches -->\nend\n")
     assert (docs / "results" / "classic-cartpole-gymnasium.svg").exists()
 
 
@@ -86,3 +87,22 @@ def test_rows_of_runs_whose_folders_are_gone_stay(docs: Path, tmp_path: Path) ->
     assert (row["seeds"], row["ours_mean"]) == ("2", "200.00")
     curves = f"select distinct seed from read_parquet('{docs / 'results' / 'curves.parquet'}') order by seed"
     assert duckdb.connect().execute(curves).fetchall() == [(1,), (2,)]
+
+
+def test_a_campaign_over_switches_is_compared_by_hand(docs: Path, tmp_path: Path) -> None:
+    common = {"config.name": "campaign/minatar_pair", "config.ppo.mask_resets": True, "config.ppo.clip_vloss": True}
+    common |= {"config.ppo.bootstrap_truncated": False}
+    for seed, final in enumerate((10.0, 12.0, 14.0), 1):
+        write_run(tmp_path / "o", "minatar_breakout", "jax_xla", seed, 8, final=final, changes=common)
+        unclipped = common | {"config.ppo.clip_vloss": False}
+        write_run(tmp_path / "p", "minatar_breakout", "jax_xla", seed, 8, final=final + 20, changes=unclipped)
+    results(tmp_path / "o", tmp_path / "p", "--docs", docs)
+    page = (docs / "results.md").read_text()
+    first, second = (line for line in page.splitlines() if line.startswith("| minatar_breakout"))
+    assert "| clip_vloss, mask_resets, no bootstrap_truncated | 3 | 12.00 ± 2.00 |" in first
+    # Of equal deviations 2 of three: the standard error is 2 x sqrt(2 / 3), and t of 4 degrees at 95% is 2.132.
+    assert (
+        "| no clip_vloss, mask_resets, no bootstrap_truncated | 3 | 32.00 ± 2.00 | +20.00 [+16.52, +23.48] |" in second
+    )
+    assert "0 of 36 published rows have a verdict" in page
+    assert (docs / "results" / "minatar_pair-minatar_breakout-gymnasium.svg").exists()
