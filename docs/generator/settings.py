@@ -14,13 +14,13 @@ from ppo_bench.configuration.compose import offered
 
 BACKENDS = ("gymnasium", "envpool", "envpool_xla", "jax", "pettingzoo")
 GROUPS = {
-    "framework": "What executes PPO.",
-    "backend": "Where environments come from, and what steps them.",
-    "algorithm": "What is learnt from a rollout.",
+    "framework": "The framework that executes PPO.",
+    "backend": "The library that provides the environments and steps them.",
+    "algorithm": "The algorithm that learns from each rollout.",
     "network": "The policy and the critic.",
-    "opponents": "Who plays the other side of a game.",
-    "tuning": "What makes a CPU faster.",
-    "tracker": "Where a run's files are mirrored.",
+    "opponents": "The opponents in games of two players.",
+    "tuning": "Optimisations for CPUs, each of which can be switched off.",
+    "tracker": "Trackers that mirror a run's files.",
     "launch": "The resources of a job that `launch/slurm.py` submits.",
 }
 """Description of each configuration group whose choices are all listed with their keys."""
