@@ -122,7 +122,7 @@ def _campaigns(name: str) -> list[str]:
     found = []
     for path in sorted((CONF / "experiment" / "campaign").glob("*.yaml")):
         defaults = _keys(path).get("defaults", [])
-        if f"/experiment/cleanrl/{name}" in defaults:
+        if f"/experiment/cleanrl/{name}" in defaults and not path.stem.endswith("_pair"):
             found.append(path.stem)
     return found
 
