@@ -112,3 +112,27 @@ def test_a_process_with_another_key_is_not_let_in(tmp_path: Path) -> None:
     other.connection.send(None)
     assert rank.wait(timeout=30) == 0
     assert stranger.wait(timeout=30) == 1
+
+
+def test_jax_takes_neither_a_gpu_for_each_task_nor_the_handler_of_sigterm() -> None:
+    script = """
+import signal
+from ppo_bench.mathematics.parts import Part
+from ppo_bench.runners.frameworks import Jax
+from ppo_bench.runners.jax_peers import JaxPeers
+received = []
+signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+framework = Jax("jax_xla", 1, None)
+peers = JaxPeers(Part(0, 1), framework.meet("127.0.0.1", 0, 1)[0], print)
+signal.raise_signal(signal.SIGTERM)
+assert received
+from jax._src.xla_bridge import CUDA_VISIBLE_DEVICES
+assert CUDA_VISIBLE_DEVICES.value == "all", CUDA_VISIBLE_DEVICES.value
+peers.close()
+"""
+    told = {"JOB_ID": "7", "STEP_NODELIST": "n[1-2]", "NTASKS": "2", "PROCID": "0", "LOCALID": "0"}
+    told = {f"SLURM_{name}": value for name, value in told.items()}
+    process = subprocess.run(
+        [*command([])[2:3], "-c", script], cwd=ROOT, env=ENVIRONMENT | told, check=False, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr

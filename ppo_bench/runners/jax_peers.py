@@ -26,8 +26,16 @@ class JaxPeers:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         # Otherwise JAX aborts all processes when one ends early; here rank 0 decides (ppo_bench/common/ranks.py).
         jax.config.update("jax_enable_recoverability", True)
+        # It would replace this process's handler of SIGTERM (ppo_bench/common/rank_processes.py).
+        jax.config.update("jax_enable_preemption_service", False)
         address = f"{meeting.host}:{meeting.port}"
-        jax.distributed.initialize(address, part.count, part.index, initialization_timeout=JOINS_SECONDS)
+        jax.distributed.initialize(
+            address,
+            part.count,
+            part.index,
+            cluster_detection_method="deactivate",  # under SLURM it would take one GPU for each process
+            initialization_timeout=JOINS_SECONDS,
+        )
 
     def total(self, x: np.ndarray) -> np.ndarray:
         """Sum of `x` over the processes."""
