@@ -71,6 +71,7 @@ class Learning:
 
     def load(self, arrays: Arrays) -> TrainState:
         """State on the devices from a dictionary that has `learner_arrays`."""
+        self.devices.connect()
         on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_arrays(self.problem)}
         mean, variance = (under(f"adam.{moment}", on_device) for moment in ("mean", "variance"))
         adam = optax.ScaleByAdamState(count=on_device["adam.step"], mu=mean, nu=variance)

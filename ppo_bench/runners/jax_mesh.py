@@ -49,6 +49,15 @@ class Devices:
         """Index of the device that runs the program, for use within it; 0 if there is one device."""
         return jax.lax.axis_index(DEVICES) if self.count > 1 else 0
 
+    def connect(self) -> None:
+        """Connect the devices of several processes, which all call this at the same time.
+
+        Gloo would do so in the first program with a sum, and wait 30 seconds; one process may compile for longer.
+        """
+        if not self._all_own:
+            program = self.program(lambda: jax.lax.psum(jax.lax.axis_index(DEVICES), DEVICES), (), SAME)
+            jax.block_until_ready(program())
+
     def put(self, tree: Any, specs: Any) -> Any:
         """`tree` on the devices, laid out by `specs`; a spec may apply to a whole subtree."""
         if self._all_own:
