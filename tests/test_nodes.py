@@ -114,6 +114,22 @@ def test_a_process_with_another_key_is_not_let_in(tmp_path: Path) -> None:
     assert stranger.wait(timeout=30) == 1
 
 
+def test_a_lost_rank_alone_says_why_it_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ppo_bench.common.files import write_json
+    from ppo_bench.sweeps.slurm import job
+    from ppo_bench.sweeps.slurm.ledger import failure_file_of_rank
+    from ppo_bench.sweeps.slurm.task import Task
+
+    monkeypatch.setattr(job, "SAYS_SECONDS", 0.1)
+    task, lost = Task(0, 3, 0, 1, 4), "the process of device 2 of 3 ended; it was before the first checkpoint"
+    write_json(failure_file_of_rank(tmp_path, "7", 1, 4), {"reason": "a consequence"})
+    assert job.said_by_the_lost(tmp_path, "7", task, lost) is None
+    write_json(failure_file_of_rank(tmp_path, "7", 2, 4), {"reason": "the reason"})
+    assert job.said_by_the_lost(tmp_path, "7", task, lost) == "the reason"
+    assert job.said_by_the_lost(tmp_path, "7", task, "device 2 of 3 hangs: it has stood still for 20 seconds")
+    assert job.said_by_the_lost(tmp_path, "7", task, "device 1 of 3 hangs: it has stood still") == "a consequence"
+
+
 def test_jax_takes_neither_a_gpu_for_each_task_nor_the_handler_of_sigterm() -> None:
     script = """
 import signal

@@ -104,5 +104,19 @@ def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(
     assert "1 of 1 runs would be submitted" in runs.launch(*RUN, *PAIR, f"framework={framework}", "--dry-run", cpus=2)
 
 
+@FRAMEWORKS
+def test_a_signal_to_the_other_node_alone_queues_the_job_again(
+    runs: Runs, framework: str, nodes: dict[str, Node]
+) -> None:
+    runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
+    runs.wait_for_checkpoint("seed1")
+    (training,) = (p for p in nodes["right"].processes() if _is_training(p))
+    os.kill(training, signal.SIGTERM)
+    runs.wait("the run queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"))
+    status = runs.wait_until_idle()
+    assert status["seed1"].state == "done", runs.log(status["seed1"])
+    assert "resuming" in runs.log(status["seed1"])
+
+
 def _is_training(process: int) -> bool:
     return Path(f"/proc/{process}/cmdline").read_text().split("\0")[1:3] == ["-m", "ppo_bench"]

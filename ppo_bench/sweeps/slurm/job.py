@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ppo_bench.common.cli import LOST
+from ppo_bench.common.cli import EXIT_CODES, LOST
+from ppo_bench.common.errors import Interrupted
 from ppo_bench.common.files import read_json, write_json
 from ppo_bench.sweeps.child import train_in_process
 from ppo_bench.sweeps.slurm.ledger import Place, failure_file, failure_file_of_rank, log_file, log_file_of_rank
@@ -86,8 +87,12 @@ class TrainInTurn:
                 requeue()
             if failed and not run.complete:
                 reason = failed.reason
+                if failed.code == EXIT_CODES[Interrupted] and task.num_tasks > 1:
+                    # A signal has reached another node first. If it comes here too, submitit requeues the job.
+                    time.sleep(SAYS_SECONDS)
+                    requeue()
                 if failed.code == LOST:
-                    said = _said_by_a_rank(jobs, job, task)
+                    said = said_by_the_lost(jobs, job, task, reason)
                     if not said and task.restarts < self.max_losses:
                         requeue()
                     reason = said or reason
@@ -121,11 +126,17 @@ SAYS_SECONDS = 10.0
 """Time for a lost rank's task to write why it has failed. If its node is lost, nobody writes anything."""
 
 
-def _said_by_a_rank(jobs: Path, job: str, task: Task) -> str | None:
-    """The reason that another task has written for the failure of its process; None if there is none in time."""
-    deadline = time.monotonic() + SAYS_SECONDS
+def said_by_the_lost(jobs: Path, job: str, task: Task, reason: str) -> str | None:
+    """The reason that the task of the lost rank, which rank 0's `reason` names, has written; None if none in time.
+
+    The other ranks end because rank 0 does, and what their tasks write is no reason.
+    """
+    found = re.match(r"(?:the process of )?device (\d+) of ", reason)
+    if not found:
+        return None
+    path, deadline = failure_file_of_rank(jobs, job, int(found[1]), task.restarts), time.monotonic() + SAYS_SECONDS
     while time.monotonic() < deadline:
-        for path in jobs.glob(failure_file_of_rank(jobs, job, "*", task.restarts).name):
+        if path.exists():
             return str(read_json(path)["reason"])
         time.sleep(0.5)
     return None

@@ -47,7 +47,7 @@ def log_file_of_rank(jobs: Path, job: str, rank: int) -> Path:
     return jobs / f"{job}.rank{rank}.log"
 
 
-def failure_file_of_rank(jobs: Path, job: str, rank: int | str, restarts: int) -> Path:
+def failure_file_of_rank(jobs: Path, job: str, rank: int, restarts: int) -> Path:
     """The file `{"reason": ...}` of such a process, which exists only if it failed in this try of the job."""
     return jobs / f"{job}.rank{rank}.try{restarts}.json"
 
