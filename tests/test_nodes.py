@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,22 @@ def test_a_process_with_another_key_is_not_let_in(tmp_path: Path) -> None:
     other.connection.send(None)
     assert rank.wait(timeout=30) == 0
     assert stranger.wait(timeout=30) == 1
+
+
+def test_someone_who_connects_and_says_nothing_does_not_keep_the_others_out() -> None:
+    from ppo_bench.common.errors import Failed
+    from ppo_bench.common.launched import accept, connect, listen
+
+    server = listen("127.0.0.1", 0)
+    host, port = server.getsockname()
+    with socket.create_connection((host, port)), ThreadPoolExecutor() as pool:
+        rank = pool.submit(connect, 1, host, port, "key", 30)
+        (other,) = accept(server, "key", 2, 30)
+        other.connection.send("welcome")
+        assert rank.result().recv() == "welcome"
+    server = listen("127.0.0.1", 0)
+    with socket.create_connection(server.getsockname()), pytest.raises(Failed, match="did not come within 1 second"):
+        accept(server, "key", 2, 1)
 
 
 def test_a_lost_rank_alone_says_why_it_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

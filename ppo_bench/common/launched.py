@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import time
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
@@ -16,6 +17,8 @@ from ppo_bench.common.ranks import Other
 JOIN_SECONDS = 600.0
 """Default of `Launched.join_seconds`."""
 RETRY_SECONDS = 0.2
+GREETS_SECONDS = 5
+"""Maximum time for each message of a process that has connected, until it is known to be one of the others."""
 OWN_CORES, JOINING, KEY = "PPO_BENCH_OWN_CORES", "PPO_BENCH_JOIN_SECONDS", "PPO_BENCH_KEY"
 """Environment variables beside those of torchrun; see the fields of `Launched`."""
 
@@ -92,21 +95,29 @@ def accept(server: socket.socket, key: str, count: int, seconds: float) -> list[
                 missing = sorted(set(range(1, count)) - found.keys())
                 shown = f"process {missing[0]}" if len(missing) == 1 else f"processes {', '.join(map(str, missing))}"
                 raise Failed(f"{shown} of {count} did not come within {seconds:.0f} seconds") from None
-            connected.settimeout(None)
-            connection = Connection(connected.detach())
-            try:
-                deliver_challenge(connection, key.encode())
-                answer_challenge(connection, key.encode())
-                rank = connection.recv()
-            except (AuthenticationError, EOFError, OSError):  # someone else
-                connection.close()
-                continue
+            with connected:
+                connected.settimeout(None)
+                connection = Connection(os.dup(connected.fileno()))
+                _limit_receiving(connected, GREETS_SECONDS)
+                try:
+                    deliver_challenge(connection, key.encode())
+                    answer_challenge(connection, key.encode())
+                    rank = connection.recv()
+                except (AuthenticationError, EOFError, OSError):  # someone else, who perhaps says nothing
+                    connection.close()
+                    continue
+                _limit_receiving(connected, 0)
             found[rank] = Other(rank, connection, None)
     return [found[rank] for rank in sorted(found)]
 
 
+def _limit_receiving(connected: socket.socket, seconds: int) -> None:
+    """Let whoever receives from a blocking socket get an `OSError` after `seconds` without a byte; 0 means never."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
+
+
 def connect(rank: int, host: str, port: int, key: str, seconds: float) -> Connection:
-    """Connection from rank `rank` to rank 0. Raises `Failed` if rank 0 does not listen within `seconds`."""
+    """Connection from rank `rank` to rank 0. Raises `Failed` if rank 0 does not listen within `seconds`, or ends."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -118,7 +129,10 @@ def connect(rank: int, host: str, port: int, key: str, seconds: float) -> Connec
             time.sleep(RETRY_SECONDS)
     connected.settimeout(None)
     connection = Connection(connected.detach())
-    answer_challenge(connection, key.encode())
-    deliver_challenge(connection, key.encode())
-    connection.send(rank)
+    try:
+        answer_challenge(connection, key.encode())
+        deliver_challenge(connection, key.encode())
+        connection.send(rank)
+    except (AuthenticationError, AssertionError, EOFError, OSError) as error:
+        raise Failed(f"{host}:{port} has not let process {rank} in: process 0 has ended, or it is another") from error
     return connection

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.launched import Launched, accept, connect, launched, listen
 from ppo_bench.common.rank_processes import serve, start
 from ppo_bench.common.ranks import HANGS_SECONDS, STARTS_SECONDS, Other, Ranks, Ticks
@@ -256,6 +256,9 @@ def serve_rank(config: Config, rank: int) -> None:
 
         port, key = published(told)
     with connect(rank, told.host, port, key, told.join_seconds) as connection:
-        meeting: Meeting | None = connection.recv()
+        try:
+            meeting: Meeting | None = connection.recv()
+        except (EOFError, OSError) as error:
+            raise Failed("process 0 ended before all others had come") from error
         if meeting is not None:
             serve(connection, lambda ticks: Member(rank, config, meeting, as_made, ticks))
