@@ -169,3 +169,12 @@ peers.close()
         [*command([])[2:3], "-c", script], cwd=ROOT, env=ENVIRONMENT | told, check=False, capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
+
+
+def test_learning_that_diverges_ends_both_processes_in_order(tmp_path: Path) -> None:
+    """The device still steps EnvPool in iterations that were enqueued."""
+    run = [*HOPPER.split(), "backend=envpool_xla", "framework=jax_xla", *COMMON[:2], "ppo.learning_rate=1e30"]
+    run += ["framework.iterations_per_call=2", "checkpoint.every_iterations=2", f"outputs={tmp_path}"]
+    first, second = train_as_two_machines([*run, "devices=2"])
+    assert (first.returncode, second.returncode) == (1, 0), first.stderr + second.stderr
+    assert "Traceback" not in first.stderr

@@ -54,12 +54,13 @@ class Member:
             self._stack.callback(self._peers.close)
             task = replace(config.task, num_envs=self.part.size(config.ppo.num_envs))
             made = make_env(config.backend, task)
-            self._stack.callback(made.close)
+            building.callback(made.close)
             self.env = wrap(made, self.part)
             problem = config.problem(self.env)
             self.problem: Problem = replace(problem, part=self.part, peers=self._peers, place=place)
             self.runner: Runner[Any] = config.framework.runner(self.problem)
             building.pop_all()
+        self._stack.callback(self.runner.close)  # waits for programs that still step the environments, and closes these
         self._declared = declared_arrays(self.problem)
         self._state: Any = None
 
