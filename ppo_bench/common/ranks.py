@@ -73,9 +73,9 @@ class _Raised(NamedTuple):
 class Ranks:
     """The group as seen by rank 0: sends requests, collects answers, monitors progress in a thread."""
 
-    def __init__(self, others: Sequence[Other], ticks: Ticks) -> None:
-        """`ticks` is the progress counter of this process, rank 0."""
-        self._others, self._ticks = others, ticks
+    def __init__(self, others: Sequence[Other], ticks: Ticks, what: str = "device") -> None:
+        """`ticks` is the progress counter of this process, rank 0; `what` is the word for a rank in messages."""
+        self._others, self._ticks, self._what = others, ticks, what
         self._answers: dict[int, queue.SimpleQueue[Any]] = {other.rank: queue.SimpleQueue() for other in others}
         self._failure: Exception | None = None
         self._raised: _Raised | None = None
@@ -218,15 +218,14 @@ class Ranks:
             self._hangs(behind[0], "it has stood still", limit_seconds)
 
     def _hangs(self, rank: int, how: str, seconds: float) -> None:
-        self._fail(self._loss(rank)(f"device {rank} of {self._count} hangs: {how} for {seconds:.0f} seconds"))
+        self._fail(self._loss(rank)(f"{self._named(rank)} hangs: {how} for {seconds:.0f} seconds"))
 
     def _loss(self, rank: int) -> type[Failed]:
         """Type of the failure if a rank is lost; a rank that a launcher started may be on another machine."""
         return Lost if rank and not self._others[rank - 1].process else Failed
 
-    @property
-    def _count(self) -> int:
-        return len(self._others) + 1
+    def _named(self, rank: int) -> str:
+        return f"{self._what} {rank} of {len(self._others) + 1}"
 
     def _lost(self, rank: int) -> None:
         """Fail because the connection to a rank is lost; the message has the signal that killed it, if known."""
@@ -237,7 +236,7 @@ class Ranks:
             code = process.exitcode
             how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else how
         if not self._ended.is_set():
-            self._fail(self._loss(rank)(f"the process of device {rank} of {self._count} {how}"))
+            self._fail(self._loss(rank)(f"{'the process of ' * (self._what == 'device')}{self._named(rank)} {how}"))
 
     def _blame(self, now: float) -> None:
         """Fail with the traceback of a rank that raised, unless the group has failed for a better reason meanwhile.
@@ -247,7 +246,7 @@ class Ranks:
         if self._raised and now > self._raised.until:
             print(self._raised.shown, file=sys.stderr, flush=True)
             last_line = self._raised.shown.strip().splitlines()[-1]
-            self._fail(Failed(f"device {self._raised.rank} of {self._count}: {last_line}"))
+            self._fail(Failed(f"{self._named(self._raised.rank)}: {last_line}"))
 
     def _fail(self, failure: Exception) -> None:
         """Record the first failure and kill the other ranks, which unblocks calls that wait for them."""

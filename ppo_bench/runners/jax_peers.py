@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Spec
 
 from ppo_bench.mathematics.normalize import Moments, pooled
 from ppo_bench.mathematics.parts import Part
@@ -35,7 +36,12 @@ class JaxPeers:
             part.index,
             cluster_detection_method="deactivate",  # under SLURM it would take one GPU for each process
             initialization_timeout=JOINS_SECONDS,
+            coordinator_bind_address=address,
         )
+        firsts = [next(one for one in jax.devices() if one.process_index == index) for index in range(part.count)]
+        mesh = Mesh(np.array(firsts), ("processes",))
+        self._parts, whole = NamedSharding(mesh, Spec("processes")), NamedSharding(mesh, Spec())
+        self._gather = jax.jit(lambda x: x, out_shardings=whole)
 
     def total(self, x: np.ndarray) -> np.ndarray:
         """Sum of `x` over the processes."""
@@ -45,7 +51,7 @@ class JaxPeers:
     def gather(self, x: np.ndarray) -> np.ndarray:
         """`x` from every process, stacked along a new first axis in the order of the processes."""
         with jax.enable_x64(True):
-            return np.asarray(multihost_utils.process_allgather(x[None], tiled=True))
+            return np.asarray(self._gather(jax.make_array_from_process_local_data(self._parts, x[None])))
 
     def seconds_of_total(self, size: int, repetitions: int) -> float:
         """Mean duration of `total` for `size` numbers over several repetitions, in seconds."""

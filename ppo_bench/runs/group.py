@@ -121,7 +121,7 @@ class GroupRunner:
         ticks = Ticks()
         meeting, self._kept, others = _meet(config, wrap)
         self._ticks_within_steps = config.framework.process_per_device
-        self._ranks = Ranks(others, ticks)
+        self._ranks = Ranks(others, ticks, "device" if config.framework.process_per_device else "process")
         self._member, self._steps = None, 0
         try:
             self._member = Member(0, config, meeting, wrap, ticks)

@@ -88,6 +88,7 @@ def _require_one_task(launcher: DictConfig) -> None:
 def search(own: Sequence[str], words: Sequence[str], job: SweepJob) -> None:
     """Let Hydra's sweeper choose jobs from `words` and launch them; it calls `job`. Exceptions of it are passed on."""
     with _composed([*own, *words]) as (config, context):
+        _require_one_task(config.hydra.launcher)
         _share_cpus(config.hydra.launcher, job, config.hydra.sweeper.get("n_jobs", 1))
         if config.hydra.sweeper._target_.endswith("OptunaSweeper"):
             import optuna

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ppo_bench.common.cli import EXIT_CODES, LOST
 from ppo_bench.common.errors import Interrupted
 from ppo_bench.common.files import read_json, write_json
-from ppo_bench.sweeps.child import train_in_process
+from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.ledger import Place, failure_file, failure_file_of_rank, log_file, log_file_of_rank
 from ppo_bench.sweeps.slurm.task import Task, granted_cores, this_task
 from ppo_bench.tuning.cores import keep_to_cores
@@ -86,20 +86,22 @@ class TrainInTurn:
             if stop_requests and not run.complete:
                 requeue()
             if failed and not run.complete:
-                reason = failed.reason
-                if failed.code == EXIT_CODES[Interrupted] and task.num_tasks > 1:
-                    # A signal has reached another node first. If it comes here too, submitit requeues the job.
-                    time.sleep(SAYS_SECONDS)
-                    requeue()
-                if failed.code == LOST:
-                    said = said_by_the_lost(jobs, job, task, reason)
-                    if not said and task.restarts < self.max_losses:
-                        requeue()
-                    reason = said or reason
-                write_json(failure, {"reason": reason})
+                write_json(failure, {"reason": self._reason(failed, task, jobs, job)})
         count = sum(failure.exists() for failure in failures)
         if count:
             raise RuntimeError(f"{count} of {len(runs)} runs failed")
+
+    def _reason(self, failed: Failure, task: Task, jobs: Path, job: str) -> str:
+        """The reason of a failure in one line. If it is another node that was lost or told to end, requeue the job."""
+        if task.num_tasks == 1:
+            return failed.reason
+        if failed.code == EXIT_CODES[Interrupted]:
+            time.sleep(SAYS_SECONDS)  # if the signal comes here too, submitit requeues the job
+            requeue()
+        said = said_by_the_lost(jobs, job, task, failed.reason)
+        if failed.code == LOST and not said and task.restarts < self.max_losses:
+            requeue()
+        return said or failed.reason
 
     def checkpoint(self, runs: Sequence[SubmittedRun]) -> DelayedSubmission:
         """The same call again, since run folders hold the progress. submitit requeues because this method exists."""
@@ -131,7 +133,7 @@ def said_by_the_lost(jobs: Path, job: str, task: Task, reason: str) -> str | Non
 
     The other ranks end because rank 0 does, and what their tasks write is no reason.
     """
-    found = re.match(r"(?:the process of )?device (\d+) of ", reason)
+    found = re.match(r"(?:the process of )?(?:device|process) (\d+) of \d+ (?:hangs|ended|was killed|did not)", reason)
     if not found:
         return None
     path, deadline = failure_file_of_rank(jobs, job, int(found[1]), task.restarts), time.monotonic() + SAYS_SECONDS

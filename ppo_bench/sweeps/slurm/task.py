@@ -41,7 +41,7 @@ class Task(NamedTuple):
             "LOCAL_WORLD_SIZE": self.tasks_of_node,
             "MASTER_ADDR": os.environ["SLURM_LAUNCH_NODE_IPADDR"],
             "MASTER_PORT": os.environ.get("MASTER_PORT", PORTS[job % len(PORTS)]),
-            KEY: key,
+            KEY: f"{key}-{self.restarts}",  # keeps out processes that are left from an earlier try
             OWN_CORES: 1,
             JOINING: join_seconds,
         }
@@ -78,5 +78,7 @@ def _cores_of_job() -> list[int]:
 
 
 def _scontrol(*what: str) -> str:
-    shown = subprocess.run(["scontrol", "show", *what], capture_output=True, text=True, check=False)
-    return shown.stdout
+    try:
+        return subprocess.run(["scontrol", "show", *what], capture_output=True, text=True, check=False).stdout
+    except OSError:  # there is none on this node
+        return ""
