@@ -89,6 +89,23 @@ def test_a_node_that_never_comes_is_one_line(runs: Runs, framework: str, tmp_pat
     wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
 
 
+BROKEN = """
+import os, sys
+if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
+    sys.stderr.write("ppo_bench: this node has no disk\\n")
+    os._exit(1)
+"""
+
+
+def test_the_reason_of_a_process_that_ends_before_it_has_joined_is_told(runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BROKEN)
+    setup = f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']"
+    runs.launch(*RUN, *PAIR, "framework=torch_eager", setup, "launch.join_seconds=10", cpus=2)
+    status = runs.wait("given up", lambda s: s["seed1"].state == "failed")
+    assert status["seed1"].remarks.startswith("process 1 of 2, on ")
+    assert ": this node has no disk; see " in status["seed1"].remarks
+
+
 @FRAMEWORKS
 def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(
     runs: Runs, framework: str, nodes: dict[str, Node]
