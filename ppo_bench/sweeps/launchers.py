@@ -66,7 +66,6 @@ def launch(own: Sequence[str], jobs: Sequence[list[str]], job: SweepJob) -> None
     """Run `jobs`, lists of overrides, by Hydra's launcher; it calls `job`. Exceptions of the launcher are passed on."""
     job.total = len(jobs)
     with _composed([*own, *jobs[0]]) as (config, context):
-        _require_one_task(config.hydra.launcher)
         at_once = _share_cpus(config.hydra.launcher, job, len(jobs))
         launcher = Plugins.instance().instantiate_launcher(context, job, config)
         local = config.hydra.launcher._target_.endswith("LocalLauncher")
@@ -75,8 +74,10 @@ def launch(own: Sequence[str], jobs: Sequence[list[str]], job: SweepJob) -> None
             launcher.launch(jobs[start : start + size], start)
 
 
-def _require_one_task(launcher: DictConfig) -> None:
+def require_one_task(own: Sequence[str]) -> None:
     """Raise `ConfigError` if a job would be started as several tasks, of which each would train the same run."""
+    with _composed(own) as (config, _):
+        launcher = config.hydra.launcher
     for key in ("nodes", "tasks_per_node"):
         if launcher.get(key, 1) != 1:
             raise ConfigError(
@@ -88,7 +89,6 @@ def _require_one_task(launcher: DictConfig) -> None:
 def search(own: Sequence[str], words: Sequence[str], job: SweepJob) -> None:
     """Let Hydra's sweeper choose jobs from `words` and launch them; it calls `job`. Exceptions of it are passed on."""
     with _composed([*own, *words]) as (config, context):
-        _require_one_task(config.hydra.launcher)
         _share_cpus(config.hydra.launcher, job, config.hydra.sweeper.get("n_jobs", 1))
         if config.hydra.sweeper._target_.endswith("OptunaSweeper"):
             import optuna

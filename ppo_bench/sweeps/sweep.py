@@ -28,7 +28,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import are_complete
 from ppo_bench.sweeps.expand import corner, sweep_jobs
 from ppo_bench.sweeps.journal import STATES, JobOutcome, Journal, failures_reported, finished, print_table
-from ppo_bench.sweeps.launchers import launch, search, with_defaults
+from ppo_bench.sweeps.launchers import launch, require_one_task, search, with_defaults
 from ppo_bench.sweeps.preflight import check_environments
 from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
 from ppo_bench.sweeps.sweep_job import SweepJob
@@ -54,6 +54,7 @@ def sweep(overrides: Sequence[str]) -> int:
     check_environments(config for config, _ in configs if tuple(config.folders) in todo)
     if on_slurm:
         require_slurm()
+        require_one_task(own)
         say(f"{len(todo)} jobs go to SLURM and are waited for; launch/slurm.py submits and returns")
     trouble = None  # error of a search's launcher, which may have lost an unknown number of jobs
     if searching:
