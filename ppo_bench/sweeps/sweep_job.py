@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -108,6 +109,8 @@ class SweepJob:
         environment = os.environ | ({JOBS_AT_ONCE: str(len(self.shares))} if shared else {})
         try:
             failure = train_in_process([*_search_path(), *words], self.stop_requests, environment=environment)
+        except subprocess.CalledProcessError:  # submitit's own attempt to requeue the job failed
+            requeue()
         except Exception as error:  # submitit's signal handler raises if the job timed out too often
             return str(error)
         if failure and self.stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":

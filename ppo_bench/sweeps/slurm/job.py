@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ppo_bench.common.cli import EXIT_CODES, LOST
 from ppo_bench.common.errors import Interrupted
@@ -79,6 +79,8 @@ class TrainInTurn:
                 log = log_file(jobs, Place(job, position))
                 with keep_to_cores(granted_cores(task)):
                     failed = None if stop_requests else train_in_process(run.overrides, stop_requests, log, environment)
+            except subprocess.CalledProcessError:  # from submitit, whose own attempt to requeue the job failed
+                requeue()
             except Exception as error:  # from submitit: over the time limit too many times
                 write_json(failure, {"reason": str(error)})
                 raise
@@ -144,13 +146,23 @@ def said_by_the_lost(jobs: Path, job: str, task: Task, reason: str) -> str | Non
     return None
 
 
-def requeue() -> None:
+REQUEUES_SECONDS = 60.0
+"""Maximum time for repeated attempts to requeue a job: SLURM may be busy, or about to preempt the job itself."""
+
+
+def requeue() -> NoReturn:
     """End this process, and requeue its job unless SLURM has already cancelled or requeued it."""
-    job = os.environ["SLURM_JOB_ID"]
-    shown = subprocess.run(["scontrol", "show", "job", "-o", job], capture_output=True, text=True, check=True).stdout
-    if re.search(r"\bJobState=RUNNING\b", shown):
-        subprocess.run(["scontrol", "requeue", job], check=True)
+    job, deadline = os.environ["SLURM_JOB_ID"], time.monotonic() + REQUEUES_SECONDS
+    while time.monotonic() < deadline and _is_running(job):
+        if subprocess.run(["scontrol", "requeue", job], check=False).returncode == 0:
+            break
+        time.sleep(2.0)
     raise SystemExit(1)
+
+
+def _is_running(job: str) -> bool:
+    shown = subprocess.run(["scontrol", "show", "job", "-o", job], capture_output=True, text=True, check=False)
+    return shown.returncode != 0 or re.search(r"\bJobState=RUNNING\b", shown.stdout) is not None
 
 
 def last_line(path: Path) -> str:
