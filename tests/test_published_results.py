@@ -62,7 +62,8 @@ def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
     assert float(same["high"]) == pytest.approx(2.92 * 6.12 / 2**0.5, rel=0.01)
     assert other["verdict"] == "different"
     assert float(other["ours_mean"]) == pytest.approx(303.5)
-    # Of one seed, beside -86.36 ± 1.32 of three: the standard error is 1.32 x sqrt(3 / 2) x sqrt(1 + 1 / 3).
+    # One seed beside -86.36 ± 1.32, the result of three seeds: the standard error is
+    # 1.32 x sqrt(3 / 2) x sqrt(1 + 1 / 3).
     one = found["Acrobot-v1", "torch_eager"]
     assert (one["seeds"], one["verdict"]) == ("1", "equivalent")
     assert float(one["high"]) == pytest.approx(0.36 + 2.92 * 1.32 * 2**0.5, abs=0.01)
@@ -100,7 +101,8 @@ def test_a_campaign_over_switches_is_compared_by_hand(docs: Path, tmp_path: Path
     page = (docs / "results.md").read_text()
     first, second = (line for line in page.splitlines() if line.startswith("| minatar_breakout"))
     assert "| clip_vloss, mask_resets, no bootstrap_truncated | 3 | 12.00 ± 2.00 |" in first
-    # Of equal deviations 2 of three: the standard error is 2 x sqrt(2 / 3), and t of 4 degrees at 95% is 2.132.
+    # Both samples have three values and deviation 2: the standard error is
+    # 2 x sqrt(2 / 3), and t of 4 degrees at 95% is 2.132.
     assert (
         "| no clip_vloss, mask_resets, no bootstrap_truncated | 3 | 32.00 ± 2.00 | +20.00 [+16.52, +23.48] |" in second
     )

@@ -50,9 +50,6 @@ class Peers(Protocol):
     def tick(self) -> None:
         """Increment this process's progress counter, which rank 0 monitors (ppo_bench/common/ranks.py)."""
 
-    def seconds_of_total(self, size: int, repetitions: int) -> float:
-        """Mean duration of `total` for `size` numbers over several repetitions, in seconds."""
-
     def close(self) -> None:
         """Leave the group of processes."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import jax
@@ -52,15 +51,6 @@ class JaxPeers:
         """`x` from every process, stacked along a new first axis in the order of the processes."""
         with jax.enable_x64(True):
             return np.asarray(self._gather(jax.make_array_from_process_local_data(self._parts, x[None])))
-
-    def seconds_of_total(self, size: int, repetitions: int) -> float:
-        """Mean duration of `total` for `size` numbers over several repetitions, in seconds."""
-        x = np.ones(size, np.float32)
-        self.total(x)
-        started = time.perf_counter()
-        for _ in range(repetitions):
-            self.total(x)
-        return (time.perf_counter() - started) / repetitions
 
     def across(self, seen: Moments) -> Moments:
         """Moments of the entries of all processes, from the moments `seen` of this one's; NumPy arrays."""

@@ -50,7 +50,7 @@ class Member:
             building.callback(self._stack.close)
             self._stack.enter_context(keep_to_cores(cores))
             config.framework.begin(tuning=config.tuning, devices=config.devices_here)
-            self._peers = config.framework.join(self.part, meeting, ticks.tick)
+            self._peers: Any = config.framework.join(self.part, meeting, ticks.tick)
             self._stack.callback(self._peers.close)
             task = replace(config.task, num_envs=self.part.size(config.ppo.num_envs))
             made = make_env(config.backend, task)
@@ -94,7 +94,7 @@ class Member:
         self._state = self.runner.restart(self._state, iteration)
 
     def seconds_of_total(self, size: int, repetitions: int) -> float:
-        """Mean duration of a sum of `size` numbers over all processes, in seconds."""
+        """Mean duration of a sum of `size` numbers over all processes, in seconds; in PyTorch."""
         return self._peers.seconds_of_total(size, repetitions)
 
     def peak_memory_bytes(self) -> int:

@@ -72,6 +72,14 @@ def test_a_run_goes_on_after_one_of_its_nodes_has_died(
     assert_same(runs.folder("seed1"), train_on_one(framework, tmp_path / "one"))
 
 
+def remarks_with(start: str, framework: str, runs: Runs, tmp_path: Path) -> str:
+    """What launch/status.py says of a run that has failed, whose Python processes all begin with the code `start`."""
+    (tmp_path / "sitecustomize.py").write_text(start)
+    setup = f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']"
+    runs.launch(*RUN, *PAIR, f"framework={framework}", setup, "launch.join_seconds=10", cpus=2)
+    return runs.wait("given up", lambda s: s["seed1"].state == "failed")["seed1"].remarks
+
+
 NEVER = """
 import os, sys, time
 if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
@@ -81,11 +89,8 @@ if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
 
 @FRAMEWORKS
 def test_a_node_that_never_comes_is_one_line(runs: Runs, framework: str, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(NEVER)
-    setup = f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']"
-    runs.launch(*RUN, *PAIR, f"framework={framework}", setup, "launch.join_seconds=10", cpus=2)
-    status = runs.wait("given up", lambda s: s["seed1"].state == "failed")
-    assert status["seed1"].remarks.startswith("process 1 of 2 did not come within 10 seconds; see ")
+    remarks = remarks_with(NEVER, framework, runs, tmp_path)
+    assert remarks.startswith("process 1 of 2 did not come within 10 seconds; see ")
     wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
 
 
@@ -98,12 +103,9 @@ if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
 
 
 def test_the_reason_of_a_process_that_ends_before_it_has_joined_is_told(runs: Runs, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(BROKEN)
-    setup = f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']"
-    runs.launch(*RUN, *PAIR, "framework=torch_eager", setup, "launch.join_seconds=10", cpus=2)
-    status = runs.wait("given up", lambda s: s["seed1"].state == "failed")
-    assert status["seed1"].remarks.startswith("process 1 of 2, on ")
-    assert ": this node has no disk; see " in status["seed1"].remarks
+    remarks = remarks_with(BROKEN, "torch_eager", runs, tmp_path)
+    assert remarks.startswith("process 1 of 2, on ")
+    assert ": this node has no disk; see " in remarks
 
 
 @FRAMEWORKS
