@@ -14,7 +14,18 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from verdicts import KEPT, MEASURED, PAIR, SWITCHES, as_csv, between_frameworks, between_switches, table, verdicts
+from verdicts import (
+    KEPT,
+    MEASURED,
+    PAIR,
+    SWITCHES,
+    as_csv,
+    between_frameworks,
+    between_switches,
+    table,
+    trained,
+    verdicts,
+)
 
 from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
 from ppo_bench.commands.report.curves import curves
@@ -44,6 +55,7 @@ def main(arguments: list[str]) -> int:
         "verdicts": table(found),
         "frameworks": between_frameworks(out),
         "switches": between_switches(out),
+        "trained": trained(out),
     }
     page.write_text(filled(page.read_text(), tables))
     draw_curves(out)
@@ -103,7 +115,7 @@ def _switches(run: Any) -> str:
 
 
 def _kind(name: str) -> str:
-    if name in ("seed", "steps", "cores"):
+    if name in ("seed", "steps", "cores", "resumes"):
         return "BIGINT"
     return "DOUBLE" if name.endswith(("_mean", "_sps", "_seconds")) else "VARCHAR"
 

@@ -42,7 +42,10 @@ PAIR = "_pair"
 """End of the names of campaigns over `SWITCHES`."""
 SWITCHES = ("clip_vloss", "mask_resets", "bootstrap_truncated")
 """Keys of `ppo` in which CleanRL's PyTorch and JAX scripts for one task may differ."""
-MEASURED = ("final_return_mean", "mean_sps", "wall_seconds", "compile_seconds", "cpu", "cores", "git_commit", "started")
+MEASURED = (
+    *("final_return_mean", "mean_sps", "wall_seconds", "compile_seconds", "resumes"),
+    *("cpu", "cores", "git_commit", "started"),
+)
 
 
 class Row(NamedTuple):
@@ -134,7 +137,7 @@ def table(found: Sequence[Row]) -> str:
             difference = f"{ours.mean - (reference.mean or 0.0):+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
         cells = [
             *(f"`{reference.variant}`", reference.env, f"{reference.mean:.2f} ± {reference.std:.2f}"),
-            *(f"{row.framework}, {row.backend}", str(row.seeds), f"{ours.mean:.2f} ± {ours.std:.2f}"),
+            *(f"{row.framework}, {row.backend}", str(row.seeds), _said(ours)),
             *(difference, row.verdict),
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -143,6 +146,29 @@ def table(found: Sequence[Row]) -> str:
     judged = {(row.reference.variant, row.reference.env) for row in found if row.verdict in DECIDED}
     said = f"{len(judged)} of {len(published)} published rows have a verdict. Not trained: {'; '.join(missing)}."
     lines += ["", said]
+    return "\n".join(lines)
+
+
+def _said(ours: SampleMoments) -> str:
+    return f"{ours.mean:.2f} ± {ours.std:.2f}" if ours.n > 1 else f"{ours.mean:.2f}"
+
+
+def trained(out: Path) -> str:
+    """A Markdown table of what each campaign took: runs, steps, hours of training, and how often runs were resumed."""
+    runs = rows_of(out)
+    lines = ["| campaign | runs | million steps | hours of training | times resumed | CPU |", "|" + "---|" * 6]
+    for campaign in dict.fromkeys(run["campaign"] for run in runs):
+        own = [run for run in runs if run["campaign"] == campaign]
+        resumes = [run["resumes"] for run in own if run["resumes"] is not None]
+        known = f"{sum(resumes)}" if resumes else "not recorded"
+        if 0 < len(resumes) < len(own):
+            known += f", in {len(resumes)} of the runs"
+        cpus = sorted({f"{run['cpu']}, {run['cores']} core{'' if run['cores'] == 1 else 's'}" for run in own})
+        steps = sum(run["steps"] for run in own) / 1e6
+        # Seeds of one program (`num_seeds`) have the program's seconds, each of them.
+        programs = {tuple(run[key] for key in (*KEPT, "wall_seconds") if key != "seed") for run in own}
+        hours = sum(program[-1] for program in programs) / 3600
+        lines.append(f"| {campaign} | {len(own)} | {steps:,.0f} | {hours:.1f} | {known} | {'; '.join(cpus)} |")
     return "\n".join(lines)
 
 
@@ -183,7 +209,7 @@ def between_switches(out: Path) -> str:
             if of_switches is not first and min(len(first), len(of_switches)) > 1:
                 found = tost(of_switches, first, margin_beside(own[0]["env_id"], float(first.mean()), MARGIN))
                 cells = [f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]", found.verdict]
-            about = [f"{task[1]}, {task[2]}", task[3], switches, str(ours.n), f"{ours.mean:.2f} ± {ours.std:.2f}"]
+            about = [f"{task[1]}, {task[2]}", task[3], switches, str(ours.n), _said(ours)]
             lines.append(f"| {' | '.join([*about, *cells])} |")
     return "\n".join(lines)
 

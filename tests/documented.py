@@ -4,7 +4,7 @@ A block of `bash` has a mark on the line before it, which README and the site do
 
 - `<!-- run -->`: the tests run it as it stands, after the blocks above it on the same page, in one folder;
 - `<!-- run: total_timesteps=8192 -->`: the same, with these words added to each of its commands that train;
-- `<!-- checked: ... -->`: the tests compose the configuration of each of its commands, and train nothing; and why;
+- `<!-- slurm: total_timesteps=2048 -->`: tests/slurm runs it on a cluster, and adds the words to launch/slurm.py;
 - `<!-- not run: ... -->`: why not.
 """
 
@@ -15,20 +15,21 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.training import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-MARK = re.compile(r"<!-- (run|checked|not run)(?:: (.+))? -->")
+MARK = re.compile(r"<!-- (run|slurm|not run)(?:: (.+))? -->")
 TRAINS = ("train", "sweep", "bench", "equivalence")
 PROGRAM = """#!/usr/bin/env bash
-# ppo-bench, with the words of the mark added where it trains
+# {program}, with the words of the mark added where it trains
 case "${{1-}}" in
-    {trains} | -* | *=*) set -- "$@" $MARKED_WORDS ;;
+    {trains}) set -- "$@" $MARKED_WORDS ;;
 esac
-exec {python} -c 'from ppo_bench.commands.console import console; console()' "$@"
+exec {program} "$@"
 """
 
 
@@ -87,13 +88,21 @@ def trainings(block: Block) -> list[tuple[str, list[str]]]:
 
 
 def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a block by bash in `folder`, where `ppo-bench` and `python` are those of the tests."""
-    programs = folder / ".programs"
-    programs.mkdir(exist_ok=True)
-    program = programs / "ppo-bench"
-    program.write_text(PROGRAM.format(trains=" | ".join(TRAINS), python=shlex.quote(sys.executable)))
-    program.chmod(0o755)
+    """Run a block by bash in `folder`, where `ppo-bench`, `python` and `launch/` are those of the tests."""
+    python = shlex.quote(sys.executable)
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (folder / "launch").symlink_to(ROOT / "launch")
+    console = f"{python} -c 'from ppo_bench.commands.console import console; console()'"
+    _write(programs / "ppo-bench", PROGRAM.format(program=console, trains=" | ".join((*TRAINS, "-*", "*=*"))))
+    _write(programs / "python", PROGRAM.format(program=python, trains="launch/slurm.py"))
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MARKED_WORDS": block.words}
     script = ["bash", "-euo", "pipefail", "-c", block.text]
     return subprocess.run(script, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def _write(program: Path, text: str) -> None:
+    program.write_text(text)
+    program.chmod(0o755)

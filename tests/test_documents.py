@@ -11,7 +11,7 @@ import pytest
 from ppo_bench.configuration.compose import compose_root
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import corner, own_sweep
-from tests.documented import PAGES, Block, blocks, commands, run, trainings
+from tests.documented import PAGES, Block, blocks, run, trainings
 from tests.training import ROOT
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -27,15 +27,12 @@ def named(value: Path | Block) -> str:
 def test_every_block_says_its_language_and_what_the_tests_do_with_it() -> None:
     assert [block.place for block in BLOCKS if not block.language] == []
     assert [block.place for block in BLOCKS if block.language == "bash" and not block.kind] == []
-    assert [block.place for block in BLOCKS if block.kind in ("checked", "not run") and not block.words] == []
+    assert [block.place for block in BLOCKS if block.kind in ("slurm", "not run") and not block.words] == []
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.kind in ("run", "checked")], ids=named)
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.kind == "run"], ids=named)
 def test_the_words_of_a_block_are_a_configuration(block: Block) -> None:
-    found = trainings(block)
-    if block.kind == "checked":
-        assert len(found) == len(commands(block)), "only trainings by ppo-bench can be checked"
-    for name, words in found:
+    for name, words in trainings(block):
         own = [word for word in words if not word.startswith(("hydra.", "hydra/"))]
         if name in ("bench", "equivalence"):
             compose_root(name, corner(own))

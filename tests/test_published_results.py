@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
 def docs(tmp_path: Path) -> Path:
     (tmp_path / "docs" / "results").mkdir(parents=True)
     page = "# Results\n<!-- verdicts -->\n<!-- /verdicts -->\n<!-- frameworks -->\nold\n<!-- /frameworks -->\n"
-    page += "<!-- switches -->\n<!-- /switches -->\nend\n"
+    page += "<!-- trained -->\n<!-- /trained -->\n<!-- switches -->\n<!-- /switches -->\nend\n"
     (tmp_path / "docs" / "results.md").write_text(page)
     return tmp_path / "docs"
 
@@ -74,6 +75,17 @@ def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
     assert "2 of 36 published rows have a verdict" in page
     assert page.endswith("<!-- /switches -->\nend\n")
     assert (docs / "results" / "classic-cartpole-gymnasium.svg").exists()
+
+
+def test_the_table_of_what_campaigns_took_counts_programs_once_and_resumes_by_hand(docs: Path, tmp_path: Path) -> None:
+    changes = {"config.name": "campaign/classic", "config.total_timesteps": 2_000_000}
+    for seed in (1, 2, 3):
+        path = write_run(tmp_path / "o", "cartpole", "jax_xla", seed, 8, changes=changes) / "result.json"
+        # Seeds 1 and 2 are of one program of two hours; seed 3 ran alone for half an hour.
+        result = json.loads(path.read_text()) | {"wall_seconds": 7200.0 if seed < 3 else 1800.0}
+        path.write_text(json.dumps(result | ({"resumes": 3} if seed == 3 else {})))
+    results(tmp_path / "o", "--docs", docs)
+    assert "| classic | 3 | 6 | 2.5 | 3, in 1 of the runs |" in (docs / "results.md").read_text()
 
 
 def test_rows_of_runs_whose_folders_are_gone_stay(docs: Path, tmp_path: Path) -> None:

@@ -189,7 +189,8 @@ def test_a_run_that_was_stopped_before_its_result_only_writes_that(copied: Path)
     (copied / "result.json").unlink()
     assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
     after = json.loads((copied / "result.json").read_text())
-    differing = ("setup_seconds", "peak_memory_bytes", "load_average")
+    differing = ("setup_seconds", "peak_memory_bytes", "load_average", "resumes")
+    assert (before["resumes"], after["resumes"]) == (0, 1)
     assert {key: after[key] for key in after if key not in differing} == {
         key: before[key] for key in before if key not in differing
     }

@@ -48,6 +48,8 @@ class LoopState:
     cut_episodes: int = 0
     """Episodes in progress when their environments restarted; no statistics of returns include them."""
     cut_steps: int = 0
+    resumes: int = 0
+    """How many times the run was taken up again from a checkpoint."""
     loaded_steps: int = 0
     """Part of `global_step` that another run trained (`checkpoint.load`); the other sums are of this run alone."""
     together: int = 1
@@ -115,6 +117,7 @@ class Record:
         else:
             say(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
             warn_of_differences(folder, execution)
+            loop.resumes += 1
         marks = {"metrics.jsonl": Mark(*loop.metrics_mark), "episodes.jsonl": Mark(*loop.episodes_mark)}
         for name, mark in marks.items():  # checks both before changing either
             check_rows(folder / name, mark)
@@ -230,6 +233,7 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "cut_episodes": loop.cut_episodes,
         "cut_steps": loop.cut_steps,
         "loaded_steps": loop.loaded_steps,
+        "resumes": loop.resumes,
         "wall_seconds": loop.wall_seconds,
         "setup_seconds": setup_seconds,
         "compile_seconds": compile_seconds if compiles else None,

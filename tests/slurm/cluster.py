@@ -55,6 +55,7 @@ NodeName=alone NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 Rea
 NodeName=left NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=4096 State=UNKNOWN
 NodeName=right NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[3]} CPUs=2 RealMemory=4096 State=UNKNOWN
 PartitionName=debug Nodes=alone Default=YES MaxTime=INFINITE State=UP PriorityTier=10 GraceTime=30
+PartitionName=cpu Nodes=alone Default=NO MaxTime=INFINITE State=UP PriorityTier=10 GraceTime=30
 PartitionName=high Nodes=alone Default=NO MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF
 PartitionName=pair Nodes=left,right Default=NO MaxTime=INFINITE State=UP PriorityTier=10 GraceTime=30
 PartitionName=pair_high Nodes=left,right Default=NO MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF

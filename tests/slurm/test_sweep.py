@@ -18,7 +18,8 @@ from tests.slurm.conftest import Line, Runs, python
 STEPS = 81_920
 SWEEP = ["env=cartpole", "backend=gymnasium", f"total_timesteps={STEPS}", "checkpoint.every_iterations=5"]
 SEEDS = [f"seed{seed}" for seed in range(1, 7)]
-TIMES = {"wall_seconds", "setup_seconds", "steady_sps", "mean_sps", "sps", "peak_memory_bytes", "load_average"}
+OWN = {"wall_seconds", "setup_seconds", "steady_sps", "mean_sps", "sps", "peak_memory_bytes", "load_average", "resumes"}
+"""What differs between an undisturbed run and one that was disturbed."""
 
 
 def test_runs_that_are_preempted_timed_out_requeued_and_killed_end_as_they_would_have_without(
@@ -146,4 +147,4 @@ def left_behind(folder: Path) -> dict[str, Any]:
 
 
 def timeless(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key not in TIMES}
+    return {key: value for key, value in row.items() if key not in OWN}

@@ -30,7 +30,7 @@ RUN_COLUMNS = {
     **dict.fromkeys(("final_return_mean", "final_return_std", "recent_return_mean"), "DOUBLE"),
     **dict.fromkeys(("wall_seconds", "setup_seconds", "compile_seconds", "steady_sps", "mean_sps"), "DOUBLE"),
     "masked_fraction": "DOUBLE",
-    **dict.fromkeys(("cut_episodes", "cut_steps", "peak_memory_bytes"), "BIGINT"),
+    **dict.fromkeys(("cut_episodes", "cut_steps", "resumes", "peak_memory_bytes"), "BIGINT"),
     "load_average": "DOUBLE",
     "started": "VARCHAR",
     **dict.fromkeys(("device", "precision", "cpu", "gpu", "git_commit"), "VARCHAR"),

@@ -64,6 +64,8 @@ class Run:
     """Environment steps divided by training time without compilation."""
     cut_episodes: int | None = None
     cut_steps: int | None = None
+    resumes: int | None = None
+    """How many times the run was taken up again from a checkpoint."""
     masked_fraction: float | None = None
     peak_memory_bytes: int | None = None
     ratings: dict[str, list[float]] = field(default_factory=dict)
@@ -135,7 +137,8 @@ def read(path: Path) -> Run:
             setattr(run, key, _number(result.get(key)))
         for key in ("steady_sps", "mean_sps", "masked_fraction", "load_average"):
             setattr(run, key, _number(result.get(key)))
-        for key in ("iterations", "global_step", "episodes", "cut_episodes", "cut_steps", "peak_memory_bytes"):
+        counted = ("iterations", "global_step", "episodes", "cut_episodes", "cut_steps", "resumes", "peak_memory_bytes")
+        for key in counted:
             count = _number(result.get(key))
             setattr(run, key, None if count is None else int(count))
         evaluated = {name.replace("_", " "): result.get(name) for name in EVALUATION_COLUMNS}

@@ -50,7 +50,8 @@ def every_run(runs: Sequence[Run]) -> Table:
         (
             run.folder, run.env, run.backend, run.framework, run.seed, "finished" if run.finished else "unfinished",
             run.global_step, run.recent_return_mean, run.steady_sps, run.mean_sps, run.compile_seconds,
-            run.wall_seconds, run.cut_episodes, run.cut_fraction, *(run.measured.get(name) for name in own),
+            run.wall_seconds, run.resumes, run.cut_episodes, run.cut_fraction,
+            *(run.measured.get(name) for name in own),
             *(_fact(run, key) for key in keys),
         )
         for run in runs
@@ -62,6 +63,7 @@ def every_run(runs: Sequence[Run]) -> Table:
             "mean steps/s",
             "compilation (s)",
             "training (s)",
+            "resumes",
             "cut episodes",
             "cut steps (fraction)",
             *own,
