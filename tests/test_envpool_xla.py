@@ -188,8 +188,10 @@ def test_it_is_offered_wherever_envpool_is() -> None:
         kind: {(env, env_id) for env, backend, env_id in offered() if backend == kind}
         for kind in ("envpool", "envpool_xla")
     }
-    games = {(env, env_id) for env, env_id in ids["envpool"] if load_config([f"env={env}"]).task.players > 1}
-    assert ids["envpool"] - games == ids["envpool_xla"]  # whose interface has no games of several players
+    assert len(ids["envpool_xla"]) > 50
+    assert ids["envpool_xla"] <= ids["envpool"]
+    others = [env for env, _ in ids["envpool"] - ids["envpool_xla"]]  # the interface has no games of several players
+    assert [env for env in others if load_config([f"env={env}"]).task.players == 1] == []
 
 
 def test_options_and_pairs_are_checked() -> None:
