@@ -68,6 +68,9 @@ def disturb_four(runs: Runs) -> dict[str, str]:
     assert {line.remarks for line in status.values() if line.state == "queued"} <= {"Resources", "Priority", "None"}
     assert "0 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
     disturbed: dict[str, str] = {}
+    # The last two wait until it is their turn: a fast machine would end them while another run hangs.
+    held = [status[run].job for run in SEEDS[4:]]
+    slurm("scontrol", "hold", ",".join(held))
 
     def next_run() -> tuple[str, int]:
         """A run that has a checkpoint and was left in peace so far, and its process, which is stopped now."""
@@ -104,12 +107,14 @@ def disturb_four(runs: Runs) -> dict[str, str]:
     runs.wait(f"{run} queued again", lambda s: "requeues: 1" in s[run].remarks)
     slurm("scontrol", "update", f"JobId={runs.status()[run].job}", "TimeLimit=240")
 
+    slurm("scontrol", "release", held[0])
     run, _ = next_run()
     slurm("scontrol", "requeue", runs.status()[run].job)
     disturbed[run] = "requeued"
     runs.wait(f"{run} queued again", lambda s: "requeues: 1" in s[run].remarks)
     assert 0 < runs.status()[run].steps <= STEPS == runs.status()[run].total
 
+    slurm("scontrol", "release", held[1])
     run, process = next_run()
     os.kill(process, signal.SIGKILL)
     disturbed[run] = "killed"
