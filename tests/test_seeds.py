@@ -176,6 +176,28 @@ def test_seeds_of_which_some_have_no_newest_checkpoint_go_on_together(
         assert learnt(old.run_folder) == learnt(new.run_folder)
 
 
+def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alone(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        for iteration in (6, 8) if new.root.seed == 6 else (8,):
+            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+    folder = configs(tmp_path)[0].run_folder
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ppo_bench.runs.train._loop", killed)
+        assert train(tmp_path) == 130
+    assert len(learnt(folder)) == 3
+    assert (folder / "checkpoints" / "best").resolve().name == "iteration_00000003"
+    assert exit_code(main, [*TOGETHER, "num_seeds=1", f"outputs={tmp_path}"]) == 0
+    assert len(learnt(folder)) == ITERATIONS
+
+
 def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
     words = [*TOGETHER, "total_timesteps=51_200"]
     command = [sys.executable, "-m", "ppo_bench", *words, f"outputs={tmp_path / 'killed'}"]

@@ -51,17 +51,30 @@ class Launched(NamedTuple):
         return self.world_size // self.local_world_size
 
 
+def told_number(name: str, default: int) -> int:
+    """The whole number in an environment variable; `default` if it is unset or empty. Raises `ConfigError`."""
+    text = os.environ.get(name, "")
+    if text and not text.isdecimal():
+        raise ConfigError(f"{name}={text}: expected a whole number in this environment variable")
+    return int(text) if text else default
+
+
 def launched() -> Launched | None:
     """The launcher's environment variables; None if no launcher started this process."""
     told = os.environ.get
     if told("RANK") is None or told("WORLD_SIZE") is None or told("MASTER_ADDR") is None:
         return None
-    host, port, world_size = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), os.environ["WORLD_SIZE"]
+    host, port = os.environ["MASTER_ADDR"], told_number("MASTER_PORT", 0)
+    rank, world_size = told_number("RANK", 0), told_number("WORLD_SIZE", 0)
+    if not (port and world_size):
+        raise ConfigError(
+            "RANK, WORLD_SIZE and MASTER_ADDR are set, as by a launcher: set MASTER_PORT too, or unset them"
+        )
     return Launched(
-        int(os.environ["RANK"]),
-        int(world_size),
-        int(told("LOCAL_RANK") or os.environ["RANK"]),
-        int(told("LOCAL_WORLD_SIZE") or world_size),
+        rank,
+        world_size,
+        told_number("LOCAL_RANK", rank),
+        told_number("LOCAL_WORLD_SIZE", world_size) or world_size,
         host,
         port,
         told("TORCHELASTIC_USE_AGENT_STORE") == "True",

@@ -17,9 +17,7 @@ from typing import Any
 
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.ranks import BEAT_SECONDS, Other, Ticks
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that stop a run; the same as in ppo_bench/runs/stopping.py."""
+from ppo_bench.common.stopping import STOP_SIGNALS
 
 
 def serve(connection: Connection, make: Callable[[Ticks], Any]) -> None:

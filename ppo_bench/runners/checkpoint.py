@@ -127,6 +127,18 @@ def prune(folder: Path, keep: int, best: int | None = None) -> None:
             shutil.rmtree(old)
 
 
+def go_back(folder: Path, iteration: int, best: int | None) -> None:
+    """Remove the checkpoints after an iteration, and point the link `best` to that of iteration `best` if there is one.
+
+    Rows after them are removed too, so a run could not resume from these checkpoints.
+    """
+    for path in _newest_first(folder):
+        if path > _folder_of(folder, iteration):
+            shutil.rmtree(path)
+    if best is not None and exists(folder, best):
+        link_best(folder, best)
+
+
 def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest valid checkpoint under `folder`; None if there are no checkpoints.
 

@@ -6,7 +6,6 @@ calls goes to the runner (`Member`) of every process. Arrays are cut and joined 
 
 from __future__ import annotations
 
-import os
 import resource
 import secrets
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed
-from ppo_bench.common.launched import Launched, accept, connect, launched, listen
+from ppo_bench.common.launched import Launched, accept, connect, launched, listen, told_number
 from ppo_bench.common.rank_processes import serve, start
 from ppo_bench.common.ranks import HANGS_SECONDS, STARTS_SECONDS, Other, Ranks, Ticks
 from ppo_bench.configuration.config import Config
@@ -28,11 +27,11 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.parts import Part, cut, joined
 from ppo_bench.runners.base import Episode, Meeting, Metrics, Problem, Runner
 from ppo_bench.runners.declared import declared_arrays
+from ppo_bench.runs.results import COMPILING_ITERATIONS
 from ppo_bench.tuning.cores import cores_of_process, keep_to_cores, part_of_cores
 
 Wrap = Callable[[VectorEnv | GraphEnv, Part], Any]
 """Function that wraps the environments of each process."""
-COMPILING_ITERATIONS = 3
 
 
 def as_made(env: VectorEnv | GraphEnv, part: Part) -> VectorEnv | GraphEnv:
@@ -199,7 +198,7 @@ def _meet(config: Config, wrap: Wrap) -> tuple[Meeting, Any, list[Other]]:
     """Rendezvous of the processes: address for the framework, what has to stay referenced, and the other ranks."""
     told = launched()
     if told is None:
-        port = int(os.environ.get("MASTER_PORT", "0"))
+        port = told_number("MASTER_PORT", 0)
         meeting, kept = config.framework.meet("127.0.0.1", port, config.processes)
         return meeting, kept, start(config.processes, Member, config, meeting, wrap)
     others = _gathered(told)

@@ -26,6 +26,7 @@ EVALUATION_COLUMNS = ("evaluation_return_greedy", "evaluation_return_sampled")
 """Columns of metrics.jsonl if `evaluation.every_iterations` is above 0: mean returns of whole episodes."""
 EPISODE_ROWS_PER_ITERATION = 1_000
 COMPILING_ITERATIONS = 3
+"""Iterations at the start of a training in which programs may be compiled."""
 LOCK_TRIES = 3
 """Attempts to lock the folder: `in_use` of another process may hold the lock for a moment."""
 

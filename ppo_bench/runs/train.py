@@ -15,6 +15,7 @@ import numpy as np
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import ConfigError, Failed, Interrupted
 from ppo_bench.common.progress import ProgressDisplay, say
+from ppo_bench.common.stopping import stop_requests
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.folders import choose_folder
 from ppo_bench.envs.observed import make_env
@@ -27,7 +28,6 @@ from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Pauses
 from ppo_bench.runs.record import LoopState, Record, report_finished
 from ppo_bench.runs.results import own_folder
-from ppo_bench.runs.stopping import stop_requests
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 
 
@@ -62,7 +62,7 @@ def train(config: Config, started_at: float) -> list[Path]:
     """Train every seed to the end, from its newest checkpoint if there is one; returns the runs' folders.
 
     `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on the signals of
-    `ppo_bench/runs/stopping.py`.
+    `ppo_bench/common/stopping.py`.
     """
     runs = [SeedRun(own, choose_folder(own.run_folder, own.root.rerun)) for own in config.of_each_seed()]
     finished = [run.folder for run in runs if (run.folder / "result.json").exists()]
@@ -158,7 +158,10 @@ def _resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[Loo
         saved if saved and k == common else _of_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
-    return [LoopState(**saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
+    loops, state = [LoopState(**saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
+    for folder, loop in zip(folders, loops, strict=True):
+        checkpoint.go_back(folder, common, loop.best_iteration)
+    return loops, state
 
 
 def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:

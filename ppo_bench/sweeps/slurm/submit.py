@@ -35,13 +35,13 @@ def main(arguments: list[str]) -> int:
     launch = load_launch(of_launch)
     outputs, runs, tasks = _runs(of_runs, launch)
     if options.dry_run:
-        needed, rows = _choose(outputs, runs, launch)
+        needed, rows = _choose(outputs, runs)
         print(table(rows))
         say(f"{len(needed)} of {len(runs)} runs would be submitted, {_resources(launch, tasks, len(needed))}")
         return 0
     require_slurm()
     with ledger.one_at_a_time(outputs):
-        needed, rows = _choose(outputs, runs, launch)
+        needed, rows = _choose(outputs, runs)
         jobs = _submit(outputs, needed, launch, tasks) if needed else {}
     print(table(rows))
     how = f" as {next(iter(jobs)).partition('_')[0]}, {_resources(launch, tasks, len(needed))}" if jobs else ""
@@ -65,9 +65,7 @@ def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[Submitte
     return Path(folders.pop()), list(runs.values()), tasks
 
 
-def _choose(
-    outputs: Path, runs: Sequence[SubmittedRun], launch: Launch
-) -> tuple[list[SubmittedRun], list[tuple[str, str, str]]]:
+def _choose(outputs: Path, runs: Sequence[SubmittedRun]) -> tuple[list[SubmittedRun], list[tuple[str, str, str]]]:
     """The runs to submit, and one row of the table for each run."""
     standing = {status.folder: status for status in statuses(outputs)}
     needed, rows = [], [("", "run", "")]
