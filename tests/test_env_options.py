@@ -62,6 +62,7 @@ def test_arguments_and_wrappers_reach_the_environment() -> None:
     [
         (Task("x", "CartPole-v1", 1, kwargs={"nope": 1}), "unexpected keyword argument 'nope'"),
         (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.Nope"},)), "names no class that"),
+        (Task("x", "CartPole-v1", 1, wrappers=("foo",)), "foo names no class that"),  # type: ignore[arg-type]
         (Task("x", "CartPole-v1", 1, wrappers=({},)), "names no class that can be imported"),
         (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.Env"},)), "is no gymnasium.Wrapper"),
         (

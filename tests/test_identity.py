@@ -9,7 +9,6 @@ import pytest
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.values import younger
-from ppo_bench.configuration import config as config_module
 from ppo_bench.configuration import load as load_module
 from ppo_bench.configuration.identity import roundest
 from ppo_bench.configuration.load import load_config
@@ -25,22 +24,17 @@ FIRST_FOLDERS = {
     "framework=jax_xla backend=jax ppo.num_envs=64": "default/cartpole-jax-jax_xla-c87f7c1c",
     "checkpoint.every_iterations=3": "default/cartpole-gymnasium-torch_eager-d18c1edc",
     "ppo.num_envs=8 env.kwargs={a:1}": "default/cartpole-gymnasium-torch_eager-5af07ce6",
+    "device=cpu": "default/cartpole-gymnasium-torch_eager-89f97a9a",  # on any machine
 }
 """Folders of the first version. A key that was added since and moves one is to be `younger`."""
 OTHER_SPELLINGS = {
     "total_timesteps=500001": "default/cartpole-gymnasium-torch_eager-71c62bd6",
-    "device=cpu": "default/cartpole-gymnasium-torch_eager-89f97a9a",
     "network=mlp": "default/cartpole-gymnasium-torch_eager-05588405",
     "backend.vectorization=async": "default/cartpole-gymnasium-torch_eager-1e098689",
     "env.id=CartPole-v1": "default/CartPole-v1-gymnasium-torch_eager-58f3ce2f",
     "ppo.obs_clip=5": "default/cartpole-gymnasium-torch_eager-b09b9cac",
 }
 """Commands that train what the command without words does, and the folders that they had in the first version."""
-
-
-@pytest.fixture(autouse=True)
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_module, "has_nvidia_gpu", lambda: False)
 
 
 @pytest.mark.parametrize(("words", "folder"), FIRST_FOLDERS.items())
@@ -72,6 +66,7 @@ def test_other_environments_have_one_folder_too(one: str, other: str) -> None:
     "words",
     [
         "total_timesteps=500224",  # one iteration more
+        "device=cuda",
         "network=mlp network.hidden_sizes=[8]",
         "env.kwargs={render_mode:rgb_array} network=mlp",  # which may have other observations
         "env=hopper ppo.obs_clip=5",
@@ -81,11 +76,6 @@ def test_other_environments_have_one_folder_too(one: str, other: str) -> None:
 def test_what_trains_otherwise_has_another_folder(words: str) -> None:
     base = [word for word in words.split() if word.startswith("env=")]
     assert experiment_folder(*words.split()) != experiment_folder(*base)
-
-
-def test_on_a_gpu_it_is_the_gpu_that_auto_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_module, "has_nvidia_gpu", lambda: True)
-    assert experiment_folder("device=cuda") == experiment_folder("device=auto") != experiment_folder("device=cpu")
 
 
 @pytest.mark.parametrize(("words", "folder"), OTHER_SPELLINGS.items())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ppo_bench.commands.__main__ import main
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.jax.base import JaxEnv
@@ -108,6 +111,17 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
         assert state.iterate._cache_size() == 1  # type: ignore[attr-defined]  # given ahead or not, one program
     assert given[0] == given[1]
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_a_reward_that_is_no_number_names_its_environment() -> None:
+    class Breaks(CartPole):
+        def step(self, state: Any, actions: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
+            state, rewards, ends = super().step(state, actions)
+            return state, rewards.at[2].set(jnp.nan), ends
+
+    runner = ProgramRunner(problem_for(JaxEnv(CartPole(), 4), 7, []), JaxEnv(Breaks(), 4), 1)
+    with pytest.raises(Failed, match="environment 2 gave a reward that is not a finite number"):
+        runner.step(runner.init(SEED))
 
 
 def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_of_a_block() -> None:

@@ -64,6 +64,23 @@ def played(game: str, ours: Any, theirs: Any, games: int) -> list[Game]:
     return found
 
 
+def test_a_match_that_is_to_stop_ends_with_the_step() -> None:
+    """Before any game is over, which takes five moves at least."""
+    stop: list[int] = []
+    steps: list[int] = []
+
+    class Stops(FirstFree):
+        def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
+            steps.append(t)
+            stop.extend([15] if t == 3 else [])
+            return super().act(t, seen, start, carry)
+
+    env = env_of("tic_tac_toe", 4)
+    assert list(play_match(env, 2, Stops(), FirstFree(), 50, seed=1, stop=stop)) == []
+    env.close()
+    assert steps == [0, 1, 2, 3]
+
+
 def outcomes(games: list[Game]) -> Counter[int]:
     return Counter(int(np.sign(game.returned - game.best_other)) for game in games)
 

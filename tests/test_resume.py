@@ -17,7 +17,9 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.runners.checkpoint import load
+from ppo_bench.runs.record import LoopState
 from tests.training import BATCH, EVERY, ITERATIONS, ROOT, RUN, learnt, rows, run_folder
 
 
@@ -194,3 +196,9 @@ def test_a_run_that_was_stopped_before_its_result_only_writes_that(copied: Path)
     assert {key: after[key] for key in after if key not in differing} == {
         key: before[key] for key in before if key not in differing
     }
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused() -> None:
+    assert LoopState.of({"iteration": 3, "global_step": 96}).resumes == 0  # an older version's
+    with pytest.raises(ConfigError, match=r"of a newer version of ppo_bench, which counts moons: resume it with that"):
+        LoopState.of({"iteration": 3, "moons": 2})

@@ -169,6 +169,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
         (["algorithm.int_gamma=1.5"], "algorithm.int_gamma=1.5: must be between 0 and 1"),
         (["algorithm.update_proportion=0"], "algorithm.update_proportion=0.0: must be above 0, at most 1"),
         (["algorithm.warm_up_iterations=-1"], "algorithm.warm_up_iterations=-1: must be at least 0"),
+        (["algorithm.int_coef=nan"], "algorithm.int_coef=nan: must be at least 0, and finite"),
         (["algorithm.features=0"], "algorithm.features=0: must be at least 1"),
     ):
         assert exit_code(main, ["algorithm=rnd", *words, f"outputs={tmp_path}"]) == 2

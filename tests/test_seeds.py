@@ -198,6 +198,24 @@ def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alon
     assert len(learnt(folder)) == ITERATIONS
 
 
+def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        for iteration in (3, 6, 8) if new.root.seed == 6 else (6, 8):
+            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ppo_bench.runs.train._loop", killed)
+    assert train(tmp_path) == 130
+    folder = configs(tmp_path)[0].run_folder
+    assert learnt(folder) == [] == list((folder / "checkpoints").iterdir())
+
+
 def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
     words = [*TOGETHER, "total_timesteps=51_200"]
     command = [sys.executable, "-m", "ppo_bench", *words, f"outputs={tmp_path / 'killed'}"]

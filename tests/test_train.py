@@ -234,6 +234,27 @@ def test_learning_that_diverges_ends_with_the_iteration_and_the_metric(
     assert not list(tmp_path.rglob("result.json"))
 
 
+def test_numbers_of_games_are_not_those_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["env=tic_tac_toe", "env.info=[current_player]", "ppo.num_envs=4", "ppo.num_steps=32", "device=cpu"]
+    assert exit_code(main, [*words, "total_timesteps=256", f"outputs={tmp_path}"]) == 1
+    said = "info['current_player'] is not one number for each environment: leave it out of env.info"
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_last_episodes_of_an_iteration_have_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for name, at_most in (("all", 1_000), ("some", 2)):
+        monkeypatch.setattr("ppo_bench.runs.record.EPISODE_ROWS_PER_ITERATION", at_most)
+        words = ["env=cartpole", "ppo.num_steps=64", "total_timesteps=512", "device=cpu", f"outputs={tmp_path / name}"]
+        assert exit_code(main, words) == 0
+        (file,) = (tmp_path / name).rglob("episodes.jsonl")
+        found.append([json.loads(line) for line in file.read_text().splitlines()])
+    every, some = found
+    by_iteration = [[row for row in every if (row["global_step"] - 1) // 256 == k] for k in (0, 1)]
+    assert all(len(rows) > 2 for rows in by_iteration)
+    assert some == [row for rows in by_iteration for row in rows[-2:]]
+
+
 def test_an_environment_that_breaks_is_named_and_what_was_saved_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ led.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -77,8 +78,8 @@ class Rnd(Ppo):
         if not 0 < self.update_proportion <= 1:
             raise ConfigError(f"algorithm.update_proportion={self.update_proportion}: must be above 0, at most 1")
         for name in ("int_coef", "ext_coef", "warm_up_iterations"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"algorithm.{name}={getattr(self, name)}: must be at least 0")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"algorithm.{name}={getattr(self, name)}: must be at least 0, and finite")
         if self.features < 1:
             raise ConfigError(f"algorithm.features={self.features}: must be at least 1")
 

@@ -95,7 +95,7 @@ def _is_another_rank(config: Config) -> bool:
     if told.rank:
         serve_rank(config, told.rank)
     elif told.world_size > 1 and are_complete(config.folders):
-        dismiss_ranks(config)
+        dismiss_ranks()
     return told.rank > 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 from typing import Any
 
 from ppo_bench.common.errors import ConfigError
@@ -12,12 +13,12 @@ def class_named(key: str, target: object, kind: type = object) -> Any:
 
     Raises `ConfigError` if it cannot be imported or is no subclass of `kind`; `key` is the key in its message.
     """
-    from hydra.utils import get_class
-
     try:
-        cls = get_class(str(target))
-    except Exception as error:  # importing a user's module can raise anything
+        cls = pydoc.locate(str(target))
+    except pydoc.ErrorDuringImport as error:
         raise ConfigError(f"{key} names no class that can be imported: {' '.join(str(error).split())}") from error
+    if not isinstance(cls, type):
+        raise ConfigError(f"{key} names no class that can be imported: there is no class {target!r}")
     if not issubclass(cls, kind):
         raise ConfigError(f"{key}={target} is no {kind.__module__.partition('.')[0]}.{kind.__name__}")
     return cls

@@ -217,7 +217,7 @@ class Config:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The identity of the experiment, without the seed; see ppo_bench/configuration/identity.py."""
-        return identity(self.hashed, self._loaded, "cuda" if has_nvidia_gpu() else "cpu")
+        return identity(self.hashed, self._loaded)
 
     @property
     def _loaded(self) -> str | None:

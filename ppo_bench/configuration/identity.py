@@ -30,10 +30,11 @@ VECTORS = (
 PROCGEN_MODES = ("Easy-v0", "Hard-v0", "Extreme-v0", "Memory-v0", "Exploration-v0")
 
 
-def identity(config: Mapping[str, Any], loaded: str | None = None, auto_device: str = "auto") -> dict[str, Any]:
+def identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, Any]:
     """The identity of a configuration of plain values, such as run.json has.
 
-    `loaded` is the digest of the arrays that the run starts from; `auto_device` is what `device=auto` selects here.
+    `loaded` is the digest of the arrays that the run starts from. Nothing here depends on the machine, so that a
+    cluster's login node and its compute nodes find the same folder.
     """
     trained = _without(config, *NOT_TRAINED)
     ppo, env = trained["ppo"], _env(config)
@@ -48,8 +49,6 @@ def identity(config: Mapping[str, Any], loaded: str | None = None, auto_device: 
     # The number of threads or processes that step environments does not affect the results.
     at_defaults = {"num_threads": 0, "vectorization": "sync"}
     trained["backend"] = {key: at_defaults.get(key, value) for key, value in config["backend"].items()}
-    if config.get("device") == auto_device:
-        trained["device"] = "auto"
     if trained.get("algorithm") == PLAIN:
         del trained["algorithm"]
     return trained

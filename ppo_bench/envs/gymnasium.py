@@ -8,7 +8,7 @@ import importlib.util
 import logging
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -121,7 +121,10 @@ def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
     Gymnasium marks the environments that have it in `info["_" + name]`. Raises `Failed` if the entries are not numbers.
     """
     try:
-        return np.where(info[f"_{name}"], np.asarray(info[name], np.float64), np.nan)
+        numbers = np.asarray(info[name], np.float64)
+        if numbers.ndim != 1:
+            raise ValueError(numbers.shape)
+        return np.where(info[f"_{name}"], numbers, np.nan)
     except (TypeError, ValueError) as error:
         raise Failed(f"info[{name!r}] is not one number: leave it out of env.info") from error
 
@@ -188,6 +191,11 @@ def _wrapped(task: Task, env: Any) -> Any:
     import gymnasium
 
     for wrapper in task.wrappers:
+        if not isinstance(wrapper, Mapping) or "_target_" not in wrapper:
+            raise ConfigError(
+                f"env.wrappers: {wrapper} names no class that can be imported: "
+                "write {_target_: package.Class, key: value}"
+            )
         arguments = dict(wrapper)
         cls = class_named("env.wrappers: _target_", arguments.pop("_target_", ""), gymnasium.Wrapper)
         try:

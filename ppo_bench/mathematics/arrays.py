@@ -69,9 +69,10 @@ class Declared(NamedTuple):
             raise ConfigError(f"the checkpoint has no {self.name}: it is of another algorithm")
         array = arrays[self.name]
         if array.shape != self.shape:
+            whose = "network" if self.kind in (Kind.LEARNT, Kind.FROZEN) else "opponents, algorithm and env.observe"
             raise ConfigError(
-                f"{self.name} is {list(array.shape)} in the checkpoint and {list(self.shape)} in this network: "
-                "use the network that it was trained with"
+                f"{self.name} is {list(array.shape)} in the checkpoint and {list(self.shape)} here: "
+                f"use the {whose} that it was trained with"
             )
         return array.astype(self.dtype, copy=False)
 

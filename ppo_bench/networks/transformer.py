@@ -231,8 +231,8 @@ class Trxl:
             raise ConfigError(f"network.positions={self.positions}: choose none, absolute or learned")
         if self.dim % self.heads or self.dim % 2:
             raise ConfigError(f"network.dim={self.dim}: must be even, and a multiple of network.heads={self.heads}")
-        if self.reconstruction_coef < 0:
-            raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must not be negative")
+        if not 0 <= self.reconstruction_coef < math.inf:
+            raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must be at least 0, and finite")
         images = len(observation_space.shape) == 3
         if self.reconstruction_coef and not (images and observation_space.dtype == np.uint8):
             raise ConfigError(

@@ -236,7 +236,7 @@ class Framework(Protocol):
     def meet(self, host: str, port: int, count: int) -> tuple[Meeting, Any]:
         """In rank 0: where `count` processes are to find each other, and an object to keep as long as they do.
 
-        Port 0 means a free port. Raises `ConfigError` if the port is in use.
+        Port 0 means a free port. Raises `ConfigError` or `OSError` if the port is in use.
         """
 
     def join(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> Peers:

@@ -128,7 +128,7 @@ def prune(folder: Path, keep: int, best: int | None = None) -> None:
 
 
 def go_back(folder: Path, iteration: int, best: int | None) -> None:
-    """Remove the checkpoints after an iteration, and point the link `best` to that of iteration `best` if there is one.
+    """Remove the checkpoints after an iteration, and point the link `best` to that of iteration `best`, if it exists.
 
     Rows after them are removed too, so a run could not resume from these checkpoints.
     """
@@ -137,6 +137,8 @@ def go_back(folder: Path, iteration: int, best: int | None) -> None:
             shutil.rmtree(path)
     if best is not None and exists(folder, best):
         link_best(folder, best)
+    elif not (folder / "best").exists():
+        (folder / "best").unlink(missing_ok=True)
 
 
 def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:

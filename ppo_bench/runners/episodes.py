@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppo_bench.common.errors import Failed
 from ppo_bench.runners.base import Episode
 
 NOTHING: Mapping[str, np.ndarray] = {}
@@ -18,6 +19,12 @@ class Totals(NamedTuple):
 
     returns: np.ndarray
     lengths: np.ndarray
+
+
+def not_finite(what: str, values: np.ndarray, first: int = 0) -> Failed:
+    """Error that names the first environment with non-finite `values [N, ...]`; row 0 is environment `first`."""
+    env = first + int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
+    return Failed(f"environment {env} gave {what} that is not a finite number")
 
 
 def no_totals(num_envs: int) -> Totals:

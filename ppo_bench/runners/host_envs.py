@@ -14,7 +14,7 @@ from ppo_bench.mathematics.arrays import Arrays, filled
 from ppo_bench.mathematics.normalize import Across, Moments, here
 from ppo_bench.runners.base import Episode, Problem
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
-from ppo_bench.runners.episodes import Totals, fold_episodes
+from ppo_bench.runners.episodes import Totals, fold_episodes, not_finite
 
 
 class PlainNumpy:
@@ -40,12 +40,6 @@ class PlainNumpy:
 
 def _all_finite(x: np.ndarray) -> bool:
     return bool(np.logical_and.reduce(np.isfinite(x), None))
-
-
-def _not_finite(what: str, values: np.ndarray, first: int) -> Failed:
-    """Error that names the first environment with non-finite `values [N, ...]`; row 0 is environment `first`."""
-    env = first + int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
-    return Failed(f"environment {env} gave {what} that is not a finite number")
 
 
 class HostEnvs:
@@ -134,13 +128,15 @@ class HostEnvs:
             state["envs.legal"] = step.legal
         state["envs.start"], state["envs.done"] = state["envs.done"], done
         if self._floats and not _all_finite(step.obs):
-            raise _not_finite("an observation", step.obs, self._first)
+            raise not_finite("an observation", step.obs, self._first)
         state["envs.obs"] = self._observe(state, step.obs)
         return state, rollout
 
     def _note(self, rollout: Arrays, t: int, told: Mapping[str, np.ndarray]) -> None:
         """Write numbers that the environments reported in step `t` to the rollout; NaN in steps without a report."""
         for name, numbers in told.items():
+            if numbers.shape != (self._num_envs,):
+                raise Failed(f"info[{name!r}] is not one number for each environment: leave it out of env.info")
             if f"info.{name}" not in rollout:
                 rollout[f"info.{name}"] = np.full(rollout["rewards"].shape, np.nan)
             rollout[f"info.{name}"][t] = numbers
@@ -149,7 +145,7 @@ class HostEnvs:
         """State after a rollout, its arrays for learning (`Computation.flags`, `[T, N]`), and its finished episodes."""
         rewards, raw_rewards, valid = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
         if not np.isfinite(raw_rewards).all():
-            raise _not_finite("a reward", raw_rewards.T, self._first)
+            raise not_finite("a reward", raw_rewards.T, self._first)
         if self._ppo.norm_reward:
             rewards = self._normalized_rewards(state, rewards, valid)
         totals = Totals(state["envs.returns"], state["envs.lengths"])

@@ -19,7 +19,7 @@ from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_k
 from ppo_bench.mathematics.normalize import here
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros, with_pool
-from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
+from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals, not_finite
 from ppo_bench.runners.jax_learning import Learning, TrainState
 from ppo_bench.runners.jax_mesh import SAME
 from ppo_bench.runners.program import Envs, Iterate, Played, compiled, observed, specs_of_envs, warmed
@@ -107,9 +107,10 @@ class ProgramRunner:
         self, learning_rate: float, played: Played, measured: Mapping[str, Any], totals: Totals
     ) -> tuple[Totals, Metrics, list[Episode]]:
         """Totals, metrics and episodes of an iteration from its results on the host; `totals` are those before it."""
-        totals, episodes = fold_episodes(
-            totals, np.asarray(played.raw_rewards), np.asarray(played.episode_over), np.asarray(played.valid)
-        )
+        raw_rewards = np.asarray(played.raw_rewards)
+        if not np.isfinite(raw_rewards).all():
+            raise not_finite("a reward", raw_rewards.T)
+        totals, episodes = fold_episodes(totals, raw_rewards, np.asarray(played.episode_over), np.asarray(played.valid))
         own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.valid))}
         names = (metric.name for metric in metrics_of(self.problem.algorithm, self.problem.network))
         metrics = {name: float({**measured, **own}[name]) for name in names}

@@ -46,11 +46,10 @@ class Evaluator:
         """
         means: list[float | None] = []
         for greedy in (True, False):
-            returns = []
-            for episode in play(self._envs(), self._agent(arrays, greedy), self._wanted.episodes, self._seed):
-                returns.append(episode.episode_return)
-                if stop:
-                    return None
+            played = play(self._envs(), self._agent(arrays, greedy), self._wanted.episodes, self._seed, stop)
+            returns = [episode.episode_return for episode in played]
+            if stop:
+                return None
             means.append(statistics.fmean(returns))
         return dict(zip(EVALUATION_COLUMNS, means, strict=True))
 

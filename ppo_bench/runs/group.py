@@ -236,7 +236,7 @@ def require_launched(config: Config) -> None:
         )
 
 
-def dismiss_ranks(config: Config) -> None:
+def dismiss_ranks() -> None:
     """End the other processes that a launcher started, since there is nothing to train."""
     told = launched()
     assert told is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,11 +35,13 @@ def play_match(
     games: int,
     seed: int,
     rescale_actions: bool = False,
+    stop: Sequence[int] = (),
 ) -> Iterator[Game]:
     """`games` whole games with `players` rows each, yielded as they end; `ours` plays one row, `theirs` the others.
 
     Games are numbered beforehand. In game k, `ours` takes seat `k % players`, counted from the player who moves first.
-    The numbers fix which games count, so that short ones are not favoured.
+    The numbers fix which games count, so that short ones are not favoured. Ends with the first
+    step after which `stop` is not empty.
     """
     boards, bounds = env.num_envs // players, action_bounds(env.action_space, rescale_actions)
     seen, everyone = (
@@ -51,7 +53,7 @@ def play_match(
     our_row, t = np.zeros(boards, np.int64), 0
     returns, illegal = np.zeros((boards, players)), np.zeros(boards, np.int64)
     carries: list[Tree] = [player.carry(env.num_envs) for player in (ours, theirs)]
-    while (number < last).any():
+    while (number < last).any() and not stop:
         acts = everyone if seen.acts is None else seen.acts
         begins = acts.reshape(boards, players).argmax(1)
         our_row = np.where(start[::players], (begins + number) % players, our_row)

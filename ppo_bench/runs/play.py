@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,12 +110,13 @@ def quotas(episodes: int, num_envs: int) -> np.ndarray:
     return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
 
 
-def play(env: VectorEnv, agent: Agent, episodes: int, seed: int) -> Iterator[Episode]:
+def play(env: VectorEnv, agent: Agent, episodes: int, seed: int, stop: Sequence[int] = ()) -> Iterator[Episode]:
     """Play fresh environments and yield `episodes` whole episodes as they end; `step` counts steps of all environments.
 
     The first episodes of each environment count, as many as `quotas` says. Which ones count is thus fixed beforehand;
     taking the first to end in any environment would favour short ones. Time limits are the environment's. A lost life
-    ends no episode: an episode is a whole game. Returns are sums of unclipped rewards.
+    ends no episode: an episode is a whole game. Returns are sums of unclipped rewards. Ends with the first step after
+    which `stop` is not empty.
     """
     num_envs = env.num_envs
     wanted = quotas(episodes, num_envs)
@@ -124,7 +125,7 @@ def play(env: VectorEnv, agent: Agent, episodes: int, seed: int) -> Iterator[Epi
     bounds = action_bounds(env.action_space, agent.rescale_actions)
     done, start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), no_totals(num_envs), 0
     carry: Tree = agent.carry(num_envs)
-    while (counted < wanted).any():
+    while (counted < wanted).any() and not stop:
         actions, carry = agent.act(t, seen, start, carry)
         step = env.step(bounds.within(np, actions) if bounds else actions)
         told = {name: numbers[None] for name, numbers in getattr(env, "told", {}).items()}

@@ -62,7 +62,7 @@ class Rater:
         seeds = noise.env_seeds(self._config.root.seed, loop.iteration, len(others) + 1, noise.Stream.RATINGS)
         margins: dict[str, list[float]] = {}
         for other, seed in zip(others, seeds, strict=False):
-            margins[other] = self._margins(newest, self._agent(checkpoints, int(other)), seed)
+            margins[other] = self._margins(newest, self._agent(checkpoints, int(other)), seed, stop)
             if stop:
                 return time.perf_counter() - started
         # One game against each opponent in turn: all games against one opponent in a row would bias the rating.
@@ -91,10 +91,10 @@ class Rater:
         places = np.linspace(0, len(there) - 1, min(self._wanted.opponents, len(there)))
         return [there[round(place)] for place in places]
 
-    def _margins(self, ours: Agent, theirs: Agent, seed: int) -> list[float]:
+    def _margins(self, ours: Agent, theirs: Agent, seed: int, stop: Sequence[int]) -> list[float]:
         """Margins of the games: our return less the best return of another player, one for each game."""
         players, rescales = self._config.task.players, self._config.root.env.rescale_actions
-        games = play_match(self._games(), players, ours, theirs, self._wanted.games, seed, rescales)
+        games = play_match(self._games(), players, ours, theirs, self._wanted.games, seed, rescales, stop)
         return [game.returned - game.best_other for game in games]
 
     def _agent(self, checkpoints: Path, iteration: int) -> Agent:

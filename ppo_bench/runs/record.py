@@ -7,7 +7,7 @@ import os
 import resource
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, read_json, write_json
 from ppo_bench.common.progress import say
 from ppo_bench.common.rows import NO_ROWS, Mark, Rows, check_rows
@@ -60,6 +61,16 @@ class LoopState:
     """The latest evaluation, by column; see ppo_bench/runs/evaluation.py."""
     metrics_mark: Mark = NO_ROWS
     episodes_mark: Mark = NO_ROWS
+
+    @classmethod
+    def of(cls, loop: Mapping[str, Any]) -> LoopState:
+        """The counters in a checkpoint. Raises `ConfigError` if a newer version of this package wrote it."""
+        if unknown := loop.keys() - {each.name for each in fields(cls)}:
+            raise ConfigError(
+                f"the checkpoint is of a newer version of ppo_bench, which counts {', '.join(sorted(unknown))}: "
+                "resume it with that version, or rerun=true"
+            )
+        return cls(**loop)
 
     def count(self, metrics: Metrics, episodes: list[Episode], batch_size: int) -> None:
         """Add one iteration to the counters."""
@@ -157,7 +168,7 @@ class Record:
         if None not in evaluated.values():
             loop.evaluation = dict(evaluated) or loop.evaluation
         self._metrics.append([_metrics_row(loop, metrics, episodes, sps) | dict(evaluated)])
-        self._episodes.append([_episode_row(first_step, e) for e in episodes[:EPISODE_ROWS_PER_ITERATION]])
+        self._episodes.append([_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]])
 
     def save(self, arrays: Arrays) -> Path:
         """Write a checkpoint; older checkpoints stay until `prune`."""

@@ -25,6 +25,7 @@ RATINGS = "ratings.json"
 EVALUATION_COLUMNS = ("evaluation_return_greedy", "evaluation_return_sampled")
 """Columns of metrics.jsonl if `evaluation.every_iterations` is above 0: mean returns of whole episodes."""
 EPISODE_ROWS_PER_ITERATION = 1_000
+"""Maximum number of rows of episodes that an iteration adds: the last ones, as the mean of the last 100 needs."""
 COMPILING_ITERATIONS = 3
 """Iterations at the start of a training in which programs may be compiled."""
 LOCK_TRIES = 3

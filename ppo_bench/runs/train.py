@@ -153,12 +153,14 @@ def _resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[Loo
             "on together: finish those that are ahead by seed=... num_seeds=1, or start all afresh by rerun=true"
         )
     if common == first:
+        for folder in folders:
+            checkpoint.go_back(folder, first, None)
         return None
     whole = [
         saved if saved and k == common else _of_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
-    loops, state = [LoopState(**saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
+    loops, state = [LoopState.of(saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
     for folder, loop in zip(folders, loops, strict=True):
         checkpoint.go_back(folder, common, loop.best_iteration)
     return loops, state

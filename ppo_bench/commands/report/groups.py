@@ -78,7 +78,7 @@ def sort_runs(runs: Sequence[Run]) -> list[ComparedTask]:
     backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
     settings = _setting_labels(runs)
     options = _option_labels(runs)
-    numbered = sorted(enumerate(runs), key=lambda pair: _order(pair[1], settings, options))
+    numbered = sorted(enumerate(runs), key=lambda pair: _order(pair[1], settings))
     tasks: dict[str, ComparedTask] = {}
     for number, run in numbered:
         label = run.env + settings[run.setting_key]
@@ -146,7 +146,7 @@ def _rank(framework: str) -> tuple[int, str]:
     return (FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS), framework)
 
 
-def _order(run: Run, settings: Mapping[str, str], options: Mapping[int, str]) -> tuple[Any, ...]:
+def _order(run: Run, settings: Mapping[str, str]) -> tuple[Any, ...]:
     return run.env, settings[run.setting_key], _rank(run.framework), run.backend, str(run.execution), run.seed
 
 
