@@ -80,7 +80,7 @@ def take_in(folders: Sequence[str], out: Path) -> None:
     for number, run in runs.items():
         facts = {"cpu": run.facts.get("hardware.cpu"), "cores": run.facts.get("hardware.cores_available")}
         values = {**vars(run), **facts, "git_commit": run.facts.get("git_commit"), "campaign": _campaign(run.name)}
-        values |= {"steps": run.total_timesteps, "switches": _switches(run)}
+        values |= {"steps": run.total_timesteps, "switches": _switches(run), "precision": run.execution["precision"]}
         row = [values[name] for name in (*KEPT, *MEASURED)]
         con.execute(f"insert into runs values ({', '.join('?' * len(row))})", row)
         for axis, column in (("steps", "global_step"), ("seconds", "training_seconds")):
@@ -140,19 +140,22 @@ def draw_curves(out: Path) -> None:
 
 def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, label: str) -> Lines:
     where = f"from read_parquet('{file}') where campaign = ? and env = ? and backend = ?"
-    ways = con.execute(f"select distinct framework, switches {where}", task).fetchall()
+    ways = con.execute(f"select distinct framework, precision, switches {where}", task).fetchall()
     series: list[Series] = []
-    for framework, switches in sorted(ways, key=lambda way: (FRAMEWORKS.index(way[0]), way[1])):
+    for framework, precision, switches in sorted(ways, key=lambda way: (FRAMEWORKS.index(way[0]), way[1:])):
         found = con.execute(
-            f"select seed, x, value {where} and framework = ? and switches = ? and axis = ? order by seed, cell",
-            [*task, framework, switches, axis],
+            f"select seed, x, value {where} and framework = ? and precision = ? and switches = ? and axis = ? "
+            "order by seed, cell",
+            [*task, framework, precision, switches, axis],
         ).fetchnumpy()
         x, values = (np.ma.filled(found[key].astype(float), np.nan).reshape(-1, 100) for key in ("x", "value"))
         grid = (np.arange(100) + 0.5) * x.max() / 99.5
         runs = np.stack([_on(grid, own, value) for own, value in zip(x, values, strict=True)])
-        colour = len(series) if switches else FRAMEWORKS.index(framework)
+        plain = precision == "float32"
+        colour = len(series) if switches else FRAMEWORKS.index(framework) + (0 if plain else len(FRAMEWORKS))
         band = mean_band([runs], seed=0, resamples=2000)
-        series.append(Series(switches or framework, colour, grid, *band, runs))
+        name = switches or (framework if plain else f"{framework}, {precision}")
+        series.append(Series(name, colour, grid, *band, runs))
     return Lines(title, label, "episodic return", series)
 
 

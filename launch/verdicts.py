@@ -33,10 +33,10 @@ SCRIPTS = {
 """The CleanRL script whose published table a campaign reproduces, by the campaign's name."""
 COLUMNS = (
     *("script", "env", "reference_mean", "reference_std", "framework", "backend", "steps", "seeds"),
-    *("ours_mean", "low", "high", "verdict"),
+    *("ours_mean", "low", "high", "verdict", "precision"),
 )
 DECIDED = ("equivalent", "equivalent, though different", "different", "undecided")
-KEPT = ("campaign", "env", "env_id", "backend", "framework", "seed", "steps", "switches")
+KEPT = ("campaign", "env", "env_id", "backend", "framework", "precision", "seed", "steps", "switches")
 """Columns that identify a run; `switches` are the `SWITCHES` of a campaign over them, and empty in other campaigns."""
 PAIR = "_pair"
 """End of the names of campaigns over `SWITCHES`."""
@@ -48,13 +48,24 @@ MEASURED = (
 )
 
 
-class Row(NamedTuple):
-    """A line of verdicts.csv: a published result beside this project's runs in one framework and on one backend."""
+class Way(NamedTuple):
+    """A way of executing a campaign's runs, and their number of steps."""
 
-    reference: Reference
     framework: str
     backend: str
+    precision: str
     steps: int
+
+    def __str__(self) -> str:
+        """Such as `torch_compile, envpool`; the precision is named unless it is the default, float32."""
+        return f"{self.framework}, {_with(self.backend, self.precision)}"
+
+
+class Row(NamedTuple):
+    """A line of verdicts.csv: a published result beside this project's runs in one way of executing them."""
+
+    reference: Reference
+    way: Way
     seeds: int
     ours: SampleMoments | None
     low: float
@@ -73,7 +84,7 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
 
 
 def verdicts(out: Path) -> list[Row]:
-    """Rows for each published result of CleanRL: one for each framework, backend and number of steps of its runs.
+    """Rows for each published result of CleanRL: one for each `Way` of its runs.
 
     A published result without runs has one row, with the verdict "not trained".
     """
@@ -82,13 +93,12 @@ def verdicts(out: Path) -> list[Row]:
         if reference.system != "CleanRL" or reference.mean is None:
             continue
         own = [r for r in runs if SCRIPTS.get(r["campaign"]) == reference.variant and _same_env(r, reference)]
-        ways = sorted({(_rank(r["framework"]), r["framework"], r["backend"], r["steps"]) for r in own})
-        for _, framework, backend, steps in ways:
-            way = (framework, backend, steps)
-            finals = [r["final_return_mean"] for r in own if (r["framework"], r["backend"], r["steps"]) == way]
-            found.append(_beside(reference, *way, np.array(finals)))
+        ways = sorted({_way(run) for run in own}, key=lambda way: (_rank(way.framework), way))
+        for way in ways:
+            found.append(_beside(reference, way, np.array([r["final_return_mean"] for r in own if _way(r) == way])))
         if not ways:
-            found.append(Row(reference, "", "", reference.steps or 0, 0, None, np.nan, np.nan, "not trained"))
+            way = Way("", "", "", reference.steps or 0)
+            found.append(Row(reference, way, 0, None, np.nan, np.nan, "not trained"))
     return found
 
 
@@ -97,18 +107,26 @@ def _same_env(run: dict[str, Any], reference: Reference) -> bool:
     return stem(reference.env) in names
 
 
+def _way(run: dict[str, Any]) -> Way:
+    return Way(*(run[name] for name in Way._fields))
+
+
+def _with(words: str, precision: str) -> str:
+    return words if precision == "float32" else f"{words}, {precision}"
+
+
 def _rank(framework: str) -> int:
     return FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS)
 
 
-def _beside(reference: Reference, framework: str, backend: str, steps: int, finals: np.ndarray) -> Row:
+def _beside(reference: Reference, way: Way, finals: np.ndarray) -> Row:
     ours, n = moments(finals), reference.seeds or 0
     assert reference.mean is not None
-    if steps != reference.steps:
-        return Row(reference, framework, backend, steps, ours.n, ours, np.nan, np.nan, "other number of steps")
+    if way.steps != reference.steps:
+        return Row(reference, way, ours.n, ours, np.nan, np.nan, "other number of steps")
     theirs = SampleMoments(reference.mean, (reference.std or 0.0) * (n / (n - 1)) ** 0.5, n)
     tests = tost_of_moments(ours, theirs, margin_beside(reference.env, reference.mean, MARGIN))
-    return Row(reference, framework, backend, steps, ours.n, ours, tests.low, tests.high, tests.verdict)
+    return Row(reference, way, ours.n, ours, tests.low, tests.high, tests.verdict)
 
 
 def as_csv(found: Sequence[Row]) -> str:
@@ -120,7 +138,9 @@ def as_csv(found: Sequence[Row]) -> str:
         numbers = [row.ours.mean if row.ours else np.nan, row.low, row.high]
         shown = [f"{value:.2f}" if np.isfinite(value) else "" for value in numbers]
         about = [row.reference.variant, row.reference.env, row.reference.mean, row.reference.std]
-        writer.writerow([*about, row.framework, row.backend, row.steps, row.seeds, *shown, row.verdict])
+        way = row.way
+        ran = [way.framework, way.backend, way.steps, row.seeds]
+        writer.writerow([*about, *ran, *shown, row.verdict, way.precision])
     return file.getvalue()
 
 
@@ -137,7 +157,7 @@ def table(found: Sequence[Row]) -> str:
             difference = f"{ours.mean - (reference.mean or 0.0):+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
         cells = [
             *(f"`{reference.variant}`", reference.env, f"{reference.mean:.2f} ± {reference.std:.2f}"),
-            *(f"{row.framework}, {row.backend}", str(row.seeds), _said(ours)),
+            *(str(row.way), str(row.seeds), _said(ours)),
             *(difference, row.verdict),
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -177,15 +197,15 @@ def between_frameworks(out: Path) -> str:
     runs, areas = [run for run in rows_of(out) if not run["switches"]], _areas(out)
     head = "| env, backend | pair | seeds | final return [90%] | verdict | area under the curve [90%] | verdict |"
     lines = [head, "|" + "---|" * 7]
-    for env, backend in dict.fromkeys((r["env"], r["backend"]) for r in runs):
-        own = [r for r in runs if (r["env"], r["backend"]) == (env, backend)]
+    for task in dict.fromkeys((r["env"], r["backend"], r["precision"]) for r in runs):
+        own = [r for r in runs if (r["env"], r["backend"], r["precision"]) == task]
         by_seed = {name: {r["seed"]: r for r in own if r["framework"] == name} for name in FRAMEWORKS}
         for later, ours in enumerate(FRAMEWORKS):
             for theirs in FRAMEWORKS[:later]:
                 seeds = sorted(by_seed[ours].keys() & by_seed[theirs].keys())
                 if len(seeds) > 1:
                     pair = [[by_seed[name][seed] for seed in seeds] for name in (ours, theirs)]
-                    cells = [f"{env}, {backend}", f"{ours}, {theirs}", str(len(seeds))]
+                    cells = [_with(f"{task[0]}, {task[1]}", task[2]), f"{ours}, {theirs}", str(len(seeds))]
                     cells += _compared(pair, lambda r: float(r["final_return_mean"]))
                     cells += _compared(pair, lambda r: areas[tuple(r[key] for key in KEPT)])
                     lines.append(f"| {' | '.join(cells)} |")
@@ -197,8 +217,9 @@ def between_switches(out: Path) -> str:
     runs = [run for run in rows_of(out) if run["switches"]]
     head = "| env, backend | framework | switches | seeds | final return | difference from the first [90%] | verdict |"
     lines = [head, "|" + "---|" * 7]
-    for task in dict.fromkeys((r["campaign"], r["env"], r["backend"], r["framework"]) for r in runs):
-        own = [r for r in runs if (r["campaign"], r["env"], r["backend"], r["framework"]) == task]
+    keys = ("campaign", "env", "backend", "framework", "precision")
+    for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
+        own = [r for r in runs if tuple(r[key] for key in keys) == task]
         finals = {
             switches: np.array([r["final_return_mean"] for r in own if r["switches"] == switches])
             for switches in sorted({r["switches"] for r in own})
@@ -209,7 +230,7 @@ def between_switches(out: Path) -> str:
             if of_switches is not first and min(len(first), len(of_switches)) > 1:
                 found = tost(of_switches, first, margin_beside(own[0]["env_id"], float(first.mean()), MARGIN))
                 cells = [f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]", found.verdict]
-            about = [f"{task[1]}, {task[2]}", task[3], switches, str(ours.n), _said(ours)]
+            about = [f"{task[1]}, {task[2]}", _with(task[3], task[4]), switches, str(ours.n), _said(ours)]
             lines.append(f"| {' | '.join([*about, *cells])} |")
     return "\n".join(lines)
 

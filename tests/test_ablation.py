@@ -29,11 +29,12 @@ def network(observations: spaces.Box) -> NetworkSpec:
 
 
 VECTORS = network(spaces.Box(-1, 1, (4,), np.float32))
+PLAIN = {"avx512_f": True, "avx512_bf16": False}
 FRAMES = network(spaces.Box(0, 255, (4, 84, 84), np.uint8))
 
 
 def test_each_step_has_those_below_it() -> None:
-    climbed = steps(TORCH, circumstances(FRAMES, "envpool", None, None), None)
+    climbed = steps(TORCH, circumstances(FRAMES, "envpool", None, None, PLAIN), None)
     assert [step.title for step in climbed] == [
         "PyTorch, operation by operation",
         "freed memory is kept",
@@ -48,25 +49,43 @@ def test_each_step_has_those_below_it() -> None:
 
 
 def test_what_does_not_apply_is_left_out() -> None:
-    on_gymnasium = steps(TORCH, circumstances(FRAMES, "gymnasium", None, None), None)
+    on_gymnasium = steps(TORCH, circumstances(FRAMES, "gymnasium", None, None, PLAIN), None)
     assert "EnvPool's thread follows its caller" not in [step.title for step in on_gymnasium]
-    of_frames = steps(JAX, circumstances(FRAMES, "envpool", None, "envpool_xla"), "envpool_xla")
+    of_frames = steps(JAX, circumstances(FRAMES, "envpool", None, "envpool_xla", PLAIN), "envpool_xla")
     assert [step.title for step in of_frames][1:3] == [
         "EnvPool's thread follows its caller",
         "convolutions as matrix products",
     ]
-    on_cpu = steps(JAX, circumstances(VECTORS, "gymnasium", None, "jax"), "jax")
+    on_cpu = steps(JAX, circumstances(VECTORS, "gymnasium", None, "jax", PLAIN), "jax")
     assert [step.words for step in on_cpu] == [
         ["framework=jax_xla", "tuning=off"],
         ["framework=jax_xla", "tuning=off", "backend=jax"],
         ["framework=jax_xla", "tuning=off", "backend=jax", "framework.iterations_per_call=10"],
     ]
-    on_gpu = steps(TORCH, circumstances(VECTORS, "gymnasium", (9, 0), None), None)
+    on_gpu = steps(TORCH, circumstances(VECTORS, "gymnasium", (9, 0), None, PLAIN), None)
     titles = ["PyTorch, operation by operation", "torch.compile", "CUDA graphs", "TF32", "bfloat16"]
     assert [step.title for step in on_gpu] == titles
     assert on_gpu[-1].words[2:] == ["framework.cudagraphs=true", "precision=bfloat16"]
-    on_older = steps(TORCH, circumstances(VECTORS, "gymnasium", (7, 5), None), None)
+    on_older = steps(TORCH, circumstances(VECTORS, "gymnasium", (7, 5), None, PLAIN), None)
     assert [step.title for step in on_older] == [title for title in titles if title != "TF32"]
+
+
+@pytest.mark.parametrize(
+    ("network", "instructions", "there"),
+    [
+        (FRAMES, {"avx512_bf16": True}, True),
+        (FRAMES, {"amx_bf16": True, "avx512_bf16": False}, True),
+        (FRAMES, PLAIN, False),
+        (VECTORS, {"avx512_bf16": True}, False),
+    ],
+)
+def test_bfloat16_is_a_step_where_the_cpu_multiplies_it(
+    network: NetworkSpec, instructions: dict[str, bool], there: bool
+) -> None:
+    """Of PyTorch alone: XLA has no such convolutions on a CPU."""
+    conditions = circumstances(network, "envpool", None, "envpool_xla", instructions)
+    assert (steps(TORCH, conditions, None)[-1].title == "bfloat16") == there
+    assert "bfloat16" not in [step.title for step in steps(JAX, conditions, "envpool_xla")]
 
 
 def test_shares_are_parts_of_the_logarithm_of_the_whole() -> None:

@@ -88,6 +88,21 @@ def test_the_table_of_what_campaigns_took_counts_programs_once_and_resumes_by_ha
     assert "| classic | 3 | 6 | 2.5 | 3, in 1 of the runs |" in (docs / "results.md").read_text()
 
 
+def test_another_precision_is_another_row(docs: Path, tmp_path: Path) -> None:
+    changes = {"config.name": "campaign/classic", "config.total_timesteps": 500_000}
+    for precision, final in (("float32", 480.0), ("bfloat16", 400.0)):
+        rounded = changes | {"config.precision": precision}
+        for seed in (1, 2):
+            write_run(tmp_path / precision, "cartpole", "torch_eager", seed, 8, final=final, changes=rounded)
+    results(tmp_path / "float32", tmp_path / "bfloat16", "--docs", docs)
+    found = {row["precision"]: (row["seeds"], row["ours_mean"]) for row in verdicts(docs) if row["framework"]}
+    assert found == {"float32": ("2", "480.00"), "bfloat16": ("2", "400.00")}
+    page = (docs / "results.md").read_text()
+    assert "| torch_eager, gymnasium | 2 | 480.00" in page
+    assert "| torch_eager, gymnasium, bfloat16 | 2 | 400.00" in page
+    assert "torch_eager, bfloat16" in (docs / "results" / "classic-cartpole-gymnasium.svg").read_text()
+
+
 def test_rows_of_runs_whose_folders_are_gone_stay(docs: Path, tmp_path: Path) -> None:
     changes = {"config.name": "campaign/classic", "config.total_timesteps": 500_000}
     for seed, folder in ((1, "first"), (2, "second")):

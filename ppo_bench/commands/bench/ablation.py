@@ -6,7 +6,7 @@ Each rung of a ladder adds one optimisation to all those below it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +44,7 @@ TORCH = (
     Rung("torch.compile", ("framework=torch_compile", "framework.cudagraphs=false")),
     Rung("CUDA graphs", ("framework.cudagraphs=true",), "gpu"),
     Rung("TF32", ("precision=tf32",), "tf32"),
-    Rung("bfloat16", ("precision=bfloat16",), "gpu"),
+    Rung("bfloat16", ("precision=bfloat16",), "bfloat16"),
 )
 JAX = (
     Rung("JAX, environments on the host", ("framework=jax_xla", "tuning=off")),
@@ -56,22 +56,32 @@ JAX = (
     Rung("bfloat16", ("precision=bfloat16",), "gpu"),
 )
 LADDERS = {"PyTorch": TORCH, "JAX": JAX}
+BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
+"""Instructions for products of bfloat16, of x86 and of ARM."""
 GRAPH_BACKENDS = ("jax", "envpool_xla")
 """Backends for environments inside a JAX program; a ladder takes the first one that offers the environment."""
 
 
 def circumstances(
-    network: NetworkSpec, backend: str, gpu: tuple[int, int] | None, graph_backend: str | None
+    network: NetworkSpec,
+    backend: str,
+    gpu: tuple[int, int] | None,
+    graph_backend: str | None,
+    instructions: Mapping[str, Any],
 ) -> set[str]:
     """The set of conditions that hold, for `Rung.needs`.
 
     `gpu` is the GPU's compute capability, None without a GPU. `graph_backend` is one of `GRAPH_BACKENDS` or None.
+    `instructions` says what the CPU can do, as `torch.cpu.get_capabilities` does.
     """
     found = {"gpu" if gpu else "cpu", backend}
     if gpu and gpu >= (8, 0):
         found.add("tf32")
     if network.convolutions and not gpu:
         found.add("cpu convolutions")
+    # On a CPU linear layers alone are too small to pay for the conversions, and XLA has no such convolutions.
+    if gpu or (network.convolutions and any(instructions.get(name) for name in BFLOAT16_INSTRUCTIONS)):
+        found.add("bfloat16")
     if graph_backend:
         found.add("graph")
     return found
@@ -132,6 +142,8 @@ def ablation(overrides: list[str]) -> None:
 
 def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
     """Title and ladder for each framework family that `job` asks for. Raises `ConfigError` if one cannot run."""
+    import torch
+
     root, backend = schema(config), config.backend
     if backend.in_graph:
         raise ConfigError(
@@ -140,7 +152,7 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
         )
     asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
     graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
-    there = circumstances(network_of(config), backend.name, _gpu(config), graph)
+    there = circumstances(network_of(config), backend.name, _gpu(config), graph, torch.cpu.get_capabilities())
     kept = [word for word in job if not word.startswith("framework=")]
     sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]
     for name, ladder in LADDERS.items():
