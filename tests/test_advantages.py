@@ -96,41 +96,30 @@ def test_gae_can_be_scanned_by_jax() -> None:
     assert_array_equal(advantages, column(-0.5, -6, 4))
 
 
-def test_reset_mask_is_0_on_the_step_after_a_done_one(ns: Namespace) -> None:
-    mask = ns.run(ppo.reset_mask, [[0, 1], [1, 0], [0, 1]], [1, 0])
-    assert_array_equal(mask, [[0, 1], [1, 0], [0, 1]])
-
-
-def test_reset_mask_carries_the_last_flag_into_the_next_iteration(ns: Namespace) -> None:
-    assert_array_equal(ns.run(ppo.reset_mask, column(0, 0, 0, 1, 0, 0), [0]), column(1, 1, 1, 1, 0, 1))
-    assert_array_equal(ns.run(ppo.reset_mask, column(0, 0, 0, 1), [0]), column(1, 1, 1, 1))
-    assert_array_equal(ns.run(ppo.reset_mask, column(0, 0), [1]), column(0, 1))
-
-
 def endless(ns: Namespace, bootstrap_truncated: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Advantages and mask `[10]` of reward 1 for ever, cut every 4 steps: gamma = 0.9, lambda = 0.5, V = 1/(1 - gamma).
+    """Advantages `[10]` of reward 1 for ever, cut every 4 steps, and where they are of a real step.
+
+    gamma = 0.9, lambda = 0.5, V = 1/(1 - gamma).
 
     The fifth step of each period is the reset, with a reward of 0 that the endless environment never gave.
     """
     reward, truncated = column(*[1, 1, 1, 1, 0] * 2), column(*[0, 0, 0, 1, 0] * 2)
-    mask = ns.run(ppo.reset_mask, truncated, [0])
     options = {"gamma": 0.9, "gae_lambda": 0.5, "bootstrap_truncated": bootstrap_truncated}
     advantages = ns.run(ppo.gae, reward, np.full((11, 1), 10.0), 0.0 * truncated, truncated, **options)
-    return advantages[:, 0], mask[:, 0]
+    return advantages[:, 0], np.array([True, True, True, True, False] * 2)
 
 
 def test_endless_environment_is_a_fixed_point_with_the_bootstrap(ns: Namespace) -> None:
-    advantages, mask = endless(ns, bootstrap_truncated=True)
-    assert_array_equal(mask, [1, 1, 1, 1, 0] * 2)
-    assert_allclose(advantages[mask == 1], 0.0, atol=1e-13)
-    # The reset step earned nothing: 0 + 0.9 * 10 - 10. The mask is what keeps it out.
-    assert_allclose(advantages[mask == 0], -1.0)
+    advantages, real = endless(ns, bootstrap_truncated=True)
+    assert_allclose(advantages[real], 0.0, atol=1e-13)
+    # The reset step earned nothing: 0 + 0.9 * 10 - 10. It is to be left out of the losses.
+    assert_allclose(advantages[~real], -1.0)
 
 
 def test_endless_environment_is_no_fixed_point_without_the_bootstrap(ns: Namespace) -> None:
-    advantages, mask = endless(ns, bootstrap_truncated=False)
+    advantages, real = endless(ns, bootstrap_truncated=False)
     # The cut step misses 0.9 * 10, and each step before it 0.45 of that of the next.
-    assert_allclose(advantages[mask == 1], [-9 * 0.45**3, -9 * 0.45**2, -9 * 0.45, -9] * 2)
+    assert_allclose(advantages[real], [-9 * 0.45**3, -9 * 0.45**2, -9 * 0.45, -9] * 2)
 
 
 def random_episodes() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -79,9 +79,9 @@ def test_statistics_learn_every_observation_an_episodes_last_among_them() -> Non
     envs = host(env, 3, norm_obs=True)
     state, _, _ = collect(envs, begun(envs), idle)
     mean, var = statistics([1, 5, 8, 2, 3, 7, 4, 6])
-    assert_allclose(normalize.stats_in(state, "obs").mean, [mean], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "obs").var, [var], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "obs").count, 8 + normalize.INITIAL_COUNT)
+    assert_allclose(normalize.stats_in(state, "normalize.obs").mean, [mean], rtol=1e-10)
+    assert_allclose(normalize.stats_in(state, "normalize.obs").var, [var], rtol=1e-10)
+    assert_allclose(normalize.stats_in(state, "normalize.obs").count, 8 + normalize.INITIAL_COUNT)
 
 
 def test_observation_statistics_are_those_of_gymnasiums_wrapper_over_many_episodes() -> None:
@@ -98,7 +98,7 @@ def test_observation_statistics_are_those_of_gymnasiums_wrapper_over_many_episod
         theirs.step(action) if valid[0] else theirs.reset()
     theirs.close()
     assert len(episodes) > 10
-    ours = normalize.stats_in(state, "obs")
+    ours = normalize.stats_in(state, "normalize.obs")
     assert_allclose(ours.mean, theirs.obs_rms.mean, rtol=1e-9)
     assert_allclose(ours.var, theirs.obs_rms.var, rtol=1e-9)
     assert_allclose(ours.count, theirs.obs_rms.count)
@@ -130,7 +130,7 @@ def test_discounted_returns_restart_at_episodes_and_learn_nothing_at_reset_steps
     # First environment: 1, a reset, 3. Second: 2, 4 + 2/2, 8 + 5/2.
     assert_array_equal(state["envs.discounted_returns"], [3, 10.5])
     mean, var = statistics([1, 2, 5, 3, 10.5])
-    assert_allclose(normalize.stats_in(state, "return"), [mean, var, 5 + normalize.INITIAL_COUNT], rtol=1e-10)
+    assert_allclose(normalize.stats_in(state, "normalize.return"), [mean, var, 5 + normalize.INITIAL_COUNT], rtol=1e-10)
     assert flags["rewards"][1, 0] == 0
 
 
@@ -142,7 +142,7 @@ def test_rewards_of_a_rollout_are_those_of_normalising_step_by_step() -> None:
     env = Script(obs=[[0, 0]] * 41, rewards=rows.tolist(), terminated=ends.tolist())
     envs = host(env, 20, norm_reward=True)
     state = begun(envs)
-    stats, returns, done = normalize.stats_in(state, "return"), np.zeros(2), np.zeros(2, bool)
+    stats, returns, done = normalize.stats_in(state, "normalize.return"), np.zeros(2), np.zeros(2, bool)
     for half in range(2):
         state, flags, _ = collect(envs, state, idle)
         for t in range(20):
@@ -151,7 +151,7 @@ def test_rewards_of_a_rollout_are_those_of_normalising_step_by_step() -> None:
             stats, returns, expected = normalize.reward(np, stats, returns, reward, mask, GAMMA, clip=10.0)
             assert_allclose(flags["rewards"][t], expected, rtol=1e-6)
             done = env.terminated[row]
-    assert_allclose(normalize.stats_in(state, "return"), stats, rtol=1e-14)
+    assert_allclose(normalize.stats_in(state, "normalize.return"), stats, rtol=1e-14)
     assert_allclose(state["envs.discounted_returns"], returns, rtol=1e-14)
 
 
@@ -210,7 +210,9 @@ def test_an_end_on_the_last_step_masks_the_first_step_of_the_next_rollout() -> N
     assert second["rewards"][0, 0] == 0
     assert_array_equal(state["envs.returns"], [70, 200])
     assert_array_equal(state["envs.discounted_returns"], [7, 8 + (6 + (4 + 2 / 2) / 2) / 2])
-    assert_allclose(normalize.stats_in(state, "obs").mean, [statistics([1, 1, 2, 2, 9, 3, 4, 5, 6, 7])[0]], rtol=1e-10)
+    assert_allclose(
+        normalize.stats_in(state, "normalize.obs").mean, [statistics([1, 1, 2, 2, 9, 3, 4, 5, 6, 7])[0]], rtol=1e-10
+    )
 
 
 def test_a_memory_begins_anew_after_every_reset_step_over_two_rollouts() -> None:

@@ -33,12 +33,12 @@ def assert_fresh_with_these_statistics(state: Arrays, exported: Arrays) -> None:
     assert not state["envs.returns"].any()
     assert not state["envs.lengths"].any()
     assert not state["envs.discounted_returns"].any()
-    for field, value in zip(normalize.RunningStats._fields, normalize.stats_in(state, "return"), strict=True):
+    for field, value in zip(normalize.RunningStats._fields, normalize.stats_in(state, "normalize.return"), strict=True):
         assert_array_equal(value, exported[f"normalize.return.{field}"])
     mean, var = statistics([1, 5, 2, 2, 9, 3, 1, 5])
-    assert_allclose(normalize.stats_in(state, "obs").mean, [mean], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "obs").var, [var], rtol=1e-10)
-    assert_allclose(normalize.stats_in(state, "obs").count, 8 + normalize.INITIAL_COUNT)
+    assert_allclose(normalize.stats_in(state, "normalize.obs").mean, [mean], rtol=1e-10)
+    assert_allclose(normalize.stats_in(state, "normalize.obs").var, [var], rtol=1e-10)
+    assert_allclose(normalize.stats_in(state, "normalize.obs").count, 8 + normalize.INITIAL_COUNT)
     assert_allclose(state["envs.obs"], (np.array([[1], [5]]) - mean) / np.sqrt(var + normalize.EPSILON), rtol=1e-6)
 
 
@@ -54,7 +54,7 @@ def test_exported_statistics_are_those_of_the_state() -> None:
     for of, rows in learnt.items():
         mean, var = statistics(rows)
         expected = (mean, var, len(rows) + normalize.INITIAL_COUNT)
-        for found, value in zip(normalize.stats_in(arrays, of), expected, strict=True):
+        for found, value in zip(normalize.stats_in(arrays, f"normalize.{of}"), expected, strict=True):
             assert_allclose(found.item(), value, rtol=1e-10)
 
 

@@ -131,12 +131,12 @@ DETAILS = (
     Detail(
         lambda c: not c["ppo"]["mask_resets"],
         "**Steps that only reset an environment are learnt from**, as in the script (`ppo.mask_resets=false`).",
-        "ppo_bench/mathematics/ppo.py#reset_mask",
+        "ppo_bench/algorithms/ppo.py#Ppo.targets",
     ),
     Detail(
         lambda c: c["ppo"]["mask_resets"],
         "**Steps that only reset an environment are left out of every loss** (`ppo.mask_resets=true`).",
-        "ppo_bench/mathematics/ppo.py#reset_mask",
+        "ppo_bench/algorithms/ppo.py#Ppo.targets",
     ),
     Detail(
         _network("Mlp"),

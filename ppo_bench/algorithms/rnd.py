@@ -18,7 +18,14 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import Head
-from ppo_bench.mathematics.normalize import INITIAL_COUNT, RunningStats, update_about_mean, update_stats
+from ppo_bench.mathematics.normalize import (
+    INITIAL_COUNT,
+    RunningStats,
+    named_stats,
+    stats_in,
+    update_about_mean,
+    update_stats,
+)
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.curiosity import PREDICTOR, TARGET, Curiosity, curiosity
 
@@ -114,7 +121,7 @@ class Rnd(Ppo):
     def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
         """See `Algorithm.warmed`: it updates the moments of the inputs."""
         inputs = self._inputs(ops, network, rollout)
-        return {**statistics, **_named("inputs", self._seen(ops, statistics, inputs, rollout["valid"]))}
+        return {**statistics, **named_stats(self._seen(ops, statistics, inputs, rollout["valid"]), "inputs")}
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
@@ -128,7 +135,7 @@ class Rnd(Ppo):
         novelty = self._novelty(ops, network, arrays, of_inputs, inputs, valid)
 
         returns, along = discounted(ops, statistics["intrinsic_returns"], novelty.errors, valid, self.int_gamma)
-        of_returns = update_stats(xp, _stats("returns", statistics), along.reshape(-1), valid.reshape(-1), ops.across)
+        of_returns = update_stats(xp, stats_in(statistics, "returns"), along.reshape(-1), valid.reshape(-1), ops.across)
         rewards = novelty.errors / xp.sqrt(of_returns.var)
         advantages, intrinsic_returns = endless_gae(ops, rewards, intrinsic, valid, self.int_gamma, hp.gae_lambda)
 
@@ -149,8 +156,8 @@ class Rnd(Ppo):
             "intrinsic_return": ops.total(ppo.masked_mean(xp, along, valid, count)),
             "seen_fraction": xp.mean(seen["seen"]) if seen else xp.full_like(along[0, 0], float("nan")),
         }
-        after = {"intrinsic_returns": returns, **seen}
-        return Targets(batch, {**_named("inputs", of_inputs), **_named("returns", of_returns), **after}, metrics)
+        after = named_stats(of_inputs, "inputs") | named_stats(of_returns, "returns")
+        return Targets(batch, {**after, "intrinsic_returns": returns, **seen}, metrics)
 
     def _inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
         """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
@@ -159,7 +166,7 @@ class Rnd(Ppo):
     def _seen(self, ops: Ops, statistics: Tree, inputs: Array, valid: Array) -> RunningStats:
         """The moments of inputs, updated by `inputs [T, N, ...]` where `valid [T, N]` is 1."""
         rows = inputs.reshape((-1, *inputs.shape[2:]))
-        return update_about_mean(ops.xp, _stats("inputs", statistics), rows, valid.reshape(-1), ops.across)
+        return update_about_mean(ops.xp, stats_in(statistics, "inputs"), rows, valid.reshape(-1), ops.across)
 
     def _novelty(
         self, ops: Ops, network: NetworkSpec, arrays: Tree, stats: RunningStats, inputs: Array, valid: Array
@@ -267,11 +274,3 @@ def _draws(xp: Any, words: Array, places: Array, like: Array) -> Array:
     minibatch. The places differ from epoch to epoch, and so do the numbers of a transition."""
     drawn, _ = noise.threefry2x32((words, xp.zeros_like(words)), (places, xp.zeros_like(words)))
     return noise.uniform(xp, drawn, like.dtype)
-
-
-def _stats(name: str, statistics: Tree) -> RunningStats:
-    return RunningStats(*(statistics[f"{name}.{field}"] for field in RunningStats._fields))
-
-
-def _named(name: str, stats: RunningStats) -> dict[str, Array]:
-    return {f"{name}.{field}": array for field, array in zip(RunningStats._fields, stats, strict=True)}

@@ -25,11 +25,10 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json
 from ppo_bench.common.progress import duration
 from ppo_bench.common.rows import last_rows
-from ppo_bench.runs.results import RATINGS, in_use
+from ppo_bench.runs.results import RATINGS, RECENT_EPISODES, in_use
 
 REFRESH_SECONDS = 1.0
 WIDE = 10_000  # width in columns if stdout is a pipe, so that no row is wrapped
-RECENT_EPISODES = 100
 STATES = {"running": "green", "starting": "green", "stopped": "yellow", "broken": "red", "done": "dim"}
 """The states of runs with their colours, in the order of the table."""
 

@@ -31,13 +31,13 @@ class RunningStats(NamedTuple):
 
 
 def stats_in(state: Mapping[str, Array], of: str) -> RunningStats:
-    """The statistics `normalize.<of>.*` in `state`; `of` is "obs" (observations) or "return" (discounted returns)."""
-    return RunningStats(*(state[f"normalize.{of}.{field}"] for field in RunningStats._fields))
+    """The statistics `<of>.mean`, `<of>.var` and `<of>.count` in `state`, such as those of `normalize.obs`."""
+    return RunningStats(*(state[f"{of}.{field}"] for field in RunningStats._fields))
 
 
 def named_stats(stats: RunningStats, of: str) -> dict[str, Array]:
     """The arrays of `stats`, under the names that `stats_in` reads."""
-    return {f"normalize.{of}.{field}": value for field, value in zip(RunningStats._fields, stats, strict=True)}
+    return {f"{of}.{field}": value for field, value in zip(RunningStats._fields, stats, strict=True)}
 
 
 class Moments(NamedTuple):

@@ -27,15 +27,6 @@ def alone(x: Array) -> Array:
 # --- Advantages -------------------------------------------------------------------------------------------------------
 
 
-def reset_mask(xp: Any, done: Array, previous_done: Array) -> Array:
-    """A mask `[T, N]`: 1 for a real transition, 0 for a step that only fetched the first observation of an episode.
-
-    Under next-step autoreset the environment ignores the action of the step after a done step. `done` is `[T, N]`;
-    `previous_done [N]` is the last `done` of the previous iteration.
-    """
-    return 1.0 - xp.concatenate([previous_done[None], done[:-1]])
-
-
 def gae_step(next_advantage: Array, delta: Array, decay: Array) -> Array:
     """One step of the backward recursion of GAE (eq. 16): `A_t = delta_t + decay_t * A_{t+1}`."""
     return delta + decay * next_advantage

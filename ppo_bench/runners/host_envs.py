@@ -165,9 +165,9 @@ class HostEnvs:
     def _observe(self, state: Arrays, raw: np.ndarray) -> np.ndarray:
         """Observations in the network's layout; with `norm_obs`, updates the statistics in `state` and normalises."""
         if self._ppo.norm_obs:
-            stats, raw = normalize.stats_in(state, "obs"), raw.astype(np.float64, copy=False)
+            stats, raw = normalize.stats_in(state, "normalize.obs"), raw.astype(np.float64, copy=False)
             stats, raw = normalize.observe(PlainNumpy, stats, raw, self._ppo.obs_clip, self._across)
-            state |= normalize.named_stats(stats, "obs")
+            state |= normalize.named_stats(stats, "normalize.obs")
         return self._network.arrange(raw)
 
     def _normalized_rewards(self, state: Arrays, rewards: np.ndarray, valid: np.ndarray) -> np.ndarray:
@@ -175,7 +175,7 @@ class HostEnvs:
 
         Updates the statistics and the discounted returns in `state`.
         """
-        stats, returns = normalize.stats_in(state, "return"), state["envs.discounted_returns"]
+        stats, returns = normalize.stats_in(state, "normalize.return"), state["envs.discounted_returns"]
         mask, normalized, hp = valid.astype(np.float64), np.empty_like(rewards), self._ppo
         seen = []
         for t, row in enumerate(rewards):
@@ -187,5 +187,5 @@ class HostEnvs:
         for t, row in enumerate(rewards):
             stats = normalize.merge(stats, seen[t])
             normalized[t] = normalize.normalize_rewards(PlainNumpy, stats, row, hp.reward_clip)
-        state |= normalize.named_stats(stats, "return") | {"envs.discounted_returns": returns}
+        state |= normalize.named_stats(stats, "normalize.return") | {"envs.discounted_returns": returns}
         return normalized

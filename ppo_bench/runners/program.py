@@ -140,7 +140,7 @@ def _take_in(learning: Learning, before: Tree, given: Step) -> tuple[Tree, Tree]
         if hp.norm_reward:
             stats, returns, rewards = normalize.reward(
                 jnp,
-                normalize.stats_in(before, "return"),
+                normalize.stats_in(before, "normalize.return"),
                 before["envs.discounted_returns"],
                 rewards,
                 valid.astype(jnp.float64),
@@ -148,7 +148,7 @@ def _take_in(learning: Learning, before: Tree, given: Step) -> tuple[Tree, Tree]
                 hp.reward_clip,
                 across,
             )
-            after |= normalize.named_stats(stats, "return") | {"envs.discounted_returns": returns}
+            after |= normalize.named_stats(stats, "normalize.return") | {"envs.discounted_returns": returns}
         after["envs.done"] = given.terminated | given.truncated
         after["envs.acts"] = jnp.ones_like(done) if given.acts is None else given.acts
         if given.legal is not None:
@@ -163,7 +163,7 @@ def observed(problem: Problem, stands: Tree, raw: Any, across: Across = here) ->
     """Observations in the network's layout, `envs.obs`; with `norm_obs` normalised, and with the updated statistics."""
     seen: dict[str, jax.Array] = {}
     if problem.ppo.norm_obs:
-        stats = normalize.stats_in(stands, "obs")
+        stats = normalize.stats_in(stands, "normalize.obs")
         stats, raw = normalize.observe(jnp, stats, raw.astype(jnp.float64), problem.ppo.obs_clip, across)
-        seen |= normalize.named_stats(stats, "obs")
+        seen |= normalize.named_stats(stats, "normalize.obs")
     return seen | {"envs.obs": problem.network.arrange(raw)}

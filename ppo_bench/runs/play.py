@@ -92,7 +92,7 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
     network = config.network_for(env)
     policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
     statistics = restored(normalization_arrays(env.observation_space.shape), saved.arrays)
-    obs_stats = normalize.stats_in(statistics, "obs") if config.ppo.norm_obs else None
+    obs_stats = normalize.stats_in(statistics, "normalize.obs") if config.ppo.norm_obs else None
     return Agent(
         network,
         policy,

@@ -24,9 +24,8 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runs.provenance import differences, provenance
-from ppo_bench.runs.results import EPISODE_ROWS_PER_ITERATION, EVALUATION_COLUMNS, speeds
+from ppo_bench.runs.results import EPISODE_ROWS_PER_ITERATION, EVALUATION_COLUMNS, RECENT_EPISODES, speeds
 
-RECENT_EPISODES = 100
 NOTHING: Mapping[str, float | None] = {}
 
 

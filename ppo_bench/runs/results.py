@@ -2,7 +2,7 @@
 
 run.json        configuration, versions, hardware: written once, when the run starts
 metrics.jsonl   one row per iteration
-episodes.jsonl  one row per finished episode, at most 1,000 per iteration (metrics.jsonl counts and averages all)
+episodes.jsonl  one row per finished episode, the last 1,000 of an iteration (metrics.jsonl counts and averages all)
 ratings.json    ratings of the checkpoints, by iteration, in a game: see ppo_bench/runs/rating.py
 checkpoints/    see ppo_bench/runners/checkpoint.py
 result.json     the summary, written to a temporary file and renamed last
@@ -26,6 +26,8 @@ EVALUATION_COLUMNS = ("evaluation_return_greedy", "evaluation_return_sampled")
 """Columns of metrics.jsonl if `evaluation.every_iterations` is above 0: mean returns of whole episodes."""
 EPISODE_ROWS_PER_ITERATION = 1_000
 """Maximum number of rows of episodes that an iteration adds: the last ones, as the mean of the last 100 needs."""
+RECENT_EPISODES = 100
+"""Number of episodes whose mean return a run's summary gives, the last of the training."""
 COMPILING_ITERATIONS = 3
 """Iterations at the start of a training in which programs may be compiled."""
 LOCK_TRIES = 3

@@ -18,6 +18,7 @@ from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.commands.report.folders import Run, Unreadable, find, read
 from ppo_bench.commands.report.lines import columns_of, duckdb_error, is_cut, one_line, rows_of
 from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.runs.results import RECENT_EPISODES
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -52,7 +53,6 @@ LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "preserve_insertion_order": "false",
     "temp_directory": tempfile.gettempdir(),
 }
-RECENT_EPISODES = 100
 
 
 @dataclass
