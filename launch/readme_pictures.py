@@ -76,7 +76,7 @@ def _curves(file: Path, env: str, framework: str) -> tuple[np.ndarray, np.ndarra
     """Minutes `[100]`, up to the end of the fastest seed, and each seed's returns at these times, `[seeds, 100]`."""
     query = (
         "select seed, x / 60 as x, value from read_parquet(?) where env = ? and framework = ? and axis = 'seconds' "
-        "and campaign = 'classic' and value is not null order by seed, cell"
+        "and campaign = 'classic' and precision = 'float32' and value is not null order by seed, cell"
     )
     found: dict[str, Any] = duckdb.connect().execute(query, [str(file), env, framework]).fetchnumpy()
     seeds = np.unique(found["seed"])

@@ -34,6 +34,7 @@ from ppo_bench.commands.report.figures import draw
 from ppo_bench.commands.report.groups import FRAMEWORKS
 from ppo_bench.commands.report.statistics import mean_band
 from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.mathematics.precision import PRECISIONS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -142,7 +143,9 @@ def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, lab
     where = f"from read_parquet('{file}') where campaign = ? and env = ? and backend = ?"
     ways = con.execute(f"select distinct framework, precision, switches {where}", task).fetchall()
     series: list[Series] = []
-    for framework, precision, switches in sorted(ways, key=lambda way: (FRAMEWORKS.index(way[0]), way[1:])):
+    order = {name: place for place, name in enumerate(PRECISIONS)}
+    ways.sort(key=lambda way: (FRAMEWORKS.index(way[0]), order[way[1]], way[2]))
+    for framework, precision, switches in ways:
         found = con.execute(
             f"select seed, x, value {where} and framework = ? and precision = ? and switches = ? and axis = ? "
             "order by seed, cell",
@@ -152,7 +155,7 @@ def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, lab
         grid = (np.arange(100) + 0.5) * x.max() / 99.5
         runs = np.stack([_on(grid, own, value) for own, value in zip(x, values, strict=True)])
         plain = precision == "float32"
-        colour = len(series) if switches else FRAMEWORKS.index(framework) + (0 if plain else len(FRAMEWORKS))
+        colour = len(series) if switches else FRAMEWORKS.index(framework) + len(FRAMEWORKS) * order[precision]
         band = mean_band([runs], seed=0, resamples=2000)
         name = switches or (framework if plain else f"{framework}, {precision}")
         series.append(Series(name, colour, grid, *band, runs))

@@ -183,7 +183,8 @@ def trained(out: Path) -> str:
         known = f"{sum(resumes)}" if resumes else "not recorded"
         if 0 < len(resumes) < len(own):
             known += f", in {len(resumes)} of the runs"
-        cpus = sorted({f"{run['cpu']}, {run['cores']} core{'' if run['cores'] == 1 else 's'}" for run in own})
+        cores = {run["cores"]: f", {run['cores']} core{'' if run['cores'] == 1 else 's'}" for run in own} | {None: ""}
+        cpus = sorted({f"{run['cpu']}{cores[run['cores']]}" for run in own})
         steps = sum(run["steps"] for run in own) / 1e6
         # Seeds of one program (`num_seeds`) have the program's seconds, each of them.
         programs = {tuple(run[key] for key in (*KEPT, "wall_seconds") if key != "seed") for run in own}

@@ -40,7 +40,7 @@ class Block(NamedTuple):
     line: int
     language: str
     kind: str
-    """`run`, `checked`, `not run`, or nothing where there is no mark."""
+    """`run`, `slurm`, `not run`, or nothing where there is no mark."""
     words: str
     """What follows the mark's colon."""
     text: str

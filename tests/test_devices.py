@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,8 +14,6 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.commands.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import normalize, ppo
@@ -28,7 +25,6 @@ from ppo_bench.runners.computation import Computation, computation_of
 from tests.runners import problem_for
 from tests.scenes import RandomScenes
 from tests.seams import LEVELLED
-from tests.test_cli import assert_one_line
 
 OPS = TorchOps(torch.float64, torch.float64)
 
@@ -242,28 +238,6 @@ def test_arrays_are_cut_and_joined_along_the_environments() -> None:
 def test_what_cannot_be_divided_is_one_line(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load_config(words)
-
-
-@pytest.mark.parametrize(
-    ("variables", "said"),
-    [
-        ({"MASTER_PORT": "x"}, "MASTER_PORT=x: expected a whole number"),
-        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}, "set MASTER_PORT too, or unset them"),
-        ({"RANK": "0", "WORLD_SIZE": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}, "or unset them"),
-    ],
-)
-def test_a_launchers_variables_that_make_no_sense_are_one_line(
-    variables: dict[str, str],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    words = ["env=cartpole", "devices=2", "ppo.shards=2", "device=cpu", f"outputs={tmp_path}"]
-    assert exit_code(main, words) == 2
-    assert_one_line(capfd.readouterr().err, said)
 
 
 def test_more_devices_than_cores_are_one_line() -> None:

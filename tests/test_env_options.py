@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
+from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import Failed
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
@@ -64,6 +66,7 @@ def test_arguments_and_wrappers_reach_the_environment() -> None:
         (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.Nope"},)), "names no class that"),
         (Task("x", "CartPole-v1", 1, wrappers=("foo",)), "foo names no class that"),  # type: ignore[arg-type]
         (Task("x", "CartPole-v1", 1, wrappers=({},)), "names no class that can be imported"),
+        (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "tests.lazy.Thing"},)), "tests.lazy knows no Thing"),
         (Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.Env"},)), "is no gymnasium.Wrapper"),
         (
             Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.TimeLimit", "limit": 3},)),
@@ -227,3 +230,10 @@ def test_environments_with_masks_keep_the_contract_and_are_learnt_from() -> None
         env = BACKENDS["gymnasium-sync"](task)
         arrays = train(framework, problem_for(env, 2, ["ppo.num_steps=32"]))  # an illegal choice would fail
         assert np.isfinite(arrays["params.actor.0.weight"]).all()
+
+
+def test_an_interruption_while_a_class_is_imported_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERRUPTED", "1")
+    monkeypatch.delitem(sys.modules, "tests.lazy", raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        class_named("network._target_", "tests.lazy.Thing")

@@ -133,6 +133,7 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
     waits.unlink()
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
+    assert not (tmp_path / "played").exists()  # it stopped with the step, not with the episode
     assert "stopped after iteration 2" in said
     (folder,) = (tmp_path / "stopped").rglob("seed1")
     assert len(rows(folder)) == 2
@@ -184,12 +185,11 @@ class Waits(gymnasium.Env[Any, Any]):
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._steps += 1
-        waits = (self._folder / "waits").exists()
-        if waits and any(frame.filename.endswith("runs/evaluation.py") for frame in traceback.extract_stack()):
-            (self._folder / "evaluating").touch()
+        over = self._steps == 8
+        if any(frame.filename.endswith("runs/evaluation.py") for frame in traceback.extract_stack()):
+            (self._folder / ("played" if over else "evaluating")).touch()
             while (self._folder / "waits").exists():
                 time.sleep(0.05)
-        over = self._steps == 8
         info = {"is_success": action == 1, "speed": float(self._steps), "name": "none"} if over else {"speed": 0.5}
         return self._obs(), float(action), over, False, info
 

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +16,6 @@ from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.commands.equivalence.differences import IterationOutcome
 from ppo_bench.commands.equivalence.explain import _logits
 from ppo_bench.commands.equivalence.processes import played
-from ppo_bench.commands.report.folders import read
-from ppo_bench.commands.report.ratings import ratings
-from ppo_bench.commands.watch import look
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
@@ -36,7 +25,6 @@ from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runners.computation import computation_of
 from ppo_bench.runners.opponents import Opponents, sides
-from tests.training import ROOT, rows
 
 SMALL = [
     "env=connect_four",
@@ -46,8 +34,6 @@ SMALL = [
     "network.hidden_sizes=[16]",
 ]
 PAST = [*SMALL, "opponents=past", "opponents.every_iterations=2", "opponents.pool_size=3"]
-RUN = [*PAST, "framework=torch_eager", "total_timesteps=5120", "checkpoint.every_iterations=4", "rating.games=4"]
-ITERATIONS = 20
 
 
 # --- Who plays --------------------------------------------------------------------------------------------------------
@@ -188,112 +174,3 @@ def test_games_in_a_program_have_opponents_too(tmp_path: Path) -> None:
 
 
 # --- A run ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    outputs = tmp_path_factory.mktemp("finished")
-    assert exit_code(main, [*RUN, f"outputs={outputs}"]) == 0
-    return folder_in(outputs)
-
-
-def folder_in(outputs: Path) -> Path:
-    (found,) = outputs.rglob("run.json")
-    return found.parent
-
-
-def test_killed_and_resumed_it_ends_bit_for_bit_the_same(finished: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ppo_bench", *RUN, f"outputs={tmp_path}"]
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE) as run:
-        while run.poll() is None and not list(tmp_path.rglob("iteration_00000008")):
-            time.sleep(0.01)
-        run.send_signal(signal.SIGKILL)
-        run.communicate(timeout=300)
-    assert not list(tmp_path.rglob("result.json"))
-    assert exit_code(main, [*RUN, f"outputs={tmp_path}"]) == 0
-    folder = folder_in(tmp_path)
-    last = [load(each / "checkpoints" / f"iteration_{ITERATIONS:08d}").arrays for each in (folder, finished)]
-    assert {"opponents.actor.0.bias", "params.actor.0.bias"} <= set(last[0])
-    for name, array in last[0].items():
-        assert_array_equal(array, last[1][name])
-    assert (folder / "episodes.jsonl").read_text() == (finished / "episodes.jsonl").read_text()
-    assert (folder / "ratings.json").read_text() == (finished / "ratings.json").read_text()
-
-
-def test_every_checkpoint_is_rated_and_the_best_is_the_best_rated(finished: Path) -> None:
-    rated = json.loads((finished / "ratings.json").read_text())
-    assert list(map(int, rated)) == [4, 8, 12, 16, 20]
-    result = json.loads((finished / "result.json").read_text())
-    assert result["ratings"] == rated
-    assert result["rating"] == rated["20"][0]
-    assert {len(numbers) for numbers in rated.values()} == {2}
-    assert (finished / "checkpoints" / "best").resolve().is_dir()
-    assert look(finished, held=False).rating == rated["20"][0]
-    (row,) = ratings([read(finished)])
-    assert (row.opponents, row.checkpoints, row.first, row.last) == ("3 of the past", 5, rated["4"][0], rated["20"][0])
-    assert row.best == max(mu for mu, _ in rated.values())
-
-
-def test_a_better_player_is_rated_higher(finished: Path, tmp_path: Path) -> None:
-    """A policy that always plays one column loses to one that stands in its way; its checkpoint is rated lower."""
-    from ppo_bench.runs.rating import Rater
-    from ppo_bench.runs.record import LoopState
-
-    folder = tmp_path / "seed1"
-    shutil.copytree(finished, folder)
-    config = load_config([*RUN, "rating.games=32"])
-    rater, loop = Rater(config), LoopState(iteration=16)
-    assert rater.rate(folder, loop, []) > 0
-    loop.iteration = 20
-    assert rater.rate(folder, loop, [15]) == 0.0  # asked to stop: to be made later
-    assert list(loop.ratings) == ["16"]
-    rater.rate(folder, loop, [])
-    again = LoopState(iteration=20, ratings={"16": loop.ratings["16"]})
-    assert rater.rate(folder, loop, []) == 0.0  # it has one
-    rater.close()
-    assert list(loop.ratings) == ["16", "20"]
-    assert loop.best_iteration == int(max(loop.ratings, key=lambda k: loop.ratings[k]))
-    assert again.ratings != loop.ratings
-
-
-def test_a_run_with_a_pool_starts_from_one_without(tmp_path: Path) -> None:
-    plain = [*SMALL, "framework=torch_eager", "total_timesteps=1024", "rating.games=0", f"outputs={tmp_path / 'plain'}"]
-    assert exit_code(main, plain) == 0
-    (saved,) = tmp_path.rglob("checkpoints/iteration_00000004")
-    words = [*PAST, "framework=torch_eager", "total_timesteps=1280", "opponents.every_iterations=1000"]
-    words += [f"checkpoint.load={saved}", "rating.games=0", f"outputs={tmp_path / 'past'}"]
-    assert exit_code(main, words) == 0
-    (final,) = tmp_path.rglob("checkpoints/iteration_00000005")
-    pool, before = load(final).arrays, load(saved).arrays
-    for place in range(3):
-        assert_array_equal(pool["opponents.actor.0.weight"][place], before["params.actor.0.weight"])
-
-
-def test_metrics_of_a_run_are_of_the_rows_that_learn(finished: Path) -> None:
-    own, _, _ = sides(16, 2)
-    assert {row["env"] for row in rows(finished / "episodes.jsonl")} <= set(own.tolist())
-    assert all(a["iteration"] < b["iteration"] for a, b in pairwise(rows(finished / "metrics.jsonl")))
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["env=cartpole", "opponents=past"], "opponents.pool_size=8: cartpole is for one player, and only games have"),
-        ([*SMALL, "opponents=future"], "opponents=future: there is no such choice; choose one of none, past"),
-        ([*PAST, "opponents.pool_size=-1"], "opponents.pool_size=-1: must not be negative"),
-        ([*PAST, "opponents.every_iterations=0"], "opponents.every_iterations=0: must be at least 1"),
-        ([*SMALL, "rating.games=-1"], "rating.games=-1: must not be negative"),
-        ([*SMALL, "rating.opponents=0"], "rating.opponents=0: must be at least 1"),
-        (
-            [*PAST, "ppo.num_envs=6", "ppo.num_steps=2"],
-            "ppo.num_minibatches=4 does not divide the 3 rows that do not play the past x ppo.num_steps=2",
-        ),
-    ],
-)
-def test_wrong_input_is_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], line: str
-) -> None:
-    assert exit_code(main, ["framework=torch_eager", f"outputs={tmp_path}", *words]) == 2
-    out, err = capfd.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith(f"ppo_bench: {line}")

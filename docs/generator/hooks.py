@@ -24,7 +24,7 @@ from sources import line_of, source_file, source_page
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 NAMED = re.compile(r"(?<![\[`])`([\w./]+\.(?:py|yaml|sh))`(?![\]`])")
-MARK = re.compile(r"^<!-- (run|checked|not run)(?:: (.*?))? -->\n", re.M)
+MARK = re.compile(r"^<!-- (run|slurm|not run)(?:: (.*?))? -->\n", re.M)
 PICTURE = re.compile(
     r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*'
     r'<img ([^>]*)src="([^"]+)"([^>]*)>\s*</picture>'
@@ -149,8 +149,6 @@ def _caption(match: re.Match[str]) -> str:
     kind, words = match[1], match[2]
     if kind == "not run":
         return ""
-    if kind == "checked":
-        because = f": {words}" if words else ""
-        return f'<p class="tested">The tests check the words of this block, and train nothing{because}.</p>\n\n'
+    where = " on a cluster of their own" if kind == "slurm" else ""
     shorter = f" with `{words}` added to each command" if words else " as it stands"
-    return f'<p class="tested" markdown="span">The tests run this block{shorter}.</p>\n\n'
+    return f'<p class="tested" markdown="span">The tests run this block{where}{shorter}.</p>\n\n'

@@ -186,9 +186,10 @@ def _verdicts(name: str) -> dict[str, list[Table]]:
     for row in rows:
         query = (
             "select final_return_mean, wall_seconds, mean_sps from read_parquet(?) "
-            "where env_id = ? and framework = ? and backend = ? and list_contains(?, campaign)"
+            "where env_id = ? and framework = ? and backend = ? and precision = ? and list_contains(?, campaign)"
         )
-        given = [str(RESULTS / "runs.parquet"), row["env"], row["framework"], row["backend"], _campaigns(name)]
+        way = [row[key] for key in ("env", "framework", "backend", "precision")]
+        given = [str(RESULTS / "runs.parquet"), *way, _campaigns(name)]
         runs = duckdb.connect().execute(query, given).fetchall()
         finals, seconds, speeds = zip(*runs, strict=True) if runs else ((), (), ())
         times = {"finals": finals, "minutes": [s / 60 for s in seconds], "speeds": speeds}
@@ -208,7 +209,8 @@ def _ours(row: Table | None) -> str:
     minutes = f"{statistics.median(row['minutes']):.1f}" if row["minutes"] else ""
     speed = f"{statistics.median(row['speeds']):,.0f}" if row["speeds"] else ""
     mean = f"{float(row['ours_mean']):,.2f}{spread}"
-    way = f"{row['framework']}, {row['backend']}: {mean}"
+    rounded = "" if row["precision"] == "float32" else f", {row['precision']}"
+    way = f"{row['framework']}, {row['backend']}{rounded}: {mean}"
     return f"{way} | {row['seeds']} | {minutes} | {speed} | {row['verdict']}"
 
 

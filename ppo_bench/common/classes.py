@@ -15,7 +15,10 @@ def class_named(key: str, target: object, kind: type = object) -> Any:
     """
     try:
         cls = pydoc.locate(str(target))
-    except pydoc.ErrorDuringImport as error:
+    except Exception as error:  # a user's module can raise anything
+        cause = error.value if isinstance(error, pydoc.ErrorDuringImport) else error
+        if isinstance(cause, BaseException) and not isinstance(cause, Exception):
+            raise cause from None  # an interruption
         raise ConfigError(f"{key} names no class that can be imported: {' '.join(str(error).split())}") from error
     if not isinstance(cls, type):
         raise ConfigError(f"{key} names no class that can be imported: there is no class {target!r}")

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.ranks import Other
 
-JOIN_SECONDS = 600.0
+JOIN_SECONDS = 600
 """Default of `Launched.join_seconds`."""
+MOST_PORT = 65_535
 RETRY_SECONDS = 0.2
 GREETS_SECONDS = 5
 """Maximum time for each message of a process that has connected, until it is known to be one of the others."""
@@ -51,11 +52,11 @@ class Launched(NamedTuple):
         return self.world_size // self.local_world_size
 
 
-def told_number(name: str, default: int) -> int:
+def told_number(name: str, default: int, most: int = 2**31) -> int:
     """The whole number in an environment variable; `default` if it is unset or empty. Raises `ConfigError`."""
     text = os.environ.get(name, "")
-    if text and not text.isdecimal():
-        raise ConfigError(f"{name}={text}: expected a whole number in this environment variable")
+    if text and not (text.isdecimal() and int(text) <= most):
+        raise ConfigError(f"{name}={text}: expected a whole number of at most {most} in this environment variable")
     return int(text) if text else default
 
 
@@ -64,24 +65,30 @@ def launched() -> Launched | None:
     told = os.environ.get
     if told("RANK") is None or told("WORLD_SIZE") is None or told("MASTER_ADDR") is None:
         return None
-    host, port = os.environ["MASTER_ADDR"], told_number("MASTER_PORT", 0)
+    host, port = os.environ["MASTER_ADDR"], told_number("MASTER_PORT", 0, MOST_PORT)
     rank, world_size = told_number("RANK", 0), told_number("WORLD_SIZE", 0)
     if not (port and world_size):
         raise ConfigError(
             "RANK, WORLD_SIZE and MASTER_ADDR are set, as by a launcher: set MASTER_PORT too, or unset them"
         )
+    of_machine = told_number("LOCAL_WORLD_SIZE", world_size) or world_size
+    if rank >= world_size or world_size % of_machine:
+        raise ConfigError(
+            f"RANK={rank} WORLD_SIZE={world_size} LOCAL_WORLD_SIZE={of_machine}: expected a rank below the world's "
+            "size, and equally many processes on each machine"
+        )
     return Launched(
         rank,
         world_size,
         told_number("LOCAL_RANK", rank),
-        told_number("LOCAL_WORLD_SIZE", world_size) or world_size,
+        of_machine,
         host,
         port,
         told("TORCHELASTIC_USE_AGENT_STORE") == "True",
         told("TORCHELASTIC_RESTART_COUNT", "0"),
         told(KEY) or f"{host}:{port}",
         told(OWN_CORES) == "1",
-        float(told(JOINING) or JOIN_SECONDS),
+        told_number(JOINING, JOIN_SECONDS),
     )
 
 
@@ -116,7 +123,7 @@ def accept(server: socket.socket, key: str, count: int, seconds: float) -> list[
                     deliver_challenge(connection, key.encode())
                     answer_challenge(connection, key.encode())
                     rank = connection.recv()
-                except (AuthenticationError, EOFError, OSError):  # someone else, who perhaps says nothing
+                except (AuthenticationError, AssertionError, EOFError, OSError):  # someone else, perhaps silent
                     connection.close()
                     continue
                 _limit_receiving(connected, 0)

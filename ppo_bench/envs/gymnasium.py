@@ -197,7 +197,7 @@ def _wrapped(task: Task, env: Any) -> Any:
                 "write {_target_: package.Class, key: value}"
             )
         arguments = dict(wrapper)
-        cls = class_named("env.wrappers: _target_", arguments.pop("_target_", ""), gymnasium.Wrapper)
+        cls = class_named("env.wrappers: _target_", arguments.pop("_target_"), gymnasium.Wrapper)
         try:
             env = cls(env, **arguments)
         except Exception as error:  # building whatever was named

@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
+from ppo_bench.common.errors import Failed
 from ppo_bench.envs.base import EnvStep, GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Problem
@@ -67,7 +68,10 @@ class JaxSeedsRunner:
         of_seeds: Measured = []
         for k, totals in enumerate(state.totals):
             own_played, own_measured = jax.tree.map(lambda array, k=k: array[k], everything)
-            state.totals[k], metrics, episodes = self._one.reported(learning_rate, own_played, own_measured, totals)
+            try:
+                state.totals[k], metrics, episodes = self._one.reported(learning_rate, own_played, own_measured, totals)
+            except Failed as error:
+                raise Failed(f"seed {state.seeds[k]}: {error}") from error
             of_seeds.append((metrics, episodes))
         return state, of_seeds
 

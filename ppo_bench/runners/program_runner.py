@@ -109,7 +109,7 @@ class ProgramRunner:
         """Totals, metrics and episodes of an iteration from its results on the host; `totals` are those before it."""
         raw_rewards = np.asarray(played.raw_rewards)
         if not np.isfinite(raw_rewards).all():
-            raise not_finite("a reward", raw_rewards.T)
+            raise not_finite("a reward", raw_rewards.T, self.problem.part.first(self.problem.ppo.num_envs))
         totals, episodes = fold_episodes(totals, raw_rewards, np.asarray(played.episode_over), np.asarray(played.valid))
         own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.valid))}
         names = (metric.name for metric in metrics_of(self.problem.algorithm, self.problem.network))

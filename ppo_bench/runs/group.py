@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed
-from ppo_bench.common.launched import Launched, accept, connect, launched, listen, told_number
+from ppo_bench.common.launched import MOST_PORT, Launched, accept, connect, launched, listen, told_number
 from ppo_bench.common.rank_processes import serve, start
 from ppo_bench.common.ranks import HANGS_SECONDS, STARTS_SECONDS, Other, Ranks, Ticks
 from ppo_bench.configuration.config import Config
@@ -198,7 +198,7 @@ def _meet(config: Config, wrap: Wrap) -> tuple[Meeting, Any, list[Other]]:
     """Rendezvous of the processes: address for the framework, what has to stay referenced, and the other ranks."""
     told = launched()
     if told is None:
-        port = told_number("MASTER_PORT", 0)
+        port = told_number("MASTER_PORT", 0, MOST_PORT)
         meeting, kept = config.framework.meet("127.0.0.1", port, config.processes)
         return meeting, kept, start(config.processes, Member, config, meeting, wrap)
     others = _gathered(told)

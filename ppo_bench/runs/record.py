@@ -71,6 +71,16 @@ class LoopState:
             )
         return cls(**loop)
 
+    @property
+    def marks(self) -> dict[str, Mark]:
+        """Positions in the files of rows, by their names."""
+        return {"metrics.jsonl": Mark(*self.metrics_mark), "episodes.jsonl": Mark(*self.episodes_mark)}
+
+    def check_files(self, folder: Path) -> None:
+        """Raise `ConfigError` unless the files of rows in a run's folder begin with the rows that this counts."""
+        for name, mark in self.marks.items():
+            check_rows(folder / name, mark)
+
     def count(self, metrics: Metrics, episodes: list[Episode], batch_size: int) -> None:
         """Add one iteration to the counters."""
         self.iteration += 1
@@ -116,7 +126,6 @@ class Record:
         """Open the files of rows at the position that `loop` records; write run.json if the run is `new`.
 
         `together` is the number of seeds that the same program trains.
-        Raises `ConfigError` if the files of rows do not match the marks in `loop`.
         """
         self.config = config
         self.folder = folder
@@ -128,10 +137,7 @@ class Record:
             say(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
             warn_of_differences(folder, execution)
             loop.resumes += 1
-        marks = {"metrics.jsonl": Mark(*loop.metrics_mark), "episodes.jsonl": Mark(*loop.episodes_mark)}
-        for name, mark in marks.items():  # checks both before changing either
-            check_rows(folder / name, mark)
-        self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in marks.items())
+        self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in loop.marks.items())
         self._earlier_seconds = loop.wall_seconds
 
     def _begin(self, execution: Mapping[str, object]) -> None:

@@ -139,7 +139,8 @@ def _resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[Loo
     """Counters and state of the newest checkpoints; None if the runs are to start from the beginning.
 
     After an interruption, some of several seeds may have a checkpoint more than others: all go back to the last one
-    that they have in common. Raises `ConfigError` if their newest checkpoints are further apart.
+    that they have in common. Raises `ConfigError` if their newest checkpoints are further apart, or if files of rows do
+    not match the checkpoints.
     """
     folders = [run.folder / "checkpoints" for run in runs]
     newest = [checkpoint.load_newest(folder, say) for folder in folders]
@@ -161,6 +162,8 @@ def _resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[Loo
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
     loops, state = [LoopState.of(saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
+    for run, loop in zip(runs, loops, strict=True):  # all of them, before any file is changed
+        loop.check_files(run.folder)
     for folder, loop in zip(folders, loops, strict=True):
         checkpoint.go_back(folder, common, loop.best_iteration)
     return loops, state

@@ -1,0 +1,223 @@
+"""Several seeds in one program leave the folders that each would leave alone, and go on together after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.report.folders import read
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
+from tests.test_cli import assert_one_line
+
+pytestmark = pytest.mark.slow
+
+RUN = ["framework=jax_xla", "backend=jax", "total_timesteps=4096"]
+ITERATIONS = 8
+SEEDS = (5, 6, 7)
+TOGETHER = [*RUN, "seed=5", "num_seeds=3", "checkpoint.every_iterations=3", "checkpoint.keep=9"]
+
+
+def train(outputs: Path) -> int:
+    return exit_code(main, [*TOGETHER, f"outputs={outputs}"])
+
+
+def configs(outputs: Path) -> list[Config]:
+    """Of each seed."""
+    return load_config([*TOGETHER, f"outputs={outputs}"]).of_each_seed()
+
+
+def learnt(folder: Path) -> list[dict[str, float]]:
+    """The rows of metrics but for what a clock has measured."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key not in ("wall_seconds", "sps")} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs of three seeds at once that nothing interrupted."""
+    outputs = tmp_path_factory.mktemp("together")
+    assert train(outputs) == 0
+    return outputs
+
+
+def test_every_seed_has_the_run_folder_that_it_would_have_alone(
+    finished: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own = [*RUN, "checkpoint.every_iterations=3", f"outputs={finished}"]
+    folders = [load_config([*own, f"seed={seed}"]).run_folder for seed in SEEDS]
+    assert train(finished) == 0  # which only reports them
+    assert capfd.readouterr().out.split() == [str(folder) for folder in folders]
+    for seed, folder in zip(SEEDS, folders, strict=True):
+        result = json.loads((folder / "result.json").read_text())
+        assert (result["seed"], result["num_seeds"], result["iterations"]) == (seed, 3, ITERATIONS)
+        assert json.loads((folder / "run.json").read_text())["config"]["seed"] == seed
+        rows = learnt(folder)
+        assert [row["iteration"] for row in rows] == list(range(1, ITERATIONS + 1))
+        assert result["episodes"] == sum(row["episodes"] for row in rows) > 10
+
+
+@pytest.mark.parametrize("lost", [(), (6,), (5, 7)])
+def test_seeds_of_which_some_have_no_newest_checkpoint_go_on_together(
+    lost: tuple[int, ...], finished: Path, tmp_path: Path
+) -> None:
+    """As after a kill while iteration 6 was being saved: bit for bit what it was without."""
+    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        for iteration in (6, 8) if new.root.seed in lost else (8,):
+            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+    assert train(tmp_path) == 0
+    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
+        assert learnt(old.run_folder) == learnt(new.run_folder)
+
+
+def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alone(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        for iteration in (6, 8) if new.root.seed == 6 else (8,):
+            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+    folder = configs(tmp_path)[0].run_folder
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ppo_bench.runs.train._loop", killed)
+        assert train(tmp_path) == 130
+    assert len(learnt(folder)) == 3
+    assert (folder / "checkpoints" / "best").resolve().name == "iteration_00000003"
+    assert exit_code(main, [*TOGETHER, "num_seeds=1", f"outputs={tmp_path}"]) == 0
+    assert len(learnt(folder)) == ITERATIONS
+
+
+def test_damaged_rows_of_one_seed_leave_the_checkpoints_of_the_others(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        if new.root.seed != 6:
+            shutil.rmtree(new.run_folder / "checkpoints" / "iteration_00000008")
+    first, ahead, _ = (config.run_folder for config in configs(tmp_path))
+    file = first / "metrics.jsonl"
+    file.write_bytes(b" " + file.read_bytes()[1:])
+    assert train(tmp_path) == 2
+    assert "metrics.jsonl is damaged" in capfd.readouterr().err
+    assert (ahead / "checkpoints" / "iteration_00000008").is_dir()
+    assert len(learnt(ahead)) == ITERATIONS
+
+
+def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        for iteration in (3, 6, 8) if new.root.seed == 6 else (6, 8):
+            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ppo_bench.runs.train._loop", killed)
+    assert train(tmp_path) == 130
+    folder = configs(tmp_path)[0].run_folder
+    assert learnt(folder) == [] == list((folder / "checkpoints").iterdir())
+
+
+def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
+    words = [*TOGETHER, "total_timesteps=51_200"]
+    command = [sys.executable, "-m", "ppo_bench", *words, f"outputs={tmp_path / 'killed'}"]
+    runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_seed()
+    divided = os.environ | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=divided) as process:
+        while not any((runs[1].run_folder / "checkpoints").glob("iteration_*")):
+            assert process.poll() is None, "it was over before it could be killed"
+            time.sleep(0.01)
+        process.kill()
+    assert not any((run.run_folder / "result.json").exists() for run in runs)
+    for name in ("killed", "whole"):
+        assert exit_code(main, [*words, f"outputs={tmp_path / name}"]) == 0
+    for run, whole in zip(runs, load_config([*words, f"outputs={tmp_path / 'whole'}"]).of_each_seed(), strict=True):
+        assert learnt(run.run_folder) == learnt(whole.run_folder)
+
+
+def test_a_seed_that_is_complete_is_not_trained_again(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(configs(finished)[1].run_folder, configs(tmp_path)[1].run_folder, symlinks=True)
+    before = (configs(tmp_path)[1].run_folder / "metrics.jsonl").stat()
+    assert train(tmp_path) == 0
+    assert "seeds 5, 7  step" in capfd.readouterr().err
+    assert (configs(tmp_path)[1].run_folder / "metrics.jsonl").stat() == before
+    results = [json.loads((config.run_folder / "result.json").read_text()) for config in configs(tmp_path)]
+    assert [result["num_seeds"] for result in results] == [2, 3, 2]  # as many as were trained together
+    assert ["num_seeds" in read(config.run_folder).execution for config in configs(tmp_path)] == [True] * 3
+
+
+def test_a_sweep_of_them_knows_what_is_done(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["-m", *RUN, "num_seeds=2", f"outputs={tmp_path}"]
+    assert exit_code(main, [*words, "seed=1"]) == 0
+    assert exit_code(main, [*words, "seed=1,3"]) == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 1 done, 0 failed, 1 skipped"
+    assert sorted(path.parent.name for path in tmp_path.rglob("result.json")) == [f"seed{k}" for k in (1, 2, 3, 4)]
+
+
+def test_seeds_that_stand_far_apart_are_not_set_back(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = configs(tmp_path)[0].run_folder
+    shutil.copytree(configs(finished)[0].run_folder, folder, symlinks=True)
+    (folder / "result.json").unlink()
+    shutil.rmtree(folder / "checkpoints" / "iteration_00000008")
+    assert train(tmp_path) == 2
+    assert_one_line(capfd.readouterr().err, "trained up to different iterations (5: 6, 6: 0, 7: 0)")
+    assert (folder / "metrics.jsonl").read_bytes() == (configs(finished)[0].run_folder / "metrics.jsonl").read_bytes()
+
+
+def test_a_checkpoint_to_which_all_would_go_back_and_that_one_has_lost_is_named(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for old, new, lost in zip(configs(finished), configs(tmp_path), ((8, 3), (8, 6), (8, 6)), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        for iteration in lost:
+            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+    folder = configs(tmp_path)[0].run_folder
+    assert train(tmp_path) == 2
+    line = f"{folder / 'checkpoints'} has no whole checkpoint of iteration 3, to which another seed has to go back"
+    assert_one_line(capfd.readouterr().err, line)
+    assert (folder / "checkpoints" / "iteration_00000006").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["num_seeds=0"], "num_seeds=0: must be at least 1"),
+        ([f"seed={2**31 - 1}", "num_seeds=2"], f"seed + num_seeds={2**31 + 1}: must be at most {2**31}"),
+        (["framework=torch_eager", "num_seeds=2"], "elsewhere use a sweep: -m seed=1,2"),
+        (
+            ["framework=jax_xla", "backend=envpool_xla", "num_seeds=2"],
+            "num_seeds=2 is for framework=jax_xla backend=jax",
+        ),
+    ],
+)
+def test_wrong_input_is_one_line(
+    words: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
+    assert_one_line(capfd.readouterr().err, fragment)
+    assert list(tmp_path.iterdir()) == []
