@@ -25,6 +25,7 @@ from verdicts import (
     table,
     trained,
     verdicts,
+    with_precision,
 )
 
 from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
@@ -154,11 +155,9 @@ def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, lab
         x, values = (np.ma.filled(found[key].astype(float), np.nan).reshape(-1, 100) for key in ("x", "value"))
         grid = (np.arange(100) + 0.5) * x.max() / 99.5
         runs = np.stack([_on(grid, own, value) for own, value in zip(x, values, strict=True)])
-        plain = precision == "float32"
         colour = len(series) if switches else FRAMEWORKS.index(framework) + len(FRAMEWORKS) * order[precision]
         band = mean_band([runs], seed=0, resamples=2000)
-        name = switches or (framework if plain else f"{framework}, {precision}")
-        series.append(Series(name, colour, grid, *band, runs))
+        series.append(Series(switches or with_precision(framework, precision), colour, grid, *band, runs))
     return Lines(title, label, "episodic return", series)
 
 

@@ -57,8 +57,8 @@ class Way(NamedTuple):
     steps: int
 
     def __str__(self) -> str:
-        """Such as `torch_compile, envpool`; the precision is named unless it is the default, float32."""
-        return f"{self.framework}, {_with(self.backend, self.precision)}"
+        """Words such as `torch_compile, envpool`."""
+        return f"{self.framework}, {with_precision(self.backend, self.precision)}"
 
 
 class Row(NamedTuple):
@@ -111,7 +111,8 @@ def _way(run: dict[str, Any]) -> Way:
     return Way(*(run[name] for name in Way._fields))
 
 
-def _with(words: str, precision: str) -> str:
+def with_precision(words: str, precision: str) -> str:
+    """The words, with the precision unless it is the default, float32."""
     return words if precision == "float32" else f"{words}, {precision}"
 
 
@@ -183,8 +184,7 @@ def trained(out: Path) -> str:
         known = f"{sum(resumes)}" if resumes else "not recorded"
         if 0 < len(resumes) < len(own):
             known += f", in {len(resumes)} of the runs"
-        cores = {run["cores"]: f", {run['cores']} core{'' if run['cores'] == 1 else 's'}" for run in own} | {None: ""}
-        cpus = sorted({f"{run['cpu']}{cores[run['cores']]}" for run in own})
+        cpus = sorted({f"{run['cpu']}, {run['cores']} core{'' if run['cores'] == 1 else 's'}" for run in own})
         steps = sum(run["steps"] for run in own) / 1e6
         # Seeds of one program (`num_seeds`) have the program's seconds, each of them.
         programs = {tuple(run[key] for key in (*KEPT, "wall_seconds") if key != "seed") for run in own}
@@ -206,7 +206,7 @@ def between_frameworks(out: Path) -> str:
                 seeds = sorted(by_seed[ours].keys() & by_seed[theirs].keys())
                 if len(seeds) > 1:
                     pair = [[by_seed[name][seed] for seed in seeds] for name in (ours, theirs)]
-                    cells = [_with(f"{task[0]}, {task[1]}", task[2]), f"{ours}, {theirs}", str(len(seeds))]
+                    cells = [with_precision(f"{task[0]}, {task[1]}", task[2]), f"{ours}, {theirs}", str(len(seeds))]
                     cells += _compared(pair, lambda r: float(r["final_return_mean"]))
                     cells += _compared(pair, lambda r: areas[tuple(r[key] for key in KEPT)])
                     lines.append(f"| {' | '.join(cells)} |")
@@ -231,7 +231,7 @@ def between_switches(out: Path) -> str:
             if of_switches is not first and min(len(first), len(of_switches)) > 1:
                 found = tost(of_switches, first, margin_beside(own[0]["env_id"], float(first.mean()), MARGIN))
                 cells = [f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]", found.verdict]
-            about = [f"{task[1]}, {task[2]}", _with(task[3], task[4]), switches, str(ours.n), _said(ours)]
+            about = [f"{task[1]}, {task[2]}", with_precision(task[3], task[4]), switches, str(ours.n), _said(ours)]
             lines.append(f"| {' | '.join([*about, *cells])} |")
     return "\n".join(lines)
 

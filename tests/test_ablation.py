@@ -82,7 +82,7 @@ def test_what_does_not_apply_is_left_out() -> None:
 def test_bfloat16_is_a_step_where_the_cpu_multiplies_it(
     network: NetworkSpec, instructions: dict[str, bool], there: bool
 ) -> None:
-    """Of PyTorch alone: XLA has no such convolutions on a CPU."""
+    """A step of PyTorch alone: XLA has no such convolutions on a CPU."""
     conditions = circumstances(network, "envpool", None, "envpool_xla", instructions)
     assert (steps(TORCH, conditions, None)[-1].title == "bfloat16") == there
     assert "bfloat16" not in [step.title for step in steps(JAX, conditions, "envpool_xla")]

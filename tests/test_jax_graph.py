@@ -113,12 +113,15 @@ def test_iterations_given_ahead_are_the_same_iterations() -> None:
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
-def test_a_reward_that_is_no_number_names_its_environment() -> None:
-    class Breaks(CartPole):
-        def step(self, state: Any, actions: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
-            state, rewards, ends = super().step(state, actions)
-            return state, rewards.at[2].set(jnp.nan), ends
+class Breaks(CartPole):
+    """CartPoles of which the third gives a reward that is no number."""
 
+    def step(self, state: Any, actions: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
+        state, rewards, ends = super().step(state, actions)
+        return state, rewards.at[2].set(jnp.nan), ends
+
+
+def test_a_reward_that_is_no_number_names_its_environment() -> None:
     runner = ProgramRunner(problem_for(JaxEnv(CartPole(), 4), 7, []), JaxEnv(Breaks(), 4), 1)
     with pytest.raises(Failed, match="environment 2 gave a reward that is not a finite number"):
         runner.step(runner.init(SEED))

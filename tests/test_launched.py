@@ -1,4 +1,4 @@
-"""What a launcher says in environment variables: wrong values are one line."""
+"""Environment variables of a launcher: wrong values are one line."""
 
 from __future__ import annotations
 

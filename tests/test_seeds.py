@@ -6,10 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -19,6 +16,7 @@ from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.runners import problem_for
+from tests.test_jax_graph import Breaks
 from tests.test_seeds_folders import SEEDS, TOGETHER
 
 pytestmark = pytest.mark.slow
@@ -114,11 +112,6 @@ def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
 
 
 def test_a_reward_that_is_no_number_names_its_seed() -> None:
-    class Breaks(CartPole):
-        def step(self, state: Any, actions: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
-            state, rewards, ends = super().step(state, actions)
-            return state, rewards.at[2].set(jnp.nan), ends
-
     runner = JaxSeedsRunner(problem_for(JaxEnv(CartPole(), 4), 4, []), JaxEnv(Breaks(), 4), 1)
     with pytest.raises(Failed, match="seed 5: environment 2 gave a reward that is not a finite number"):
         runner.step(runner.init([5, 6]))

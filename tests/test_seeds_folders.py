@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def train(outputs: Path) -> int:
 
 
 def configs(outputs: Path) -> list[Config]:
-    """Of each seed."""
+    """Configurations of the seeds."""
     return load_config([*TOGETHER, f"outputs={outputs}"]).of_each_seed()
 
 
@@ -40,6 +41,20 @@ def learnt(folder: Path) -> list[dict[str, float]]:
     """The rows of metrics but for what a clock has measured."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in row.items() if key not in ("wall_seconds", "sps")} for row in rows]
+
+
+def copy_without(finished: Path, outputs: Path, lost: Mapping[int, Sequence[int]]) -> None:
+    """Copies of the seeds' folders as if they had not finished, without the checkpoints `lost`, iterations by seed."""
+    for old, new in zip(configs(finished), configs(outputs), strict=True):
+        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
+        (new.run_folder / "result.json").unlink()
+        for iteration in lost.get(new.root.seed, ()):
+            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+
+
+def killed(*_: object, **__: object) -> None:
+    """A training loop that is interrupted at once."""
+    raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +85,8 @@ def test_every_seed_has_the_run_folder_that_it_would_have_alone(
 def test_seeds_of_which_some_have_no_newest_checkpoint_go_on_together(
     lost: tuple[int, ...], finished: Path, tmp_path: Path
 ) -> None:
-    """As after a kill while iteration 6 was being saved: bit for bit what it was without."""
-    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
-        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
-        (new.run_folder / "result.json").unlink()
-        for iteration in (6, 8) if new.root.seed in lost else (8,):
-            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+    """A kill while iteration 6 was being saved leaves the seeds like this; the rows end the same, bit for bit."""
+    copy_without(finished, tmp_path, {seed: [6, 8] if seed in lost else [8] for seed in SEEDS})
     assert train(tmp_path) == 0
     for old, new in zip(configs(finished), configs(tmp_path), strict=True):
         assert learnt(old.run_folder) == learnt(new.run_folder)
@@ -84,16 +95,8 @@ def test_seeds_of_which_some_have_no_newest_checkpoint_go_on_together(
 def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alone(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
-        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
-        (new.run_folder / "result.json").unlink()
-        for iteration in (6, 8) if new.root.seed == 6 else (8,):
-            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
+    copy_without(finished, tmp_path, {5: [8], 6: [6, 8], 7: [8]})
     folder = configs(tmp_path)[0].run_folder
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
         patched.setattr("ppo_bench.runs.train._loop", killed)
         assert train(tmp_path) == 130
@@ -106,11 +109,7 @@ def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alon
 def test_damaged_rows_of_one_seed_leave_the_checkpoints_of_the_others(
     finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
-        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
-        (new.run_folder / "result.json").unlink()
-        if new.root.seed != 6:
-            shutil.rmtree(new.run_folder / "checkpoints" / "iteration_00000008")
+    copy_without(finished, tmp_path, {5: [8], 7: [8]})
     first, ahead, _ = (config.run_folder for config in configs(tmp_path))
     file = first / "metrics.jsonl"
     file.write_bytes(b" " + file.read_bytes()[1:])
@@ -123,15 +122,7 @@ def test_damaged_rows_of_one_seed_leave_the_checkpoints_of_the_others(
 def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for old, new in zip(configs(finished), configs(tmp_path), strict=True):
-        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
-        (new.run_folder / "result.json").unlink()
-        for iteration in (3, 6, 8) if new.root.seed == 6 else (6, 8):
-            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
+    copy_without(finished, tmp_path, {5: [6, 8], 6: [3, 6, 8], 7: [6, 8]})
     monkeypatch.setattr("ppo_bench.runs.train._loop", killed)
     assert train(tmp_path) == 130
     folder = configs(tmp_path)[0].run_folder

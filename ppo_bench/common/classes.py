@@ -16,9 +16,8 @@ def class_named(key: str, target: object, kind: type = object) -> Any:
     try:
         cls = pydoc.locate(str(target))
     except Exception as error:  # a user's module can raise anything
-        cause = error.value if isinstance(error, pydoc.ErrorDuringImport) else error
-        if isinstance(cause, BaseException) and not isinstance(cause, Exception):
-            raise cause from None  # an interruption
+        if isinstance(error, pydoc.ErrorDuringImport) and isinstance(error.value, KeyboardInterrupt):
+            raise error.value from None
         raise ConfigError(f"{key} names no class that can be imported: {' '.join(str(error).split())}") from error
     if not isinstance(cls, type):
         raise ConfigError(f"{key} names no class that can be imported: there is no class {target!r}")
