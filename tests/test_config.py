@@ -201,3 +201,19 @@ def test_the_default_backend_of_every_env_is_one_that_it_offers() -> None:
     assert len(ENVS) >= 7
     for env in ENVS:
         assert (env, load_config([f"env={env}"]).backend.name) in [(name, backend) for name, backend, _ in OFFERED]
+
+
+@pytest.mark.parametrize(
+    ("words", "seeds"),
+    [
+        (["env=hopper", "backend=envpool", "seed=3"], [3]),
+        (["env.id=Pendulum-v1", "backend=envpool"], [1]),  # for whose actions of floats a group is chosen
+        (["framework=jax_xla", "backend=jax", "seed=4", "num_seeds=2"], [4, 5]),
+    ],
+)
+def test_the_overrides_of_a_configuration_compose_it_again(words: list[str], seeds: list[int]) -> None:
+    configs = load_config(words).of_each_seed()
+    assert [config.root.seed for config in configs] == seeds
+    again = [load_config(config.overrides) for config in configs]
+    assert [config.run_folder for config in again] == [config.run_folder for config in configs]
+    assert {config.root.num_seeds for config in again} == {1}

@@ -89,6 +89,11 @@ def _with_integers(schema: DictConfig, values: Mapping[Any, Any]) -> dict[Any, A
     return found
 
 
+def key_of(override: str) -> str:
+    """The key that an override sets, as in `ppo.gamma` for `ppo.gamma=0.9`, or the group that it chooses from."""
+    return override.lstrip("+~").partition("=")[0]
+
+
 def readable(overrides: Sequence[str]) -> list[str]:
     """The overrides with quotes around values that Hydra's grammar cannot read without them; see `UNQUOTED`."""
     return [UNQUOTED.sub(r"\1='\2'", word) for word in overrides]

@@ -12,6 +12,7 @@ from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.launched import launched
 from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.choices import Backend, Network, Tracker
+from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.folders import choose_folder
 from ppo_bench.configuration.identity import env_of, former_identity, identity
 from ppo_bench.configuration.schema import RootSchema
@@ -44,6 +45,8 @@ class Config:
     """`resolved` without the keys that are newer than the first runs and have their default values."""
     note: str = ""
     """Explanation of a choice that was made for the user; empty if there is none."""
+    overrides: tuple[str, ...] = ()
+    """The words that composed it; none if it is that of a recorded run."""
 
     def require(self, elsewhere: bool = False) -> None:
         """Raise `ConfigError` if framework and backend do not work together, or a package that they need is missing.
@@ -199,8 +202,15 @@ class Config:
         if self.root.num_seeds == 1:
             return [self]
         seeds = range(self.root.seed, self.root.seed + self.root.num_seeds)
+        shared = [word for word in self.overrides if key_of(word) not in ("seed", "num_seeds")]
         return [
-            replace(self, root=replace(self.root, seed=seed), resolved=self.resolved | {"seed": seed}) for seed in seeds
+            replace(
+                self,
+                root=replace(self.root, seed=seed),
+                resolved=self.resolved | {"seed": seed},
+                overrides=(*shared, f"seed={seed}", "num_seeds=1"),
+            )
+            for seed in seeds
         ]
 
     @property

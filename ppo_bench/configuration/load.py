@@ -31,12 +31,13 @@ def load_config(overrides: Sequence[str], name: str = "config", schema: type[Roo
     Callers check whether framework and backend can run it: `config.require()`. If only `env.id` names the environment,
     no file knows its actions; if these are floats, `ppo=continuous` is chosen.
     """
-    config = checked(compose_root(name, overrides), name, schema)
+    config = replace(checked(compose_root(name, overrides), name, schema), overrides=tuple(overrides))
     group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)
     if config.root.env.id is None or group_named or not acts_by_floats(config.backend, config.task):
         return config
     note = f"{config.task.id} has actions of floats: ppo=continuous; name another group to choose otherwise"
-    return replace(checked(compose_root(name, [*overrides, "ppo=continuous"]), name, schema), note=note)
+    chosen = checked(compose_root(name, [*overrides, "ppo=continuous"]), name, schema)
+    return replace(chosen, note=note, overrides=config.overrides)
 
 
 def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:

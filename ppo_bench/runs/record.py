@@ -142,7 +142,8 @@ class Record:
 
     def _begin(self, execution: Mapping[str, object]) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        about = {"schema_version": SCHEMA_VERSION, "started": started, "config": self.config.resolved}
+        about = {"schema_version": SCHEMA_VERSION, "started": started, "overrides": list(self.config.overrides)}
+        about["config"] = self.config.resolved
         about["identity"] = self.config.identity
         about["metrics"] = {
             metric.name: metric.tag for metric in metrics_of(self.config.algorithm, self.config.network)

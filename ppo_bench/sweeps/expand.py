@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import compose_root, explain, readable
+from ppo_bench.configuration.compose import compose_root, explain, key_of, readable
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
@@ -41,7 +41,7 @@ def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
 
 def own_sweep(overrides: Sequence[str]) -> list[str]:
     """Overrides with several values from the experiment's own sweep, for the keys that `overrides` do not set."""
-    given = {word.lstrip("+~").partition("=")[0] for word in overrides}
+    given = {key_of(word) for word in overrides}
     experiment = next((word for word in overrides if word.startswith("experiment=")), "")
     return [f"{key}={values}" for key, values in _values_swept(experiment) if key not in given]
 

@@ -20,12 +20,14 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json, write_safely
 from ppo_bench.common.rows import read_rows
 from ppo_bench.common.values import file_name
-from ppo_bench.configuration.load import recorded_config
-from ppo_bench.configuration.words import words_for
+from ppo_bench.configuration.compose import key_of
+from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.recorded import read_run
 
 README, CURVE, FILM = "README.md", "curve.png", "replay.mp4"
+OWN_TO_THE_MACHINE = ("name", "outputs", "rerun", "tracker", "video", "hydra", "checkpoint.load")
+"""Keys, with all keys below them, of overrides that say where a run is kept and shown, or what it began with."""
 
 
 def main(arguments: list[str]) -> int:
@@ -63,11 +65,12 @@ def export(
     rows = [row for row in read_rows(run_folder / "metrics.jsonl") if row["global_step"] <= saved.loop["global_step"]]
     drawn = draw(rows, folder / CURVE)
     config = recorded_config(run["config"], {})
-    words = words_for(run["config"])
+    public = _public(run["config"])
+    words = _words(run.get("overrides", []), recorded_config(public, {}).identity)
     returns = _returns(run_folder, checkpoint_name, saved)
     text = card(run, config, saved.loop, words, returns, CURVE if drawn else None, FILM if film else None)
     write_safely(folder / README, text.encode())
-    checkpoint.write_exported(folder, _published(run), saved)
+    checkpoint.write_exported(folder, run | {"overrides": words or [], "config": public}, saved)
 
 
 def _make_folder(folder: Path) -> None:
@@ -80,11 +83,22 @@ def _make_folder(folder: Path) -> None:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}; name another folder by --out") from error
 
 
-def _published(run: dict[str, Any]) -> dict[str, Any]:
-    """What a run recorded, without the paths and accounts of the machine on which it ran."""
-    config = run["config"]
-    private = {"outputs": "outputs", "tracker": {}, "checkpoint": config["checkpoint"] | {"load": None}}
-    return run | {"config": config | private}
+def _public(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a run without the paths and accounts of the machine on which it ran."""
+    return config | {"outputs": "outputs", "tracker": {}, "checkpoint": config["checkpoint"] | {"load": None}}
+
+
+def _words(overrides: list[str], identity: dict[str, Any]) -> list[str] | None:
+    """The part of a run's `overrides` that another machine can use; None if it does not compose to `identity`.
+
+    That is so if the configuration has files of the user's, or if an earlier version recorded no overrides.
+    """
+    own = tuple(f"{key}." for key in OWN_TO_THE_MACHINE)
+    words = [word for word in overrides if not f"{key_of(word)}.".startswith(own)]
+    try:
+        return words if load_config(words).identity == identity else None
+    except ConfigError:
+        return None
 
 
 def _film(run_folder: Path, checkpoint_name: str) -> Path | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.compose import compose_root, typed
+from ppo_bench.configuration.compose import compose_root, key_of, typed
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Launch:
 
 def split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     """The overrides of `launch`, and the overrides of the runs."""
-    ours = [override for override in overrides if _key(override).split(".")[0] == "launch"]
+    ours = [override for override in overrides if key_of(override).split(".")[0] == "launch"]
     return ours, [override for override in overrides if override not in ours]
 
 
@@ -68,7 +68,3 @@ LEAST = {
     "runs_per_job": 1,
     "array_parallelism": 1,
 }
-
-
-def _key(override: str) -> str:
-    return override.lstrip("+~").partition("=")[0]
