@@ -14,27 +14,19 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from verdicts import (
-    KEPT,
-    MEASURED,
-    PAIR,
-    SWITCHES,
-    as_csv,
-    between_frameworks,
-    between_switches,
-    table,
-    trained,
-    verdicts,
-    with_precision,
-)
+from campaign_rows import KEPT, MEASURED, PAIR, SWITCHES, trained, with_precision
+from comparisons import between_frameworks, between_switches
+from verdicts import as_csv, table, verdicts
 
 from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
 from ppo_bench.commands.report.curves import curves
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.commands.report.figures import draw
+from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.groups import FRAMEWORKS
 from ppo_bench.commands.report.statistics import mean_band
 from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.precision import PRECISIONS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -72,6 +64,7 @@ def take_in(folders: Sequence[str], out: Path) -> None:
     """Add the finished runs below `folders` to the Parquet files in `out`; they replace rows of the same runs."""
     database = open_database(folders)
     runs = {number: run for number, run in enumerate(database.runs) if run.finished and _campaign(run.name)}
+    _check_alike(list(runs.values()))
     columns = ", ".join(f"{name} {_kind(name)}" for name in (*KEPT, *MEASURED))
     con = duckdb.connect()
     con.execute(f"create table runs ({columns})")
@@ -103,6 +96,20 @@ def take_in(folders: Sequence[str], out: Path) -> None:
         aside = file.with_suffix(".tmp")
         con.execute(f"copy (select * from {name} order by {order}) to '{aside}' (format parquet, compression zstd)")
         aside.replace(file)
+
+
+def _check_alike(runs: Sequence[Run]) -> None:
+    """Raise `ConfigError` if two of the runs would be one row, or would be in one row with other hyperparameters."""
+    of_task: dict[tuple[Any, ...], Run] = {}
+    of_row: dict[tuple[Any, ...], Run] = {}
+    for run in runs:
+        task = (run.name, run.env_id, run.backend, run.total_timesteps, _switches(run))
+        other = of_task.setdefault(task, run)
+        if run.setting_key != other.setting_key:
+            raise ConfigError(f"{run.folder} and {other.folder} have different settings: name runs of one setting")
+        other = of_row.setdefault((*task, run.framework, run.execution["precision"], run.seed), run)
+        if other is not run:
+            raise ConfigError(f"{run.folder} and {other.folder} would be one row: name one of them")
 
 
 def _campaign(name: str) -> str | None:

@@ -73,6 +73,8 @@ TRXL = SAME_IN_ALL | {
     "norm_obs": False,
     "norm_reward": False,
 }
+JAX_SCRIPTS = SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "clip_vloss": False, "mask_resets": False}
+"""Both have a flag `clip_vloss` that nothing reads."""
 CLEANRL: dict[str, dict[str, Any]] = {
     "cleanrl/ppo": SAME_IN_ALL | DISCRETE | {"num_envs": 4, "clip_coef": 0.2, "mask_resets": True},
     "cleanrl/ppo_atari": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": True},
@@ -81,6 +83,8 @@ CLEANRL: dict[str, dict[str, Any]] = {
     | DISCRETE
     | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": True, "shards": 2, "norm_adv_by_shard": True},
     "cleanrl/ppo_atari_envpool": SAME_IN_ALL | DISCRETE | {"num_envs": 8, "clip_coef": 0.1, "mask_resets": False},
+    "cleanrl/ppo_atari_envpool_xla_jax": JAX_SCRIPTS,
+    "cleanrl/ppo_atari_envpool_xla_jax_scan": JAX_SCRIPTS,
     "cleanrl/ppo_continuous_action": SAME_IN_ALL
     | {
         "num_envs": 1,
@@ -148,6 +152,8 @@ SETTINGS = {
     "cleanrl/ppo_atari_lstm": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", RecurrentCnn),
     "cleanrl/ppo_atari_multigpu": (10_000_000, "gymnasium", "BreakoutNoFrameskip-v4", NatureCnn),
     "cleanrl/ppo_atari_envpool": (10_000_000, "envpool", "Breakout-v5", NatureCnn),
+    "cleanrl/ppo_atari_envpool_xla_jax": (10_000_000, "envpool_xla", "Breakout-v5", NatureCnn),
+    "cleanrl/ppo_atari_envpool_xla_jax_scan": (10_000_000, "envpool_xla", "Breakout-v5", NatureCnn),
     "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", Mlp),
     "cleanrl/ppo_continuous_action_isaacgym": (30_000_000, "jax", "brax-ant", Mlp),
     "cleanrl/ppo_trxl": (200_000_000, "gymnasium", "memory_gym:MortarMayhem-Grid-v0", Trxl),

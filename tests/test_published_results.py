@@ -72,7 +72,11 @@ def test_verdicts_of_runs_by_hand(docs: Path, tmp_path: Path) -> None:
     assert found["Hopper-v4", ""]["verdict"] == "not trained"
     page = (docs / "results.md").read_text()
     assert "| cartpole, gymnasium | jax_xla, torch_eager | 6 | -186.54" in page
-    assert "2 of 36 published rows have a verdict" in page
+    assert "2 of 36 published rows have a verdict. Each way of training them has a line: " in page
+    assert "2 equivalent, 1 different." in page
+    # With endless seeds of ours the error is that of three published ones. The margin is 5% of 475 - 22.2.
+    limits = float(same["at_best"]), float(same["margin"])
+    assert limits == pytest.approx((2.92 * 6.12 / 2**0.5, 0.05 * (475 - 22.2)), abs=0.01)
     assert page.endswith("<!-- /switches -->\nend\n")
     assert (docs / "results" / "classic-cartpole-gymnasium.svg").exists()
 
@@ -117,21 +121,55 @@ def test_rows_of_runs_whose_folders_are_gone_stay(docs: Path, tmp_path: Path) ->
     assert duckdb.connect().execute(curves).fetchall() == [(1,), (2,)]
 
 
+def test_another_version_of_an_environment_is_shown_and_not_judged(docs: Path, tmp_path: Path) -> None:
+    changes = {"config.name": "campaign/continuous", "config.total_timesteps": 1_000_000}
+    for seed, version in ((1, "v4"), (2, "v5"), (3, "v5")):
+        run = changes | {"config.env.ids": {"gymnasium": f"Pusher-{version}"}}
+        write_run(tmp_path / "o", "pusher", "torch_eager", seed, 8, final=-40.0, changes=run)
+    results(tmp_path / "o", "--docs", docs)
+    found = [row for row in verdicts(docs) if row["env"] == "Pusher-v4"]
+    told = [(row["seeds"], row["verdict"], row["low"] == "") for row in found]
+    assert told == [("1", "undecided", False), ("2", "another version, Pusher-v5", True)]
+    assert "1 of 36 published rows have a verdict" in (docs / "results.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"config.ppo.learning_rate": 1.0}, "have different settings: name runs of one setting"),
+        ({"config.tuning": {"channels_last": False}}, "would be one row: name one of them"),
+    ],
+)
+def test_runs_that_are_not_one_experiment_are_not_pooled(
+    change: dict[str, object], message: str, docs: Path, tmp_path: Path
+) -> None:
+    changes: dict[str, object] = {"config.name": "campaign/classic", "config.total_timesteps": 500_000}
+    for seed, more in ((1, {}), (2, {}), (2, change)):
+        outputs = tmp_path / ("others" if more else "o")
+        write_run(outputs, "cartpole", "torch_eager", seed, 8, changes=changes | more)
+    command = [sys.executable, str(ROOT / "launch" / "results.py"), "o", "others", "--docs", str(docs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert message in line
+    assert not (docs / "results" / "runs.parquet").exists()
+
+
 def test_a_campaign_over_switches_is_compared_by_hand(docs: Path, tmp_path: Path) -> None:
     common = {"config.name": "campaign/minatar_pair", "config.ppo.mask_resets": True, "config.ppo.clip_vloss": True}
     common |= {"config.ppo.bootstrap_truncated": False}
     for seed, final in enumerate((10.0, 12.0, 14.0), 1):
         write_run(tmp_path / "o", "minatar_breakout", "jax_xla", seed, 8, final=final, changes=common)
-        unclipped = common | {"config.ppo.clip_vloss": False}
-        write_run(tmp_path / "p", "minatar_breakout", "jax_xla", seed, 8, final=final + 20, changes=unclipped)
+        unclipped, later = common | {"config.ppo.clip_vloss": False}, final + (22.0, 18.0, 20.0)[seed - 1]
+        write_run(tmp_path / "p", "minatar_breakout", "jax_xla", seed, 8, final=later, changes=unclipped)
     results(tmp_path / "o", tmp_path / "p", "--docs", docs)
     page = (docs / "results.md").read_text()
     first, second = (line for line in page.splitlines() if line.startswith("| minatar_breakout"))
     assert "| clip_vloss, mask_resets, no bootstrap_truncated | 3 | 12.00 ± 2.00 |" in first
-    # Both samples have three values and deviation 2: the standard error is
-    # 2 x sqrt(2 / 3), and t of 4 degrees at 95% is 2.132.
+    # Seed by seed the differences are 22, 18 and 20, whose deviation is 2: the standard error is 2 / sqrt(3), and t of
+    # 2 degrees at 95% is 2.920.
     assert (
-        "| no clip_vloss, mask_resets, no bootstrap_truncated | 3 | 32.00 ± 2.00 | +20.00 [+16.52, +23.48] |" in second
+        "| no clip_vloss, mask_resets, no bootstrap_truncated | 3 | 32.00 ± 2.00 | +20.00 [+16.63, +23.37] |" in second
     )
     assert "0 of 36 published rows have a verdict" in page
     assert (docs / "results" / "minatar_pair-minatar_breakout-gymnasium.svg").exists()

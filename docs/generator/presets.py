@@ -106,7 +106,9 @@ def _usage(name: str, settings: Settings) -> str:
     lines = [f"ppo-bench {preset}"]
     if not name.startswith("ppo_trxl"):
         lines += [f"ppo-bench {preset} env={env}" for env in _envs(name) if env != settings["env"]["name"]][:2]
-    if settings["backend"]["name"] != "jax":
+    if settings["backend"]["name"] == "envpool_xla":
+        lines.append(f"ppo-bench {preset} framework=torch_compile backend=envpool")
+    elif settings["backend"]["name"] != "jax":
         lines += [f"ppo-bench {preset} framework={framework}" for framework in ("torch_compile", "jax_xla")]
     campaigns = _campaigns(name)
     text = "\n".join([*lines, f"ppo-bench sweep {preset} 'seed=range(1,4)'"])
@@ -169,7 +171,7 @@ def _results(name: str) -> str:
         about,
         "Ours: mean ± sample deviation of the last 100 training episodes over seeds; minutes are the median training "
         "time of a run, compilation included, steps per second the median of the runs' means."
-        + (f" Measured on {hardware}, several runs at a time." if hardware else "")
+        + (f" Measured on {hardware}, beside other work." if hardware else "")
         + " [Results](../results.md) says how the verdicts are made.",
     ]
     if not any(ours.values()):

@@ -1,0 +1,89 @@
+"""Comparisons of this project's runs with each other: between frameworks, and between settings of switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from campaign_rows import KEPT, rows_of, shown, with_precision
+
+from ppo_bench.commands.report.against import MARGIN, margin_beside
+from ppo_bench.commands.report.groups import FRAMEWORKS
+from ppo_bench.commands.report.statistics import moments, tost
+
+IN_PYTORCH = ("clip_vloss", "no mask_resets", "no bootstrap_truncated")
+"""The settings of `SWITCHES` in the PyTorch script for EnvPool, with which others are compared."""
+
+
+def between_frameworks(out: Path) -> str:
+    """A Markdown table that compares final returns and areas under the curve of each pair of frameworks on a task."""
+    runs, areas = [run for run in rows_of(out) if not run["switches"]], _areas(out)
+    head = "| env, backend | pair | seeds | final return [90%] | verdict | area under the curve [90%] | verdict |"
+    lines = [head, "|" + "---|" * 7]
+    keys = ("env", "backend", "precision", "campaign", "env_id", "steps")
+    for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
+        own = [r for r in runs if tuple(r[key] for key in keys) == task]
+        by_seed = {name: {r["seed"]: r for r in own if r["framework"] == name} for name in FRAMEWORKS}
+        for later, ours in enumerate(FRAMEWORKS):
+            for theirs in FRAMEWORKS[:later]:
+                seeds = sorted(by_seed[ours].keys() & by_seed[theirs].keys())
+                if len(seeds) > 1:
+                    pair = [[by_seed[name][seed] for seed in seeds] for name in (ours, theirs)]
+                    cells = [with_precision(f"{task[0]}, {task[1]}", task[2]), f"{ours}, {theirs}", str(len(seeds))]
+                    cells += _compared(pair, _final)
+                    cells += _compared(pair, lambda r: areas[tuple(r[key] for key in KEPT)])
+                    lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def between_switches(out: Path) -> str:
+    """A Markdown table that compares the runs of each campaign over `SWITCHES` with those of its first setting.
+
+    That is the one most like `IN_PYTORCH`.
+    """
+    runs = [run for run in rows_of(out) if run["switches"]]
+    head = "| env, backend | framework | switches | seeds | final return | difference from the first [90%] | verdict |"
+    lines = [head, "|" + "---|" * 7]
+    keys = ("campaign", "env", "backend", "framework", "precision")
+    for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
+        own = [r for r in runs if tuple(r[key] for key in keys) == task]
+        by_seed = {
+            switches: {r["seed"]: r for r in own if r["switches"] == switches}
+            for switches in sorted({r["switches"] for r in own}, key=lambda told: (_switched(told), told))
+        }
+        first = next(iter(by_seed.values()))
+        for switches, of_switches in by_seed.items():
+            ours, cells = moments(np.array([_final(run) for run in of_switches.values()])), ["", ""]
+            seeds = sorted(first.keys() & of_switches.keys())
+            if of_switches is not first and len(seeds) > 1:
+                cells = _compared([[runs_of[seed] for seed in seeds] for runs_of in (of_switches, first)], _final)
+            about = [f"{task[1]}, {task[2]}", with_precision(task[3], task[4]), switches, str(ours.n), shown(ours)]
+            lines.append(f"| {' | '.join([*about, *cells])} |")
+    return "\n".join(lines)
+
+
+def _switched(switches: str) -> int:
+    """In how many switches a setting, such as `clip_vloss, no mask_resets`, differs from `IN_PYTORCH`."""
+    return len({*switches.split(", ")} - {*IN_PYTORCH})
+
+
+def _final(run: dict[str, Any]) -> float:
+    return float(run["final_return_mean"])
+
+
+def _compared(pair: Sequence[Sequence[dict[str, Any]]], value: Callable[[dict[str, Any]], float]) -> list[str]:
+    """Two cells: difference and verdict of a paired test of `value`, for two samples of runs with the same seeds."""
+    ours, theirs = (np.array([value(run) for run in side]) for side in pair)
+    found = tost(ours, theirs, margin_beside(pair[0][0]["env_id"], float(theirs.mean()), MARGIN), paired=True)
+    return [f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]", found.verdict]
+
+
+def _areas(out: Path) -> dict[tuple[Any, ...], float]:
+    """Area under the learning curve of each run: its mean return over steps, from the first episode on."""
+    keys = ", ".join(KEPT)
+    file = out / "curves.parquet"
+    query = f"select {keys}, avg(value) from read_parquet('{file}') where axis = 'steps' group by {keys}"
+    return {tuple(row[:-1]): row[-1] for row in duckdb.connect().execute(query).fetchall()}
