@@ -5,7 +5,7 @@ BIN := .venv/bin
 SEED ?= 1
 DEVICE ?= cuda
 
-.PHONY: setup lock setup-procgen memory-gym run test test-slurm test-slow gpu-proof soak lint
+.PHONY: setup lock setup-procgen memory-gym run test test-slurm test-slow gpu-proof soak lint docs demo-resume
 
 setup: .venv/.complete
 
@@ -78,4 +78,3 @@ docs: setup
 demo-resume: setup
 	$(BIN)/python launch/demo_resume.py
 
-.PHONY: docs demo-resume

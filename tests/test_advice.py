@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -17,6 +19,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.base import Task
+from ppo_bench.envs.jax.backend import BRAX, CONTINUOUS, DYNAMICS, MINATAR, JaxBackend
 from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runs.advice import advice
@@ -143,6 +147,26 @@ def test_an_id_alone_whose_actions_are_floats_is_learnt_by_the_numbers_for_them(
     assert "Pendulum-v1 has actions of floats: ppo=continuous" in printed.err
     assert exit_code(main, ["-m", *words, "seed=1,2"]) == 0  # jobs are where their trainings are
     assert capfd.readouterr().out.splitlines()[0] == str(config.run_folder)
+
+
+def test_actions_of_environments_in_jax_are_known_without_jax() -> None:
+    """JAX's devices and flags are set after a configuration is loaded, and before JAX begins."""
+    script = (
+        "import sys; from ppo_bench.configuration.load import load_config; "
+        "in_jax = ['framework=jax_xla', 'backend=jax']; "
+        "steps = [load_config([f'env.id={name}', *in_jax]).ppo.num_steps for name in sys.argv[1:]]; "
+        "print(steps, 'jax' in sys.modules)"
+    )
+    ids = ["minatar-breakout", "brax-ant", "Pendulum-v1", "CartPole-v1"]
+    told = subprocess.run([sys.executable, "-c", script, *ids], capture_output=True, text=True, check=True).stdout
+    assert told == "[128, 2048, 2048, 128] False\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", [*DYNAMICS, *MINATAR, *BRAX, "DeepSea10-v0"])
+def test_environments_in_jax_with_actions_of_floats_are_listed(env_id: str) -> None:
+    env = JaxBackend("jax").make(Task("any", env_id, 1))
+    assert isinstance(env.action_space, spaces.Box) == (env_id in CONTINUOUS)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import Failed
+from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.gymnasium import GymnasiumEnv
@@ -122,7 +122,7 @@ def build(trouble: Callable[[], None]) -> Any:
 
 
 class Breaks(gymnasium.Env[Any, Any]):
-    """Meets with `trouble` in the third step, or in the second reset."""
+    """Meets with `trouble` in the third step, or in the third reset: it is made and reset twice to be tried."""
 
     observation_space, action_space = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(2)
     steps = resets = 0
@@ -132,7 +132,7 @@ class Breaks(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.resets += 1
-        if self.resets == 2:
+        if self.resets == 3:
             self.trouble()
         return np.zeros(2, np.float32), {}
 
@@ -156,6 +156,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, trouble: Callable[[], None], vecto
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     env = GymnasiumEnv(Task("breaks", spec.id, 2), vectorization)
     env.reset([1, 2])
+    env.reset([1, 2])
     return env
 
 
@@ -174,6 +175,11 @@ def test_an_environment_that_loses_a_connection_of_its_own_says_so(monkeypatch: 
     with pytest.raises(ConnectionResetError, match="the simulator has gone"):
         env.reset([1, 2])
     env.close()
+    env = breaking(monkeypatch, lose_its_simulator, "sync")
+    for one in env._envs._envs.envs:
+        monkeypatch.setattr(one.unwrapped, "close", lose_its_simulator)
+    with pytest.raises(ConnectionResetError, match="the simulator has gone"):
+        env.close()
 
 
 # --- Masks of what is legal -------------------------------------------------------------------------------------------
@@ -230,6 +236,37 @@ def test_environments_with_masks_keep_the_contract_and_are_learnt_from() -> None
         env = BACKENDS["gymnasium-sync"](task)
         arrays = train(framework, problem_for(env, 2, ["ppo.num_steps=32"]))  # an illegal choice would fail
         assert np.isfinite(arrays["params.actor.0.weight"]).all()
+
+
+class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A mask of `places`, of which the first is legal."""
+
+    def __init__(self, env: Any, places: int) -> None:
+        super().__init__(env)
+        self._info = {"action_mask": np.arange(places) == 0}
+
+    def reset(self, **how: Any) -> Any:
+        return super().reset(**how)[0], self._info
+
+    def step(self, action: Any) -> Any:
+        assert action == 0, "not legal"
+        return (*super().step(action)[:4], self._info)
+
+
+def test_a_wrapper_may_add_masks() -> None:
+    def made(places: int) -> Any:
+        wrapper = {"_target_": "tests.test_env_options.Masked", "places": places}
+        return BACKENDS["gymnasium-sync"](Task("cartpole", "CartPole-v1", 2, wrappers=(wrapper,)))
+
+    env = made(2)
+    seen = env.reset([1, 2])
+    assert env.masks_actions
+    assert seen.legal.tolist() == [[True, False]] * 2
+    env.close()
+    with pytest.raises(
+        ConfigError, match=r"CartPole-v1: info\['action_mask'\] has 3 places, and its actions 2 choices"
+    ):
+        made(3)
 
 
 def test_an_interruption_while_a_class_is_imported_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

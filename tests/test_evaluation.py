@@ -134,9 +134,11 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert not (tmp_path / "played").exists()  # it stopped with the step, not with the episode
-    assert "stopped after iteration 2" in said
+    assert "stopped after iteration 3" in said
     (folder,) = (tmp_path / "stopped").rglob("seed1")
-    assert len(rows(folder)) == 2
+    assert [row[GREEDY] for row in rows(folder)] == [None] * 3
+    kept = {path.name for path in (folder / "checkpoints").iterdir()}
+    assert {"iteration_00000002", "snapshot_00000003"} <= kept
     again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     whole = trained(capsys, tmp_path, *words, f"env.kwargs={{folder:{tmp_path}}}", f"outputs={tmp_path}/whole")
     assert "resuming" in again.stderr

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from pettingzoo import ParallelEnv
+from pettingzoo import AECEnv, ParallelEnv
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.match import main as match
@@ -22,6 +22,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.pettingzoo import PettingZooBackend
+from ppo_bench.envs.random_play import random_actions
 
 # --- Matches and ratings ----------------------------------------------------------------------------------------------
 
@@ -92,6 +93,56 @@ def test_a_game_at_once_is_matched_against_random_play(
     assert exit_code(match, [str(ropes), "against=random", "games=2"]) == 2
     assert "against=random is for games whose actions are one choice each" in capsys.readouterr().err
     assert exit_code(match, [str(ropes), f"against={ropes}", "games=2"]) == 0
+
+
+class Choosing(AECEnv[str, np.ndarray, int]):  # type: ignore[misc]
+    """A game in turns, `b` first, with three choices; `infos` of the player to move alone say that 1 is legal."""
+
+    metadata = {"name": "choosing", "is_parallelizable": False}  # noqa: RUF012
+    possible_agents = ["a", "b"]  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.render_mode = render_mode
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(0, 1, (2,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(3)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.agents, self._moves = ["a", "b"], 0
+        self.rewards = self._cumulative_rewards = dict.fromkeys("ab", 0.0)
+        self.terminations, self.truncations = dict.fromkeys("ab", False), dict.fromkeys("ab", False)
+        self._turn("b")
+
+    def step(self, action: int) -> None:
+        assert action == 1, "not legal"
+        self._moves += 1
+        self.terminations = dict.fromkeys("ab", self._moves == 4)
+        self._turn("ba"[self._moves % 2])
+
+    def observe(self, agent: str) -> np.ndarray:
+        return np.zeros(2, np.float32)
+
+    def _turn(self, agent: str) -> None:
+        self.agent_selection = agent
+        self.infos: dict[str, Any] = {"a": {}, "b": {}, agent: {"action_mask": np.array([0, 1, 0], np.int8)}}
+
+
+def test_the_player_to_move_alone_may_have_a_mask_in_infos(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pettingzoo
+
+    pettingzoo.register("aec", "test/choosing-v0", f"{__name__}:Choosing")
+    env = PettingZooBackend("pettingzoo", "sync").make(Task("any", "test/choosing-v0", 4, players=2))
+    seen, rng = env.reset([1, 2, 3, 4]), np.random.default_rng(0)
+    for move in range(8):
+        assert seen.legal is not None
+        assert sorted(seen.legal.sum(1).tolist()) in ([1, 1, 3, 3], [3] * 4), move
+        seen = env.step(random_actions(env, rng, seen.legal)).seen
+    env.close()
+    del pettingzoo.aec_registry["test/choosing-v0"]
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------

@@ -115,6 +115,47 @@ def test_a_better_player_is_rated_higher(finished: Path, tmp_path: Path) -> None
     assert again.ratings != loop.ratings
 
 
+def test_the_last_rating_is_made_later_if_a_signal_cuts_it_short(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ppo_bench.runs.rating import Rater
+
+    rate = Rater.rate
+
+    def signalled(self: Rater, folder: Path, loop: Any, stop: Any) -> float:
+        if loop.iteration == ITERATIONS and not stop:
+            os.kill(os.getpid(), signal.SIGINT)
+        return rate(self, folder, loop, stop)
+
+    monkeypatch.setattr(Rater, "rate", signalled)
+    words = [*RUN, f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 130
+    assert not list(tmp_path.rglob("result.json"))
+    monkeypatch.undo()
+    assert exit_code(main, words) == 0
+    folder = folder_in(tmp_path)
+    assert (folder / "ratings.json").read_text() == (finished / "ratings.json").read_text()
+    assert json.loads((folder / "result.json").read_text())["rating"] is not None
+
+
+def test_a_damaged_opponent_is_left_out_of_a_rating(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ppo_bench.runs.rating import Rater
+    from ppo_bench.runs.record import LoopState
+
+    folder = tmp_path / "seed1"
+    shutil.copytree(finished, folder, symlinks=True)
+    (folder / "checkpoints" / "iteration_00000016" / "arrays.safetensors").write_bytes(b"\0" * 64)
+    rater, loop = Rater(load_config(RUN)), LoopState(iteration=20, ratings={"16": [30.0, 5.0]})
+    rater.rate(folder, loop, [])
+    rater.close()
+    assert loop.ratings["16"] == [30.0, 5.0]
+    assert "20" in loop.ratings
+    assert "iteration_00000016 is damaged" in (said := capsys.readouterr().err)
+    assert "the rating is made without it" in said
+
+
 def test_a_run_with_a_pool_starts_from_one_without(tmp_path: Path) -> None:
     plain = [*SMALL, "framework=torch_eager", "total_timesteps=1024", "rating.games=0", f"outputs={tmp_path / 'plain'}"]
     assert exit_code(main, plain) == 0

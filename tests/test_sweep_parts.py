@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ppo_bench.common.errors import reason
 from ppo_bench.sweeps.expand import expand
-from ppo_bench.sweeps.sweep_job import divide
 
 
 def test_sweeps_expand_lists_ranges_and_globs() -> None:
@@ -29,8 +28,3 @@ def test_the_reason_of_a_failure_is_the_first_line_of_its_error() -> None:
     assert reason(3, ["Segmentation fault\n", "\n"]) == "Segmentation fault"
     assert reason(3, []) == "exit code 3"
     assert reason(-9, ["ppo_bench: step 1\n"]) == "killed by SIGKILL"
-
-
-def test_cpus_are_divided_into_equal_parts() -> None:
-    assert divide([0, 1, 2, 3, 6], 2) == [[0, 1], [2, 3]]
-    assert divide([4], 1) == [[4]]

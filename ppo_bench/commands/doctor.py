@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import reason
+from ppo_bench.runs.provenance import version_of
 from ppo_bench.tuning.machine import has_nvidia_gpu
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def ask(probes: dict[str, str]) -> dict[str, Answer]:
     running = {
         package: subprocess.Popen([sys.executable, "-c", program], stdout=pipe, stderr=pipe, text=True, env=environment)
         for package, program in probes.items()
-        if _version(package)
+        if version_of(package)
     }
     missing = Answer(None, "not installed")
     return {package: _answer(running[package]) if package in running else missing for package in probes}
@@ -170,7 +171,7 @@ def _extra(name: str, extra: str, requirements: list[Requirement], mend: str, ne
     """The row of an extra: what is missing of its packages, or else their versions."""
     versions, missing = {}, []
     for requirement in _of_extra(requirements, extra):
-        version = _version(requirement.name)
+        version = version_of(requirement.name)
         if version is None:
             missing.append(f"no {requirement.name}")
         elif not requirement.specifier.contains(version, prereleases=True):
@@ -189,16 +190,9 @@ def _of_extra(requirements: list[Requirement], extra: str) -> Iterator[Requireme
         if not asked or (extra and always):
             continue
         yield requirement
-        for inner in requirement.extras if _version(requirement.name) else ():
+        for inner in requirement.extras if version_of(requirement.name) else ():
             below = [Requirement(line) for line in metadata.requires(requirement.name) or []]
             yield from _of_extra(below, inner)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _cuda(name: str, package: str, answer: Answer, gpu: bool) -> Row:

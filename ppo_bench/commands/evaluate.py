@@ -7,9 +7,6 @@ conf/evaluate.yaml explains the overrides.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import statistics
 import sys
 import time
@@ -20,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import SCHEMA_VERSION, write_json
+from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.progress import PLAIN_INTERVAL_SECONDS, say
-from ppo_bench.common.values import file_name
+from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.compose import compose_root, typed
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.host import on_host
@@ -81,7 +78,7 @@ def main(arguments: list[str]) -> int:
             from ppo_bench.runs.video.filmed import film
 
             filmed = film(config, file.with_suffix(".mp4"), "video=true")
-        _make_folder(file.parent)
+        make_folder(file.parent)
         episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
         about = _summary(path, saved, config, request, episodes) | provenance()
         write_json(file, about)  # before the video, which may fail
@@ -124,21 +121,11 @@ def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Pat
     """Path of the JSON file: its name has checkpoint, backend, framework, and a hash of all that affects the result."""
     asked = asdict(request) | {key: config.resolved[key] for key in ("framework", "backend", "precision")}
     identity = {key: value for key, value in asked.items() if key not in ("outputs", "video")}
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
-    names = (path.resolve().name, config.backend.name, config.framework.name, digest)
+    names = (path.resolve().name, config.backend.name, config.framework.name, digest(identity))
     folder = run_folder / "evaluations"
     if request.outputs is not None:
         folder = Path(request.outputs) / "evaluations" / run_folder.parent.name / run_folder.name
     return folder / ("-".join(file_name(name) for name in names) + ".json")
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another by outputs=") from error
-    if not os.access(folder, os.W_OK):
-        raise ConfigError(f"cannot write to {folder}; choose another by outputs=")
 
 
 def _with_progress(episodes: Iterator[Episode], total: int) -> Iterator[Episode]:

@@ -27,6 +27,16 @@ def jsonable(value: Any) -> Any:
     return value
 
 
+def make_folder(folder: Path, remedy: str = "choose another folder by outputs=") -> None:
+    """Make a folder, and those above it. Raises `ConfigError` with the `remedy` if this process cannot write to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; {remedy}") from error
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"cannot write to {folder}; {remedy}")
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file atomically: after a crash, of the machine too, it is either complete or not there."""
     aside = path.with_name(f".{path.name}.tmp")

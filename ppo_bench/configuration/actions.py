@@ -1,4 +1,4 @@
-"""Test for continuous actions, which makes an environment of the task."""
+"""Test for continuous actions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ import os
 
 from ppo_bench.configuration.choices import Backend
 from ppo_bench.envs.base import Task
+from ppo_bench.envs.jax.backend import CONTINUOUS
 from ppo_bench.envs.observed import make_env
 
 
 def acts_by_floats(backend: Backend, task: Task) -> bool:
-    """Whether the actions of a task are floats. The test makes one environment; False if that fails."""
+    """Whether the actions of a task are floats. The test makes one environment; False if that fails.
+
+    Environments of `backend=jax` are known by their ids: making one would initialise JAX, whose number of devices and
+    flags are still to be set.
+    """
+    if backend.name == "jax":
+        return task.id in CONTINUOUS
     from gymnasium import spaces
 
     before = dict(os.environ)

@@ -241,6 +241,15 @@ def require_no_info(task: Task, backend: str) -> None:
         raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")
 
 
+def choices_of(action_space: gymnasium.Space) -> np.ndarray:
+    """Number of choices of each component of a space of integers, `[K]`."""
+    from gymnasium import spaces
+
+    if isinstance(action_space, spaces.Discrete):
+        return np.array([action_space.n])
+    return np.asarray(getattr(action_space, "nvec", np.full(action_space.shape or (), 2)))
+
+
 def supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
     """Raise `ConfigError` unless observations are one array, and actions are integers or a vector of floats."""
     from gymnasium import spaces

@@ -16,7 +16,7 @@ import numpy as np
 
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, require
-from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, supported_spaces
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.tried import tried
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
@@ -51,7 +51,8 @@ class GymnasiumEnv:
         try:
             # Built once in this process first, where an error has a readable cause; worker processes hide it.
             env = build()
-            info = tried(task.id, env.unwrapped)
+            tried(task.id, env.unwrapped)
+            _, info = env.reset(seed=0)  # of the wrappers too, which may add masks
         except ConfigError:
             raise
         except Exception as error:  # whatever the environment's own constructor raises
@@ -71,6 +72,8 @@ class GymnasiumEnv:
         of_shimmy = task.id.startswith("dm_control/")
         self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
         self.masks_actions = _MASK in info
+        if self.masks_actions:
+            _require_width(task.id, info[_MASK], env.action_space)
         env.close()
         require_players(task, 1)
         self.num_envs = task.num_envs
@@ -113,6 +116,14 @@ class GymnasiumEnv:
     def close(self) -> None:
         """See `VectorEnv.close`."""
         self._envs.close()
+
+
+def _require_width(env_id: str, mask: Any, action_space: Any) -> None:
+    """Raise `ConfigError` unless a mask of legal choices, or a tuple of masks, has a place for each choice."""
+    given = sum(np.size(part) for part in mask) if isinstance(mask, tuple) else np.size(mask)
+    choices = int(choices_of(action_space).sum())
+    if given != choices:
+        raise ConfigError(f"{env_id}: info[{_MASK!r}] has {given} places, and its actions {choices} choices")
 
 
 def _numbers(info: dict[str, Any], name: str) -> np.ndarray:

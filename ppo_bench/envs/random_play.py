@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.envs.base import Step, VectorEnv
+from ppo_bench.envs.base import Step, VectorEnv, choices_of
 
 
 class Play(NamedTuple):
@@ -45,12 +45,7 @@ def _opposite(num_envs: int, players: int) -> np.ndarray:
 
 def by_component(space: Any, lanes: np.ndarray) -> list[np.ndarray]:
     """`lanes [N, A]`, with a column for each choice, split into one array for each component of `space`."""
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Discrete):
-        return [lanes]
-    sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else np.full(space.shape, 2)
-    return np.split(lanes, np.cumsum(sizes)[:-1], axis=1)
+    return np.split(lanes, np.cumsum(choices_of(space))[:-1], axis=1)
 
 
 def random_actions(env: VectorEnv, rng: np.random.Generator, legal: np.ndarray | None = None) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.envs.base import choices_of
 
 
 def tried(name: str, env: Any) -> Mapping[str, Any]:
@@ -58,8 +59,7 @@ def _action(space: Any, info: Mapping[str, Any]) -> Any:
     legal = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple) else np.ravel(mask)
     if isinstance(space, spaces.Discrete):
         return space.start + legal.argmax()
-    sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else np.full(space.shape, 2)
-    return np.array([part.argmax() for part in np.split(legal, np.cumsum(sizes)[:-1])])
+    return np.array([part.argmax() for part in np.split(legal, np.cumsum(choices_of(space))[:-1])])
 
 
 def _require_observation(name: str, method: str, space: Any, obs: Any) -> None:

@@ -82,8 +82,9 @@ class Vectorized:
             try:
                 self._envs.close()
                 return
-            except (EOFError, ConnectionError):  # a worker has ended unnoticed
-                pass
+            except (EOFError, ConnectionError):  # a worker has ended unnoticed, or the environment itself raises
+                if not self._has_workers:
+                    raise
         for process in self._envs.processes:  # gymnasium's close would wait forever for the worker that has ended
             process.terminate()
         self._envs.closed = True

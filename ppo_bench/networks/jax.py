@@ -126,7 +126,7 @@ class JaxOps:
 
     def max_pool(self, x: jax.Array) -> jax.Array:
         """See `Ops.max_pool`."""
-        return max_pool(x) if self._by_products else _max_pool(x)
+        return max_pool(x) if self._by_products and _on_cpu() else _max_pool(x)
 
     def standardised(self, x: jax.Array) -> jax.Array:
         """See `Ops.standardised`."""

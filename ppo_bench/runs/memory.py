@@ -24,10 +24,12 @@ def require_memory(config: Config) -> None:
     """Raise `ConfigError` if the declared arrays of a training are larger than this machine's memory.
 
     Memory of minibatches and of the environments themselves comes on top. Machines with an NVIDIA GPU are not checked,
-    because the arrays may be in its memory.
+    because the arrays may be in its memory, nor is one of several JAX programs that share a training.
     """
     ppo, seeds = config.ppo, config.root.num_seeds
     if ppo.num_envs * ppo.num_steps * seeds < FROM_TRANSITIONS or has_nvidia_gpu():
+        return
+    if config.backend.in_graph and config.processes > 1:  # its environments use JAX, before the processes are joined
         return
     env = make_env(config.backend, config.task.alone())
     try:

@@ -26,12 +26,17 @@ class Pauses:
         self.seconds = self._filmers[0].require()
         """Total seconds of all pauses so far."""
 
+    @property
+    def columns(self) -> list[dict[str, float | None]]:
+        """Columns of each run's row for an iteration without an evaluation."""
+        return [evaluator.columns for evaluator in self._evaluators]
+
     def evaluate(
         self, runner: SeedsRunner[Any], state: Any, iteration: int, stop: Sequence[int]
     ) -> list[dict[str, float | None]] | None:
         """Evaluation columns of each run's row for `iteration`; None if `stop` was not empty during the evaluation."""
         if not self._evaluators[0].is_due(iteration):
-            return [evaluator.columns for evaluator in self._evaluators]
+            return self.columns
         started, found = time.perf_counter(), []
         for evaluator, arrays in zip(self._evaluators, runner.export(state), strict=True):
             columns = evaluator.evaluate(arrays, stop)
@@ -46,10 +51,12 @@ class Pauses:
         for record, newest, filmer in zip(records, checkpoints, self._filmers, strict=True):
             self.seconds += filmer.film(record.folder, newest, record.loop.episodes, stop)
 
-    def rate(self, records: Sequence[Record], stop: Sequence[int]) -> None:
-        """Rate the newest checkpoints that have no rating yet, including those whose rating was interrupted."""
-        for record, rater in zip(records, self._raters, strict=True):
+    def rate(self, records: Sequence[Record], stop: Sequence[int]) -> bool:
+        """Rate the newest checkpoints that have no rating yet; False if `stop` has left one without."""
+        runs = list(zip(self._raters, records, strict=True))
+        for rater, record in runs:
             self.seconds += rater.rate(record.folder, record.loop, stop)
+        return not (stop and any(rater.is_due(record.loop) for rater, record in runs))
 
     def close(self) -> None:
         """Close the environments of evaluations and rated games."""

@@ -38,7 +38,7 @@ JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
 def provenance() -> dict[str, Any]:
     """Versions, git commit and hardware of this process; None for what is missing."""
     return {
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
         "git_commit": _git_commit(),
         "hardware": {
             "cpu": cpu_model(),
@@ -63,7 +63,8 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     ] + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"] * (then.get("git_commit") != now["git_commit"])
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """The installed version of a package; None if it is missing."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

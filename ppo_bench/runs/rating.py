@@ -18,6 +18,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import write_json
+from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import on_host
@@ -43,12 +44,16 @@ class Rater:
         if self._on:
             require("openskill", "games", f"rating.games={self._wanted.games}")
 
+    def is_due(self, loop: LoopState) -> bool:
+        """Whether the newest checkpoint has no rating yet."""
+        return self._on and loop.iteration > 0 and str(loop.iteration) not in loop.ratings
+
     def rate(self, folder: Path, loop: LoopState, stop: Sequence[int]) -> float:
-        """Rate the newest checkpoint of the run in `folder` unless `loop` has its rating; returns the seconds taken.
+        """Rate the newest checkpoint of the run in `folder` if that is due; returns the seconds taken.
 
         Stops without a rating as soon as `stop` is not empty; the resumed run then makes it.
         """
-        if not self._on or loop.iteration == 0 or str(loop.iteration) in loop.ratings or stop:
+        if not self.is_due(loop) or stop:
             return 0.0
         started, checkpoints = time.perf_counter(), folder / "checkpoints"
         try:
@@ -62,7 +67,12 @@ class Rater:
         seeds = noise.env_seeds(self._config.root.seed, loop.iteration, len(others) + 1, noise.Stream.RATINGS)
         margins: dict[str, list[float]] = {}
         for other, seed in zip(others, seeds, strict=False):
-            margins[other] = self._margins(newest, self._agent(checkpoints, int(other)), seed, stop)
+            try:
+                theirs = self._agent(checkpoints, int(other))
+            except ConfigError as error:  # no later run needs it, so the training goes on
+                say(f"{error}; the rating is made without it")
+                continue
+            margins[other] = self._margins(newest, theirs, seed, stop)
             if stop:
                 return time.perf_counter() - started
         # One game against each opponent in turn: all games against one opponent in a row would bias the rating.

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import make_folder
 from ppo_bench.common.locks import lock
 from ppo_bench.common.rows import read_rows
 
@@ -37,14 +38,10 @@ LOCK_TRIES = 3
 @contextmanager
 def own_folder(folder: Path) -> Iterator[None]:
     """Create the run's folder and lock it for this process. Raises `ConfigError` if it is read-only or in use."""
+    make_folder(folder)
+    (folder / "checkpoints").mkdir(exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
-    try:
-        if not os.access(folder, os.W_OK):
-            raise ConfigError(f"cannot write to {folder}; choose another folder by outputs=")
         # The operating system frees the lock however this process ends.
         for _ in range(LOCK_TRIES):
             try:

@@ -24,6 +24,7 @@ from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.group import GroupRunner
+from ppo_bench.runs.kept import told_to_stop, what_is_kept
 from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Pauses
 from ppo_bench.runs.record import LoopState, Record, report_finished
@@ -192,8 +193,10 @@ def _loop(
     loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
     loop_started = time.perf_counter() - pauses.seconds
     progress = ProgressDisplay(config.task.name, _title(records), last * batch_size, len(records))
-    with stop_requests() as stop, _told_to_stop(stop, first), progress as display:
-        pauses.rate(records, stop)
+    with stop_requests() as stop, told_to_stop(stop, first), progress as display:
+        for record in records:
+            record.prune()  # a kill may have come before it, and ratings are made among the checkpoints that are left
+        rated = pauses.rate(records, stop)
         while loop.iteration < last:
             if loop.iteration % at_once == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
@@ -205,28 +208,36 @@ def _loop(
                 _require_finite(metrics, record, len(records))
             seconds = now - loop_started - pauses.seconds
             evaluated = pauses.evaluate(runner, state, loop.iteration + 1, stop)
-            if evaluated is None:
-                raise Interrupted(_what_is_kept(first.folder, loop.iteration))
-            for record, (metrics, episodes), columns in zip(records, measured, evaluated, strict=True):
+            for record, (metrics, episodes), columns in zip(
+                records, measured, evaluated or pauses.columns, strict=True
+            ):
                 record.add(metrics, episodes, seconds, sps, columns)
             display.update(loop.global_step, loop.recent_mean, sps * len(records))
-            if loop.iteration % every == 0 or loop.iteration == last:
-                _save(runner, state, records, pauses, stop, cuts=loop.iteration < last)
+            # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
+            saves = evaluated is not None and (loop.iteration % every == 0 or loop.iteration == last)
+            if saves:
+                rated = _save(runner, state, records, pauses, stop, cuts=loop.iteration < last)
                 if loop.iteration < last:
                     state = runner.restart(state, loop.iteration)
-            if stop and loop.iteration < last and loop.iteration % at_once == 0:
-                if loop.iteration % every:
+            ends_block = loop.iteration % at_once == 0 or loop.iteration == last
+            if stop and ends_block and not (saves and loop.iteration == last):
+                if not saves:
                     for record, arrays in zip(records, runner.export(state), strict=True):
                         record.snapshot(arrays)
-                raise Interrupted(_what_is_kept(first.folder, loop.iteration))
+                raise Interrupted(what_is_kept(first.folder, loop.iteration))
+        if not rated:
+            raise Interrupted(what_is_kept(first.folder, loop.iteration))
     for record in reversed(records):  # the first run comes last: its result marks the command as complete
         record.finish(setup_seconds)
 
 
 def _save(
     runner: SeedsRunner[Any], state: Any, records: Sequence[Record], pauses: Pauses, stop: Sequence[int], cuts: bool
-) -> None:
-    """Write a checkpoint of every run; `cuts` says whether the environments restart after it."""
+) -> bool:
+    """Write a checkpoint of every run, and rate it; whether all have a rating, as `stop` may prevent.
+
+    `cuts` says whether the environments restart after it.
+    """
     if cuts:
         for record, in_progress in zip(records, runner.in_progress(state), strict=True):
             record.loop.cut(in_progress)
@@ -234,7 +245,7 @@ def _save(
     for record in records:
         record.prune()  # only now that every run has this checkpoint: a resumption needs one that all have
     pauses.film(records, saved, stop)
-    pauses.rate(records, stop)
+    return pauses.rate(records, stop)
 
 
 def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> str:
@@ -269,31 +280,3 @@ def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
                 f"{name} is {value} in iteration {done + 1}: learning diverged; try a smaller ppo.learning_rate"
                 + (beside if together > 1 else "")
             )
-
-
-def _what_is_kept(folder: Path, iteration: int) -> str:
-    evaluable = any((folder / "checkpoints").glob(f"snapshot_{iteration:08d}"))
-    shown = f"; python -m ppo_bench.evaluate {folder} plays it as it is" if evaluable else ""
-    return f"stopped after iteration {iteration}; {_what_can_go_on(folder)}{shown}"
-
-
-def _what_can_go_on(folder: Path) -> str:
-    if kept := _kept(folder):
-        return f"{kept}; the same command resumes there"
-    return "nothing is to be resumed before the first checkpoint; the same command starts again"
-
-
-def _kept(folder: Path) -> str | None:
-    kept = checkpoint.newest_iteration(folder / "checkpoints")
-    return f"{folder} is kept up to iteration {kept}" if kept else None
-
-
-@contextmanager
-def _told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
-    """Turn a failure after a stop request into `Interrupted`: the signal may have ended environments, too."""
-    try:
-        yield
-    except Failed as error:
-        if not stop:
-            raise type(error)(f"{error}; {_kept(record.folder) or 'it was before the first checkpoint'}") from error
-        raise Interrupted(_what_is_kept(record.folder, record.loop.iteration)) from error

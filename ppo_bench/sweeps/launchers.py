@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,8 @@ from omegaconf import DictConfig
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
-from ppo_bench.sweeps.sweep_job import SweepJob, divide
+from ppo_bench.sweeps.sweep_job import SweepJob
+from ppo_bench.tuning.cores import cores_of_process, part_of_cores
 
 PLUGINS = {
     # As many workers as there are CPUs; each takes one job at a time.
@@ -114,7 +114,7 @@ def _composed(words: Sequence[str]) -> Iterator[tuple[DictConfig, HydraContext]]
 
 def _share_cpus(launcher: DictConfig, job: SweepJob, jobs: int) -> int:
     """Divide this machine's CPUs among the jobs that run at the same time, and return the number of these jobs."""
-    cpus = sorted(os.sched_getaffinity(0))
+    cpus = cores_of_process()
     if launcher._target_.endswith("JoblibLauncher"):
         asked = launcher.n_jobs if launcher.n_jobs > 0 else len(cpus)
     elif launcher._target_.endswith("LocalLauncher"):
@@ -124,7 +124,7 @@ def _share_cpus(launcher: DictConfig, job: SweepJob, jobs: int) -> int:
     at_once = max(1, min(asked, len(cpus), jobs))
     if "n_jobs" in launcher:
         launcher.n_jobs = at_once
-    job.shares = divide(cpus, at_once)
+    job.shares = [part_of_cores(index, at_once) for index in range(at_once)]
     if at_once > 1:
         each = "1 CPU" if len(job.shares[0]) == 1 else f"{len(job.shares[0])} CPUs"
         say(

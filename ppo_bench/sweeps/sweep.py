@@ -21,6 +21,7 @@ import hydra
 from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError, Interrupted
+from ppo_bench.common.files import make_folder
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import explain, one_line
@@ -114,12 +115,9 @@ def _lost(
 def _journal(outputs: Path) -> Journal:
     """A new, empty journal for a sweep. Raises `ConfigError` if its file cannot be written."""
     folder = outputs / ".sweeps"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{os.getpid()}.jsonl"
-        path.touch()
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
+    make_folder(folder)
+    path = folder / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{os.getpid()}.jsonl"
+    path.touch()
     return Journal(path)
 
 

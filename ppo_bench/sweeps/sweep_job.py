@@ -28,6 +28,7 @@ from ppo_bench.runs.results import are_complete, in_use
 from ppo_bench.sweeps.child import train_in_process
 from ppo_bench.sweeps.journal import POLL_SECONDS, JobOutcome, Journal, finished
 from ppo_bench.sweeps.slurm.job import requeue
+from ppo_bench.tuning.cores import keep_to_cores
 from ppo_bench.tuning.machine import is_alive
 
 
@@ -123,12 +124,6 @@ def _search_path() -> list[str]:
     return [word for word in HydraConfig.get().overrides.hydra if word.startswith("hydra.searchpath=")]
 
 
-def divide(cpus: Sequence[int], jobs: int) -> list[list[int]]:
-    """`cpus` divided into `jobs` parts of equal size; CPUs that are left over are in no part."""
-    size = len(cpus) // jobs
-    return [list(cpus[k * size : (k + 1) * size]) for k in range(jobs)]
-
-
 @contextmanager
 def _share(folder: Path, shares: list[list[int]], is_over: Any) -> Iterator[list[int]]:
     """A context in which this process and its children run only on one of `shares`, which no other job here uses.
@@ -141,13 +136,8 @@ def _share(folder: Path, shares: list[list[int]], is_over: Any) -> Iterator[list
         yield []
         return
     share, locks = held
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, share)
-    try:
+    with locks, keep_to_cores(share):
         yield share
-    finally:
-        os.sched_setaffinity(0, before)
-        locks.close()
 
 
 def _hold_share(folder: Path, shares: list[list[int]], is_over: Any) -> tuple[list[int], ExitStack] | None:

@@ -10,8 +10,7 @@ from ppo_bench.commands.bench.limits import Arithmetic
 from ppo_bench.commands.bench.phases import Turn
 from ppo_bench.commands.bench.programs import schema
 from ppo_bench.commands.bench.worker import Measured
-from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import SCHEMA_VERSION, write_json
+from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.config import Config
 from ppo_bench.runs.provenance import provenance
@@ -41,10 +40,7 @@ def bench_file(config: Config, what: str, suffix: str) -> Path:
     fails."""
     root = schema(config)
     folder = Path(root.outputs) / "bench"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
+    make_folder(folder)
     names = (file_name(config.task.name), root.workload, *([file_name(what)] if what else []))
     return folder / ("-".join(names) + suffix)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +12,8 @@ import numpy as np
 from ppo_bench.commands.equivalence.differences import Difference
 from ppo_bench.commands.equivalence.explain import Sensitivity, Tie
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
-from ppo_bench.common.files import SCHEMA_VERSION, write_json
-from ppo_bench.common.values import file_name
+from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
+from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.config import Config
 
 WIDTH = 80
@@ -70,10 +68,9 @@ def report(config: Config, found: Agreement, mode: str) -> int:
             f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
         )
     compared = [config.experiment, found.leader, *found.differences]
-    digest = hashlib.sha256(json.dumps(compared).encode()).hexdigest()[:8]
-    names = (config.task.name, config.backend.name, config.root.precision, mode, digest)
+    names = (config.task.name, config.backend.name, config.root.precision, mode, digest(compared))
     folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     about = {"schema_version": SCHEMA_VERSION, "mode": mode, "leader": found.leader, "steps": steps, "same": same}
     about |= {"tolerance": tolerance and tolerance._asdict(), "frameworks": summary, "config": config.resolved}
     about["sensitivities"] = {str(k): s._asdict() for k, s in found.sensitivities.items()}

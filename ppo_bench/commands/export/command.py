@@ -17,7 +17,7 @@ from ppo_bench.commands.export.card import Returns, card
 from ppo_bench.commands.export.curve import draw
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import read_json, write_safely
+from ppo_bench.common.files import make_folder, read_json, write_safely
 from ppo_bench.common.rows import read_rows
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import key_of
@@ -66,7 +66,7 @@ def export(
     drawn = draw(rows, folder / CURVE)
     config = recorded_config(run["config"], {})
     public = _public(run["config"])
-    words = _words(run.get("overrides", []), recorded_config(public, {}).identity)
+    words = _words(run.get("overrides"), recorded_config(public, {}).identity)
     returns = _returns(run_folder, checkpoint_name, saved)
     text = card(run, config, saved.loop, words, returns, CURVE if drawn else None, FILM if film else None)
     write_safely(folder / README, text.encode())
@@ -75,12 +75,9 @@ def export(
 
 def _make_folder(folder: Path) -> None:
     """Make the folder. Raises `ConfigError` if it cannot be made or holds something else than an earlier export."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()) and not checkpoint.is_exported(folder):
-            raise ConfigError(f"{folder} holds other files: name a new folder by --out")
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}; name another folder by --out") from error
+    make_folder(folder, "name another folder by --out")
+    if any(folder.iterdir()) and not checkpoint.is_exported(folder):
+        raise ConfigError(f"{folder} holds other files: name a new folder by --out")
 
 
 def _public(config: dict[str, Any]) -> dict[str, Any]:
@@ -88,11 +85,13 @@ def _public(config: dict[str, Any]) -> dict[str, Any]:
     return config | {"outputs": "outputs", "tracker": {}, "checkpoint": config["checkpoint"] | {"load": None}}
 
 
-def _words(overrides: list[str], identity: dict[str, Any]) -> list[str] | None:
+def _words(overrides: list[str] | None, identity: dict[str, Any]) -> list[str] | None:
     """The part of a run's `overrides` that another machine can use; None if it does not compose to `identity`.
 
-    That is so if the configuration has files of the user's, or if an earlier version recorded no overrides.
+    That is so if the configuration has files of the user's. Earlier versions recorded no overrides.
     """
+    if overrides is None:
+        return None
     own = tuple(f"{key}." for key in OWN_TO_THE_MACHINE)
     words = [word for word in overrides if not f"{key_of(word)}.".startswith(own)]
     try:

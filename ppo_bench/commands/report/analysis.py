@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.report.against import AgainstPublished, against_published
+from ppo_bench.commands.report.against import AgainstPublished, against_published, margin_beside
 from ppo_bench.commands.report.groups import ComparedTask, Group, algorithms, baseline_of
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.published import Scale, scale_of
@@ -165,15 +165,11 @@ def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:
 def margin_of(task: ComparedTask, baseline: Array, options: Options) -> float:
     """The equivalence margin of a task, as a return; it does not depend on the group that is compared.
 
-    It is `margin_return` if that is set. Otherwise it is the fraction `margin` of the published scale or, without a
-    scale, of the baseline's mean return, measured from random play if that is known.
+    It is `margin_return` if that is set, and otherwise `margin_beside` the baseline's mean return.
     """
     if options.margin_return is not None:
         return options.margin_return
-    known = scale_of(task.env_id)
-    if known and known.high is not None:
-        return options.margin * abs(known.high - known.low)
-    return options.margin * abs(float(baseline.mean()) - (known.low if known else 0.0))
+    return margin_beside(task.env_id, float(baseline.mean()), options.margin)
 
 
 def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[Aggregate]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from typing import Any
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION
+from ppo_bench.common.values import digest
 from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
 from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS
 
@@ -90,11 +90,6 @@ class Run:
     def identity(self) -> tuple[Any, ...]:
         """A tuple that is equal for runs of the same experiment with the same seed."""
         return self.env, self.backend, self.framework, self.setting_key, digest(self.execution), self.seed
-
-
-def digest(value: Any) -> str:
-    """The first eight hexadecimal digits of the SHA-256 of `value` as JSON."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def find(folders: Sequence[str]) -> list[Path]:

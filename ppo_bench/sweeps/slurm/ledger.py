@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import read_json, write_json
+from ppo_bench.common.files import make_folder, read_json, write_json
 from ppo_bench.common.locks import lock
 
 
@@ -75,11 +74,7 @@ def one_at_a_time(outputs: Path) -> Iterator[None]:
     Raises `ConfigError` if the folder cannot be written.
     """
     folder = outputs / ".slurm"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / "lock", "w")  # noqa: SIM115 (closed below, outside of this `try`)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
-    with file:
+    make_folder(folder)
+    with open(folder / "lock", "w") as file:
         lock(file.fileno(), wait=True)
         yield
