@@ -119,7 +119,10 @@ def test_a_folder_is_made_with_its_parents_and_left_as_it_is_if_it_exists(tmp_pa
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, in_the_way: str) -> None:
     (tmp_path / in_the_way).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / in_the_way).touch()
-    with pytest.raises(ConfigError, match=r"cannot write to .*seed1: .*outputs="), own_folder(tmp_path / "a" / "seed1"):
+    with (
+        pytest.raises(ConfigError, match=r"cannot write to .*seed1.*: .*outputs="),
+        own_folder(tmp_path / "a" / "seed1"),
+    ):
         pass
 
 

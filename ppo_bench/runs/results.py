@@ -39,7 +39,7 @@ LOCK_TRIES = 3
 def own_folder(folder: Path) -> Iterator[None]:
     """Create the run's folder and lock it for this process. Raises `ConfigError` if it is read-only or in use."""
     make_folder(folder)
-    (folder / "checkpoints").mkdir(exist_ok=True)
+    make_folder(folder / "checkpoints")
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         # The operating system frees the lock however this process ends.
