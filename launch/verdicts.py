@@ -18,7 +18,7 @@ from campaign_rows import rows_of, shown, with_precision
 
 from ppo_bench.commands.report.against import MARGIN, margin_beside
 from ppo_bench.commands.report.groups import FRAMEWORKS
-from ppo_bench.commands.report.published import Reference, references, stem
+from ppo_bench.commands.report.published import Reference, is_another_version, references, stem
 from ppo_bench.commands.report.statistics import SampleMoments, moments, tost_of_moments
 
 SCRIPTS = {
@@ -115,11 +115,6 @@ def _same_env(run: dict[str, Any], reference: Reference) -> bool:
     return stem(reference.env) in names
 
 
-def _is_another_version(env_id: str, other: str) -> bool:
-    """Whether two ids, such as `Pusher-v5` and `Pusher-v4`, differ in nothing but the version."""
-    return env_id != other and env_id.rpartition("-v")[0] == other.rpartition("-v")[0]
-
-
 def _way(run: dict[str, Any]) -> Way:
     return Way(*(run[name] for name in Way._fields))
 
@@ -132,7 +127,7 @@ def _beside(reference: Reference, way: Way, finals: np.ndarray) -> Row:
     ours, row = moments(finals), Row(reference, way, len(finals), moments(finals), np.nan, np.nan, "")
     if way.steps != reference.steps:
         return row._replace(verdict="other number of steps")
-    if _is_another_version(way.env_id, reference.env):
+    if is_another_version(way.env_id, reference.env):
         return row._replace(verdict=f"another version, {way.env_id}")
     tests = tost_of_moments(ours, published(reference), row.margin)
     return row._replace(low=tests.low, high=tests.high, verdict=tests.verdict)

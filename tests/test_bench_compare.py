@@ -16,6 +16,7 @@ from tests.test_cli import assert_one_line
 
 def program(framework: str, sps: float, spread: float, **changes: Any) -> dict[str, Any]:
     about = {"framework": framework, "backend": "gymnasium", "overrides": "", "num_envs": 4, "num_steps": 128}
+    about["precision"] = "float32"
     return about | {"sps": sps, "sps_slowest": sps - spread, "sps_fastest": sps + spread} | changes
 
 
@@ -43,8 +44,19 @@ def test_two_machines_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureF
         ["jax_xla", "gymnasium", "4", "x", "128", "30,000", "29,500", "0.98", "~"],
         ["torch_compile", "gymnasium", "4", "x", "128", "-", "7"],
     ]
-    assert lines[7] == "~: the slowest and fastest rounds of the two overlap"
+    assert lines[7] == "~: the slowest and fastest iterations of the two overlap"
     assert max(map(len, lines[3:])) <= 80
+
+
+def test_what_the_benches_asked_for_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Precisions are different programs, other overrides of a whole bench stand beside its machine, as does a CPU."""
+    plain, rounded = program("torch_eager", 100, 1), program("torch_eager", 200, 1, precision="bfloat16")
+    hardware = provenance()["hardware"] | {"cpu": "Abacus", "gpu": "NVIDIA H100"}
+    a = write(tmp_path / "a.json", [plain], hardware=hardware, device="cpu", overrides=["device=cpu", "tuning=off"])
+    lines = compared(capsys, a, write(tmp_path / "b.json", [plain, rounded]))
+    assert lines[1].startswith("A: Abacus, ")
+    assert "device=cpu tuning=off" in lines[1]
+    assert [line.split()[5:] for line in lines[4:6]] == [["100", "100", "1.00", "~"], ["bfloat16", "-", "200"]]
 
 
 def test_benches_of_scaling_are_compared_point_by_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

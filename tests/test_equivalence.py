@@ -186,6 +186,23 @@ def test_a_plain_difference_of_actions_is_no_tie(led: IterationOutcome) -> None:
     assert ties(*played(load(SMALL), led), leader, other, 2, tolerance=1e-5) == []
 
 
+def test_an_illegal_choice_makes_no_ties() -> None:
+    """Its logit of -1e9 is no score that actions were chosen by."""
+    words = ["env=acrobot", "backend=gymnasium", "framework=torch_eager", "total_timesteps=512"]
+    with Workers({"torch_eager": load(words)}, "lockstep") as workers:
+        (led,) = (outcome for outcome, _ in workers.iterations())
+    problem, seen = played(load(words), led)
+    masked = [one._replace(legal=np.tile([True, True, False], (4, 1))) for one in seen]
+    swapped = np.where(led.actions == 2, 2, 1 - led.actions)
+    assert ties(problem, masked, led, led._replace(actions=swapped), 1, tolerance=1e-5) == []
+    assert len(ties(problem, masked, led, led._replace(actions=swapped), 1, tolerance=np.inf)) > 100
+
+
+def test_no_action_that_is_not_a_number_is_the_same() -> None:
+    leader, other = outcome(np.array([[[0.5], [0.5]]]), [1.0]), outcome(np.array([[[0.5], [np.nan]]]), [1.0])
+    assert compare(leader, other, 1e-4, LOSSES).actions == 1
+
+
 def test_the_margins_of_the_actions_taken_are_never_negative(led: IterationOutcome) -> None:
     """Scores are those that the runner chose by: the action taken has the highest, at every step."""
     everywhere = ties(*played(load(SMALL), led), led, led._replace(actions=1 - led.actions), 2, tolerance=np.inf)

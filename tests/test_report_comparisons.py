@@ -148,6 +148,29 @@ def test_what_ran_on_a_gpu_is_not_pooled_with_what_ran_on_a_cpu(
     assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_eager device=cpu", "steady_sps"][3] == 2
 
 
+def test_two_environments_of_one_name_are_two_settings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for k, level in enumerate(("Easy", "Hard")):
+        for seed in (1, 2):
+            ids = {"config.env.ids": {"gymnasium": f"Starpilot{level}-v0"}}
+            folder = f"{level}/seed{seed}"
+            write_run(tmp_path / "o", "starpilot", seed=seed, final=10.0 - 5 * k, folder=folder, changes=ids)
+    _, _, errors = report(capfd, tmp_path / "o")
+    assert "claims to be the same run" not in errors
+    assert "starpilot was trained with 2 settings, which are not compared: env.id" in errors
+    finals = aggregates(tmp_path / "o" / "report")
+    of_level = {key[0]: value[0] for key, value in finals.items() if key[2] == "final_return_mean"}
+    assert of_level == {"starpilot env.id=StarpilotEasy-v0": 10.0, "starpilot env.id=StarpilotHard-v0": 5.0}
+
+
+def test_a_single_run_is_not_said_to_learn_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in (1, 2, 3):
+        for framework in ("torch_eager", "jax_xla"):
+            write_run(tmp_path / "o", "cartpole", framework, seed, final=480.0 + seed)
+    write_run(tmp_path / "o", "cartpole", "torch_compile", 1, final=60.0)
+    printed = report(capfd, tmp_path / "o")[1]
+    assert "Not compared, with a single run: torch_compile. The others learn the same" in printed
+
+
 def test_the_same_seeds_are_compared_one_by_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     finals = [100.0, 480.0, 250.0]  # far apart, but the same in both
     for seed, final in enumerate(finals, 1):

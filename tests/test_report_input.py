@@ -57,7 +57,7 @@ def test_wrong_arguments_are_one_line(
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
 
 
-@pytest.mark.parametrize("package", ["duckdb", "jinja2"])
+@pytest.mark.parametrize("package", ["duckdb", "jinja2", "scipy"])
 def test_a_missing_package_is_named(
     package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

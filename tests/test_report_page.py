@@ -151,6 +151,20 @@ def test_the_legend_hides_and_shows_series(browser: Browser, html: Path) -> None
 HEIGHTS = """one => one.querySelector("path.mean").getAttribute("d").match(/ (-?[0-9.]+)/g).map(Number)"""
 
 
+def test_a_constant_curve_can_be_smoothed(browser: Browser, tmp_path: Path) -> None:
+    """Its means differ in the last digit."""
+    folder = write_run(tmp_path / "o", iterations=150)
+    rows = [json.loads(line) | {"entropy": 0.1} for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main([str(tmp_path / "o"), "--resamples", "200"]) == 0
+    with Opened(browser, tmp_path / "o" / "report" / "report.html", DESKTOP) as opened:
+        for width in ("3", "7", "15"):
+            opened.page.locator("select[data-smooth=training]").select_option(value=width)
+        curve = chart(opened.page, "entropy").locator(".frame > svg")
+        assert curve.is_visible()
+        assert opened.said == []
+
+
 def test_the_reader_chooses_how_smooth_curves_are(browser: Browser, html: Path) -> None:
     with Opened(browser, html, DESKTOP) as opened:
         entropy = chart(opened.page, "entropy")

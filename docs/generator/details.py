@@ -93,8 +93,14 @@ DETAILS = (
         "ppo_bench/mathematics/noise.py#permutations",
     ),
     Detail(
-        lambda c: c["ppo"]["norm_adv"],
+        lambda c: c["ppo"]["norm_adv"] and not c["ppo"]["norm_adv_by_shard"],
         "**Advantages are normalised in each minibatch**, by the population's standard deviation.",
+        "ppo_bench/mathematics/ppo.py#normalize_advantages",
+    ),
+    Detail(
+        lambda c: c["ppo"]["norm_adv"] and c["ppo"]["norm_adv_by_shard"],
+        "**Advantages are normalised in each of the {shards} shards of a minibatch**, by the population's standard "
+        "deviation.",
         "ppo_bench/mathematics/ppo.py#normalize_advantages",
     ),
     Detail(

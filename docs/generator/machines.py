@@ -9,7 +9,8 @@ from typing import Any
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 HEAD = """# Machines
 
-Environment steps per second, as `ppo-bench bench env=...` measured them: the median, and the slowest and fastest round.
+Environment steps per second, as `ppo-bench bench env=...` measured them: the median, and the slowest and fastest
+iteration.
 To add a machine, put the JSON file that the command prints into `docs/machines/`. `ppo-bench bench compare` shows two
 of them side by side.
 """
@@ -23,7 +24,7 @@ def machines_page() -> str:
 
 def _section(bench: dict[str, Any]) -> str:
     hardware, versions = bench["hardware"], bench["versions"]
-    machine = hardware["gpu"] or hardware["cpu"]
+    machine = (bench.get("device") != "cpu" and hardware["gpu"]) or hardware["cpu"]
     packages = ", ".join(f"{name} {versions[name]}" for name in ("torch", "jax", "envpool") if versions.get(name))
     rows = [
         f"| `{row['framework']}` | {row['backend']} | {row['num_envs']} x {row['num_steps']} | {row['sps']:,.0f} | "
@@ -36,7 +37,7 @@ def _section(bench: dict[str, Any]) -> str:
             "",
             f"Workload `{bench['workload']}`; {packages}.",
             "",
-            "| framework | backend | environments x steps | steps per second | rounds |",
+            "| framework | backend | environments x steps | steps per second | iterations |",
             "|---|---|---|---|---|",
             *rows,
             "",

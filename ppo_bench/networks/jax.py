@@ -111,7 +111,7 @@ class JaxOps:
 
     def convolve(self, layer: Conv, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
         """See `Ops.convolve`."""
-        if self._by_products and _on_cpu():
+        if self._by_products and _on_cpu() and layer.kernel % layer.stride == 0:
             sums = convolve(x, weight, layer.stride, layer.padding, self._dtype)
         else:
             sums = _convolve(layer, x, weight, self._dtype)

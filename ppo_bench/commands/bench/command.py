@@ -62,9 +62,12 @@ def _phases(programs: Sequence[tuple[list[str], Config]]) -> None:
 
 
 def _arithmetics(configs: list[Config]) -> list[Arithmetic]:
-    """The arithmetic of each program; programs with equal networks and hyperparameters share a measurement."""
+    """The arithmetic of each program; programs that compute the same share a measurement."""
     known: dict[str, Arithmetic] = {}
-    keys = [f"{c.network} {c.ppo} {c.root.precision} {c.root.device}" for c in configs]
+    tasks = [(c.task.name, c.task.atari, c.task.kwargs, c.task.wrappers, c.task.observe) for c in configs]
+    keys = [
+        f"{task} {c.network} {c.ppo} {c.root.precision} {c.root.device}" for task, c in zip(tasks, configs, strict=True)
+    ]
     for key, config in zip(keys, configs, strict=True):
         if key not in known:
             known[key] = arithmetic(config)

@@ -18,7 +18,7 @@ class Speed(NamedTuple):
 
     sps: float
     low: float
-    """Speed of the slowest round."""
+    """Speed of the slowest iteration."""
     high: float
 
 
@@ -60,7 +60,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _speeds(told: dict[str, Any]) -> Iterator[tuple[tuple[str, str, str], Speed]]:
     for row in told.get("programs", []):
-        work = " ".join(filter(None, (f"{row['num_envs']} x {row['num_steps']}", row["overrides"])))
+        rounded = "" if row["precision"] == "float32" else row["precision"]
+        work = " ".join(filter(None, (f"{row['num_envs']} x {row['num_steps']}", rounded, row["overrides"])))
         speed = Speed(row["sps"], row["sps_slowest"], row["sps_fastest"])
         yield (row["framework"], row["backend"], work), speed
     for row in told.get("points", []):
@@ -72,7 +73,9 @@ def _machine(told: dict[str, Any]) -> str:
     hardware, versions = told["hardware"], told["versions"]
     cores = f"{hardware['cores_available']} of {hardware['cores']} cores"
     frameworks = [f"{name} {versions[name]}" for name in ("torch", "jax") if versions.get(name)]
-    return ", ".join(filter(None, (hardware["gpu"], hardware["cpu"], cores, *frameworks)))
+    gpu = None if told.get("device") == "cpu" else hardware["gpu"]
+    asked = " ".join(told.get("overrides", []))
+    return ", ".join(filter(None, (gpu, hardware["cpu"], cores, *frameworks, asked)))
 
 
 def _table(a: Bench, b: Bench) -> Iterator[str]:
@@ -91,4 +94,4 @@ def _table(a: Bench, b: Bench) -> Iterator[str]:
             line += f"{b[key].sps / a[key].sps:>9.2f}{' ~' if within else ''}"
         yield line
     if close:
-        yield "~: the slowest and fastest rounds of the two overlap"
+        yield "~: the slowest and fastest iterations of the two overlap"

@@ -53,6 +53,8 @@ def load(job: list[str]) -> Config:
             raise ConfigError(f"{key}={value}: must be at least 1")
     if config.ppo.target_kl is not None:
         raise ConfigError(f"ppo.target_kl={config.ppo.target_kl}: a bench measures all epochs; use ppo.target_kl=null")
+    if config.root.checkpoint.load:
+        raise ConfigError("checkpoint.load: a bench measures a training from its beginning; leave it out")
     if len(chosen := [key for key in ("ablation", "scaling", "trace") if getattr(root, key)]) > 1:
         raise ConfigError(f"{' '.join(f'{key}=true' for key in chosen)}: one at a time")
     if root.num_seeds > 1 and not root.scaling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def report(
     title = f"{configs[0].task.name}, {schema(configs[0]).workload}"
     print(f"{title}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
     _print_table(rows)
-    write_json(path, about(configs[0]) | {"programs": rows})
+    write_json(path, about(configs) | {"programs": rows})
     _draw(title, rows, path)
     print(path)
 
@@ -45,10 +46,13 @@ def bench_file(config: Config, what: str, suffix: str) -> Path:
     return folder / ("-".join(names) + suffix)
 
 
-def about(config: Config) -> dict[str, Any]:
-    """The entries that every JSON file of a benchmark begins with: environment, workload, hardware and versions."""
-    root = schema(config)
-    return {"schema_version": SCHEMA_VERSION, "env": config.task.name, "workload": root.workload} | provenance()
+def about(configs: Sequence[Config]) -> dict[str, Any]:
+    """The entries that every JSON file of a benchmark begins with: environment, workload, device, the overrides that
+    all programs share, hardware and versions."""
+    first = configs[0]
+    shared = [word for word in first.overrides if all(word in other.overrides for other in configs)]
+    names = {"env": first.task.name, "workload": schema(first).workload, "device": first.root.device}
+    return {"schema_version": SCHEMA_VERSION} | names | {"overrides": shared} | provenance()
 
 
 def _row(config: Config, name: str, measured: Measured, needed: Arithmetic) -> dict[str, Any]:

@@ -46,12 +46,12 @@ def scaling(programs: Sequence[tuple[list[str], Config]]) -> None:
     file is updated after each point; the results of a point that fails are null.
     """
     todo = [point for job, config in programs for point in points(job, config)]
-    first = programs[0][1]
+    first, configs = programs[0][1], [config for _, config in programs]
     path = bench_file(first, "scaling", ".json")
     rows: list[dict[str, Any]] = []
     for axis, value, config in todo:
         rows.append(_row(axis, value, config))
-        write_json(path, about(first) | {"points": rows})
+        write_json(path, about(configs) | {"points": rows})
         say(f"{len(rows)} of {len(todo)}: {axis}={value} {config.framework.name} on {config.backend.name}")
     print_scales(rows)
     if any(row["sps"] for row in rows):
@@ -106,7 +106,7 @@ def _row(axis: str, value: int, config: Config) -> dict[str, Any]:
     }
     try:
         measured = _measure(config)
-    except Failed as error:  # for example, it needs more memory than the machine has
+    except (ConfigError, Failed) as error:  # for example, a game needs more environments, or memory is too small
         say(f"warning: {axis}={value} {config.framework.name} on {config.backend.name}: {error}")
         return row
     sps = config.ppo.batch_size * config.root.num_seeds / statistics.median(measured.turns)

@@ -74,7 +74,8 @@ def differing_actions(leader: IterationOutcome, other: IterationOutcome, toleran
     """Actions that differ, `[T, N]` bool."""
     discrete = leader.actions.dtype.kind in "iu"
     gaps = np.abs(leader.actions.astype(np.float64) - other.actions)
-    return (gaps > (0.0 if discrete else tolerance)).reshape(*gaps.shape[:2], -1).any(-1)
+    same = gaps <= (0.0 if discrete else tolerance)  # never of a NaN
+    return ~same.reshape(*gaps.shape[:2], -1).all(-1)
 
 
 def parameter_distance(mine: Arrays, theirs: Arrays) -> float:

@@ -62,7 +62,7 @@ def ties(
         scores = (logits[t, n] + noise.gumbel(np, words, np.float64)[0, 0])[start:]
         mine, theirs = (int(o.actions[(t, n, *component)]) for o in (leader, other))
         margin = float(scores[mine] - scores[theirs])
-        if abs(margin) <= tolerance * max(1.0, float(np.abs(scores).max())):
+        if abs(margin) <= tolerance * max(1.0, abs(scores[mine]), abs(scores[theirs])):
             found.append(Tie(iteration, int(t), int(n), mine, theirs, margin, float(scores[mine])))
     return found
 

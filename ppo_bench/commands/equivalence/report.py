@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ def report(config: Config, found: Agreement, mode: str) -> int:
     steps = config.num_iterations * config.ppo.batch_size
     tolerance = TOLERANCES[config.root.precision] if mode == "lockstep" else None
     summary = {name: _summary(config, found, name, mode) for name in found.differences}
-    same = all(entry["differing_actions"] == 0 and not entry["over_tolerance"] for entry in summary.values())
+    same = all(_is_same(entry) for entry in summary.values())
     task = f"{config.task.id} on {config.backend.name}, {config.root.precision}, seed {config.root.seed}"
     _say(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
     if tolerance:
@@ -57,6 +58,9 @@ def report(config: Config, found: Agreement, mode: str) -> int:
             print(name)
         print(_row(name if len(name) < NAME_WIDTH else "", entry, mode))
     for name, tied in found.ties.items():
+        if tied:
+            compared = summary[name]["compared_iterations"]
+            _say(f"{name}: {compared} of {config.num_iterations} iterations are compared, those without a tie")
         for tie in tied:
             _say(
                 f"tie: iteration {tie.iteration}, step {tie.step}, environment {tie.env}: {found.leader} chose "
@@ -67,8 +71,8 @@ def report(config: Config, found: Agreement, mode: str) -> int:
             f"iteration {iteration} is over the tolerance; {found.leader} lands up to {tried.largest:.1e} from itself "
             f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
         )
-    compared = [config.experiment, found.leader, *found.differences]
-    names = (config.task.name, config.backend.name, config.root.precision, mode, digest(compared))
+    sides = [config.experiment, found.leader, *found.differences]
+    names = (config.task.name, config.backend.name, config.root.precision, mode, digest(sides))
     folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
     make_folder(folder)
     about = {"schema_version": SCHEMA_VERSION, "mode": mode, "leader": found.leader, "steps": steps, "same": same}
@@ -78,6 +82,11 @@ def report(config: Config, found: Agreement, mode: str) -> int:
     _plot(folder / "equivalence.svg", config, mode, summary, tolerance.parameters if tolerance else None)
     print(f"the frameworks {'do' if same else 'do not do'} the same; {folder}")
     return 0 if same else 1
+
+
+def _is_same(entry: Mapping[str, Any]) -> bool:
+    """Whether a framework did the same as the leader. Nothing says so if every iteration holds a tie."""
+    return entry["differing_actions"] == 0 and not entry["over_tolerance"] and entry["compared_iterations"] > 0
 
 
 def _say(sentence: str) -> None:
@@ -95,6 +104,7 @@ def _summary(config: Config, found: Agreement, name: str, mode: str) -> dict[str
         "distance_when_parting": None if parted is None else differences[max(0, parted[0] - 1)].parameters,
         "largest": {key: max((getattr(d, key) for d in untied), default=0.0) for key in COMPARED},
         "over_tolerance": _over(config, untied) if mode == "lockstep" else None,
+        "compared_iterations": len(untied),
         **{f"{key}_distances": [getattr(d, key) for d in differences] for key in COMPARED},
     }
 

@@ -26,7 +26,16 @@ from ppo_bench.runners import checkpoint
 from ppo_bench.runs.recorded import read_run
 
 README, CURVE, FILM = "README.md", "curve.png", "replay.mp4"
-OWN_TO_THE_MACHINE = ("name", "outputs", "rerun", "tracker", "video", "hydra", "checkpoint.load")
+OWN_TO_THE_MACHINE = (
+    "name",
+    "outputs",
+    "rerun",
+    "tracker",
+    "video",
+    "hydra",
+    "checkpoint.load",
+    "framework.compile_cache",
+)
 """Keys, with all keys below them, of overrides that say where a run is kept and shown, or what it began with."""
 
 
@@ -82,7 +91,10 @@ def _make_folder(folder: Path) -> None:
 
 def _public(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration of a run without the paths and accounts of the machine on which it ran."""
-    return config | {"outputs": "outputs", "tracker": {}, "checkpoint": config["checkpoint"] | {"load": None}}
+    public = config | {"outputs": "outputs", "tracker": {}, "checkpoint": config["checkpoint"] | {"load": None}}
+    if "compile_cache" in config["framework"]:
+        public["framework"] = config["framework"] | {"compile_cache": None}
+    return public
 
 
 def _words(overrides: list[str] | None, identity: dict[str, Any]) -> list[str] | None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from scipy import stats
-
 from ppo_bench.commands.report.groups import Group
-from ppo_bench.commands.report.published import Reference, references_of, scale_of
-from ppo_bench.commands.report.statistics import Comparison, SampleMoments, moments, tost_of_moments, welch
+from ppo_bench.commands.report.published import Reference, is_another_version, references_of, scale_of
+from ppo_bench.commands.report.statistics import Comparison, SampleMoments, moments, t_quantile, tost_of_moments, welch
 
 MARGIN = 0.05
 
@@ -28,11 +26,16 @@ class AgainstPublished(NamedTuple):
     high: float
     """Upper end of that interval."""
     comparison: Comparison | None = None
-    """Equivalence test of the mean returns; None if numbers of steps differ or there are too few seeds."""
+    """Equivalence test of the mean returns; None with other steps, another version or too few seeds."""
 
 
-def against_published(group: Group, margin: float = MARGIN) -> list[AgainstPublished]:
-    """`group` beside each published result for its environment; `margin` as in `margin_beside`."""
+def against_published(
+    group: Group, margin: float = MARGIN, margin_return: float | None = None
+) -> list[AgainstPublished]:
+    """`group` beside each published result for its environment.
+
+    The margin of equivalence is `margin_return`, or `margin` as in `margin_beside` if that is None.
+    """
     finals, speeds = group.values("final_return_mean"), group.values("mean_sps")
     ours = moments(finals) if len(finals) else None
     sps = float(speeds.mean()) if len(speeds) else None
@@ -46,10 +49,12 @@ def against_published(group: Group, margin: float = MARGIN) -> list[AgainstPubli
             n = reference.seeds or 0
             theirs = SampleMoments(reference.mean, (reference.std or 0.0) * math.sqrt(n / (n - 1)), n)
             difference, error, freedom = welch(ours, theirs)
-            half = float(stats.t.ppf(0.975, freedom)) * error if error > 0 else 0.0
+            half = t_quantile(0.975, freedom) * error if error > 0 else 0.0
             low, high = difference - half, difference + half
-            if reference.steps in (None, group.first.total_timesteps):
-                comparison = tost_of_moments(ours, theirs, margin_beside(group.first.env_id, reference.mean, margin))
+            env_id = group.first.env_id
+            if reference.steps in (None, group.first.total_timesteps) and not is_another_version(env_id, reference.env):
+                within = margin_return or margin_beside(env_id, reference.mean, margin)
+                comparison = tost_of_moments(ours, theirs, within)
         rows.append(AgainstPublished(group, ours, sps, reference, low, high, comparison))
     return rows
 

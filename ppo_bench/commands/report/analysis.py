@@ -114,7 +114,12 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
         shared=scored,
         profiles=profiles,
         thresholds=thresholds,
-        references=[row for task in tasks for group in task.groups for row in against_published(group, options.margin)],
+        references=[
+            row
+            for task in tasks
+            for group in task.groups
+            for row in against_published(group, options.margin, options.margin_return)
+        ],
     )
 
 

@@ -61,7 +61,8 @@ def main(arguments: list[str]) -> int:
         parser.error("--seed must not be negative, and --resamples at least 100")
     out = words.out or Path(words.folders[0]) / "report"
     _check_out(out)
-    require("jinja2", "report", "the report's page")
+    for package in ("jinja2", "scipy"):
+        require(package, "report", "the report")
     database = open_database(words.folders)
     tasks = sort_runs(database.runs)
     baseline = _baseline(words.baseline, database)

@@ -90,6 +90,7 @@ def open_database(folders: Sequence[str]) -> Database:
         except Unreadable as error:
             database.left_out.append(LeftOut(str(path), str(error)))
     _keep_one_of_each_identity(database)
+    _tell_ids_apart(database.runs)
     _read_steps(database)
     if not database.runs:
         first = database.left_out[0]
@@ -111,6 +112,20 @@ def _keep_one_of_each_identity(database: Database) -> None:
         database.left_out += [LeftOut(run.folder, reason) for run in others]
         kept.append(chosen)
     database.runs = sorted(kept, key=lambda run: str(run.path.resolve()))
+
+
+def _tell_ids_apart(runs: Sequence[Run]) -> None:
+    """Make the id part of the setting where one name of an environment has several on a backend, as other levels have.
+
+    Elsewhere it is not, since an environment's ids on two backends may differ.
+    """
+    ids: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        ids.setdefault((run.env, run.backend), set()).add(run.env_id)
+    several = {env for (env, _), found in ids.items() if len(found) > 1}
+    for run in runs:
+        if run.env in several:
+            run.setting = {**run.setting, "env.id": run.env_id}
 
 
 def _read_steps(database: Database) -> None:

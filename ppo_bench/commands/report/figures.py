@@ -61,7 +61,7 @@ def draw(figure: Figure, folder: Path) -> None:
     letters = max(map(_letters, figure.charts))
     width = WIDTHS[columns] + LETTER_INCHES * max(0, letters - 14)
     names = _legend(figure)
-    beside = max(1, int(width * columns / (0.7 + 0.075 * max(map(len, names), default=1))))
+    beside = max(1, int(width * columns / (0.7 + 0.075 * min(2 * MAX_LETTERS, max(map(len, names), default=1)))))
     head = TITLE_INCHES if len(figure.charts) > 1 and figure.section in ("learning", "training", "speed") else 0.0
     foot = TITLE_INCHES * -(-len(names) // beside)
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
@@ -83,16 +83,19 @@ def draw(figure: Figure, folder: Path) -> None:
             title = clipped(figure.title, 2 * MAX_LETTERS)
             canvas.suptitle(title, fontsize=10, fontweight="bold", y=1 - 0.4 * head / size[1])
         if names:
-            handles = canvas.axes[0].get_legend_handles_labels()[0]
-            canvas.legend(handles, names, loc="lower center", ncols=beside, fontsize=8, handlelength=3)
+            drawn = [zip(*reversed(axes.get_legend_handles_labels()), strict=True) for axes in canvas.axes]
+            handles = dict(pair for pairs in drawn for pair in pairs)
+            shown = [handles[name] for name in names]
+            labels = [clipped(name, 2 * MAX_LETTERS) for name in names]
+            canvas.legend(shown, labels, loc="lower center", ncols=beside, fontsize=8, handlelength=3)
         canvas.savefig(folder / f"{figure.key}.svg", metadata={"Date": None})
         canvas.savefig(folder / f"{figure.key}.png", dpi=150, metadata={"Software": None})
 
 
 def _legend(figure: Figure) -> list[str]:
-    """Names of the curves of a figure; all its charts have the same curves."""
-    first = figure.charts[0]
-    return [clipped(series.name, 2 * MAX_LETTERS) for series in first.series] if isinstance(first, Lines) else []
+    """Names of the curves of a figure, of which a chart may lack some."""
+    curves = [series.name for chart in figure.charts if isinstance(chart, Lines) for series in chart.series]
+    return list(dict.fromkeys(curves))
 
 
 def _letters(chart: Lines | RowsPanel) -> int:

@@ -89,7 +89,8 @@ class Run:
     @property
     def identity(self) -> tuple[Any, ...]:
         """A tuple that is equal for runs of the same experiment with the same seed."""
-        return self.env, self.backend, self.framework, self.setting_key, digest(self.execution), self.seed
+        task = self.env, self.env_id, self.backend, self.setting_key
+        return *task, self.framework, digest(self.execution), self.seed
 
 
 def find(folders: Sequence[str]) -> list[Path]:

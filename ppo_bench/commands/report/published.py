@@ -53,6 +53,11 @@ class Scale(NamedTuple):
     source: str
 
 
+def is_another_version(env_id: str, other: str) -> bool:
+    """Whether two ids, such as `Pusher-v5` and `Pusher-v4`, differ in nothing but the version."""
+    return env_id != other and env_id.rpartition("-v")[0] == other.rpartition("-v")[0]
+
+
 def stem(env_id: str) -> str:
     """An id without suite and version, in lower case: equal for the same game in gymnasium, EnvPool and dm_control."""
     name = re.sub(r"^(ALE|dm_control)/|NoFrameskip|-v\d+$", "", env_id)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Scores = Sequence[Array]
@@ -44,6 +43,8 @@ def median(scores: Scores) -> Array:
 
 def iqm(scores: Scores) -> Array:
     """Interquartile mean: the mean over the N runs of all tasks, without the floor(N / 4) lowest and highest ones."""
+    from scipy import stats
+
     return np.asarray(stats.trim_mean(np.concatenate(scores, -1), TRIM, axis=-1))
 
 
@@ -99,7 +100,7 @@ def mean_interval(values: Array, confidence: float = CONFIDENCE) -> Estimate:
     mean, std, n = moments(values)
     if n < 2:
         return Estimate(mean, math.nan, math.nan)
-    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * std / math.sqrt(n) if std > 0 else 0.0
+    half = t_quantile(0.5 + confidence / 2, n - 1) * std / math.sqrt(n) if std > 0 else 0.0
     return Estimate(mean, mean - half, mean + half)
 
 
@@ -215,7 +216,21 @@ def _tost(difference: float, error: float, freedom: float, margin: float) -> Com
     if error == 0:
         same = abs(difference) <= margin
         return Comparison(difference, difference, difference, margin, float(not same), float(difference == 0))
-    p_equivalent = max(float(stats.t.sf((margin + sign * difference) / error, freedom)) for sign in (1, -1))
-    p_different = 2 * float(stats.t.sf(abs(difference) / error, freedom))
-    half = float(stats.t.ppf(0.95, freedom)) * error
+    p_equivalent = max(_t_above((margin + sign * difference) / error, freedom) for sign in (1, -1))
+    p_different = 2 * _t_above(abs(difference) / error, freedom)
+    half = t_quantile(0.95, freedom) * error
     return Comparison(difference, difference - half, difference + half, margin, p_equivalent, p_different)
+
+
+def t_quantile(probability: float, freedom: float) -> float:
+    """The quantile of Student's t-distribution with `freedom` degrees of freedom."""
+    from scipy import stats
+
+    return float(stats.t.ppf(probability, freedom))
+
+
+def _t_above(value: float, freedom: float) -> float:
+    """The probability that a t-distributed number lies above `value`."""
+    from scipy import stats
+
+    return float(stats.t.sf(value, freedom))

@@ -110,10 +110,15 @@ def _returns(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> lis
     verdicts = {pair.returns.verdict for pair in compared if pair.returns}
     margins = {pair.returns.margin for pair in compared if pair.returns}
     margin = f"±{number(max(margins))}"
+    tested = {group.algorithm for pair in compared for group in (pair.group, pair.baseline)}
+    untested = [group.algorithm for group, values in finals if len(values) and group.algorithm not in tested]
+    if untested:
+        sentences.append(f"Not compared, with a single run: {', '.join(untested)}.")
     if verdicts == {"equivalent"}:
         worst = max(pair.returns.p_equivalent for pair in compared if pair.returns)
+        who = "The others" if untested else "They"
         sentences.append(
-            f"They learn the same: equivalent to {options.baseline} within a margin of {margin}, {_p(worst)}."
+            f"{who} learn the same: equivalent to {options.baseline} within a margin of {margin}, {_p(worst)}."
         )
         return sentences
     for pair in compared:

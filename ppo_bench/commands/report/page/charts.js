@@ -46,7 +46,7 @@
     const power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
     const found = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(k * step);
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9 && found.length < 100; k++) found.push(k * step);
     return found.length > 1 || wanted > 8 ? found : ticks(low, high, 2 * wanted);
   }
 
@@ -58,7 +58,8 @@
       if (value > high) high = value;
     }
     if (low > high) return [0, 1];
-    return low === high ? [low - Math.max(1, Math.abs(low)) * 0.05, high + Math.max(1, Math.abs(high)) * 0.05] : [low, high];
+    const alike = high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high)); // a mean of equal values may round
+    return alike ? [low - Math.max(1, Math.abs(low)) * 0.05, high + Math.max(1, Math.abs(high)) * 0.05] : [low, high];
   }
 
   function path(xs, ys, x, y) {
