@@ -112,7 +112,7 @@ def test_a_folder_is_made_with_its_parents_and_left_as_it_is_if_it_exists(tmp_pa
         (folder / "metrics.jsonl").write_text("x")
     with own_folder(folder):
         pass
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "metrics.jsonl"]
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", "checkpoints", "metrics.jsonl"]
 
 
 @pytest.mark.parametrize("in_the_way", ["a", "a/seed1", "a/seed1/checkpoints"])

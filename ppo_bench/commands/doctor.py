@@ -143,7 +143,7 @@ def _cores() -> Row:
 
 
 def _disk(outputs: Path) -> Row:
-    there = next(folder for folder in (outputs.absolute(), *outputs.absolute().parents) if folder.exists())
+    there = next(folder for folder in (outputs.absolute(), *outputs.absolute().parents) if os.path.exists(folder))
     gib = shutil.disk_usage(there).free / 2**30
     mend = "ppo-bench train outputs=DIR, a folder on a disk with room"
     if not (there.is_dir() and os.access(there, os.W_OK)):

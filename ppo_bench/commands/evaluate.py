@@ -124,7 +124,7 @@ def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Pat
     names = (path.resolve().name, config.backend.name, config.framework.name, digest(identity))
     folder = run_folder / "evaluations"
     if request.outputs is not None:
-        folder = Path(request.outputs) / "evaluations" / run_folder.parent.name / run_folder.name
+        folder = Path(request.outputs).expanduser() / "evaluations" / run_folder.parent.name / run_folder.name
     return folder / ("-".join(file_name(name) for name in names) + ".json")
 
 

@@ -92,7 +92,7 @@ def load_request(overrides: list[str]) -> Request:
 
 def _recorded(run: str, request: Request) -> tuple[Config, checkpoint.Checkpoint]:
     """The configuration and the checkpoint that `run` names."""
-    path = checkpoint.find(Path(run), snapshots=True)
+    path = checkpoint.find(Path(run).expanduser(), snapshots=True)
     saved = checkpoint.load_named(path)
     return load_run(checkpoint.run_of(path), {"device": request.device}), saved
 
@@ -106,6 +106,9 @@ def _opponent(config: Config, env: VectorEnv, request: Request) -> Player:
     theirs, saved = _recorded(request.against, request)
     if theirs.task.name != config.task.name:
         raise ConfigError(f"against={request.against}: it plays {theirs.task.name}, and not {config.task.name}")
+    rescales = config.root.env.rescale_actions
+    if theirs.root.env.rescale_actions != rescales:
+        raise ConfigError(f"against={request.against}: one of the two has env.rescale_actions=true, and the other not")
     return load_agent(theirs, saved, env, request.greedy, request.seed)
 
 

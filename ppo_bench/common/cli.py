@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ppo_bench.common.errors import ConfigError, Failed, Interrupted, Lost
+from ppo_bench.common.values import quoted
 
 LOST = 75
 EXIT_CODES: dict[type[Exception], int] = {ConfigError: 2, Lost: LOST, Failed: 1, Interrupted: 130}
@@ -42,7 +43,7 @@ def overrides_of(options: argparse.Namespace) -> list[str]:
     folder = Path(options.config_dir).expanduser()
     if not folder.is_dir():
         raise ConfigError(f"--config-dir {options.config_dir}: there is no such folder")
-    return [f"hydra.searchpath=[file://{folder.resolve()}]", *options.overrides]
+    return [f"hydra.searchpath=[{quoted(f'file://{folder.resolve()}')}]", *options.overrides]
 
 
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:

@@ -1,6 +1,6 @@
-"""Locks of open files and folders by `flock`; the operating system releases them when their process ends.
+"""Locks of open files by `flock`; the operating system releases them when their process ends.
 
-Packages for file locks offer exclusive locks only. A watcher needs shared ones: it must test the lock of a folder
+Packages for file locks offer exclusive locks only. A watcher needs shared ones: it must test the lock of a run
 without being mistaken for a training, also where it may not write.
 """
 
@@ -10,7 +10,7 @@ import fcntl
 
 
 def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
-    """Lock the open file or folder `descriptor` until it is closed; returns whether that succeeded.
+    """Lock the open file `descriptor` until it is closed; returns whether that succeeded.
 
     With `wait`, it waits until the lock is free, and succeeds. Raises `OSError` on file systems without locks, such as
     Lustre without flock.

@@ -21,8 +21,8 @@ FIRST_ESTIMATE = 3
 
 
 def say(message: str) -> None:
-    """Print one line to stderr; a closed pipe is no error."""
-    with suppress(BrokenPipeError):
+    """Print one line to stderr. A closed pipe or a terminal that has gone is no error."""
+    with suppress(OSError):
         print(f"ppo_bench: {message}", file=sys.stderr, flush=True)
 
 

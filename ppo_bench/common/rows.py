@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable, naming
 
-TAIL_BYTES = 16_384
+TAIL_BYTES = 65_536
 """Number of bytes at the end of a file that `last_rows` reads."""
 
 

@@ -39,6 +39,12 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
+def quoted(text: str) -> str:
+    """`text` in quotes, as Hydra's grammar reads it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def file_name(name: str) -> str:
     """`name` as a safe file name: all but letters, digits, dots, hyphens and underscores become underscores."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "_"

@@ -63,6 +63,8 @@ def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema]
 def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> Config:
     root = typed("", schema, composed, name)
     root.outputs = os.path.expanduser(root.outputs)
+    if root.checkpoint.load is not None:
+        root.checkpoint.load = os.path.expanduser(root.checkpoint.load)
     groups = {group: getattr(root, group) for group in ("framework", "backend", "network", "algorithm")}
     ppo, tuning = typed("ppo", Hyperparameters, root.ppo), typed("tuning", Tuning, root.tuning)
     opponents = typed("opponents", Opponents, root.opponents)

@@ -6,6 +6,7 @@ episodes.jsonl  one row per finished episode, the last 1,000 of an iteration (me
 ratings.json    ratings of the checkpoints, by iteration, in a game: see ppo_bench/runs/rating.py
 checkpoints/    see ppo_bench/runners/checkpoint.py
 result.json     the summary, written to a temporary file and renamed last
+.lock           empty; its lock is held by the process that trains
 """
 
 from __future__ import annotations
@@ -31,16 +32,21 @@ RECENT_EPISODES = 100
 """Number of episodes whose mean return a run's summary gives, the last of the training."""
 COMPILING_ITERATIONS = 3
 """Iterations at the start of a training in which programs may be compiled."""
+LOCK = ".lock"
+"""The file in a run's folder that its training holds a lock of."""
 LOCK_TRIES = 3
 """Attempts to lock the folder: `in_use` of another process may hold the lock for a moment."""
 
 
 @contextmanager
 def own_folder(folder: Path) -> Iterator[None]:
-    """Create the run's folder and lock it for this process. Raises `ConfigError` if it is read-only or in use."""
+    """Create the run's folder and lock it for this process. Raises `ConfigError` if it is read-only or in use.
+
+    What is locked is a file in it, since NFS keeps locks of folders to each machine.
+    """
     make_folder(folder)
     make_folder(folder / "checkpoints")
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         # The operating system frees the lock however this process ends.
         for _ in range(LOCK_TRIES):
@@ -68,7 +74,7 @@ def are_complete(folders: Sequence[Path]) -> bool:
 def in_use(folder: Path) -> bool:
     """Whether a process is training in `folder`."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
         return False
     try:

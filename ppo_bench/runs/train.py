@@ -28,7 +28,7 @@ from ppo_bench.runs.kept import told_to_stop, what_is_kept
 from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Pauses
 from ppo_bench.runs.record import LoopState, Record, report_finished
-from ppo_bench.runs.results import own_folder
+from ppo_bench.runs.results import are_complete, own_folder
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 
 
@@ -105,6 +105,10 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
         with ExitStack() as stack:
             for run in runs:
                 stack.enter_context(own_folder(run.folder))
+            if are_complete([run.folder for run in runs]):  # by another process, while this one was building
+                for run in runs:
+                    report_finished(run.folder)
+                return
             mirrors = stack.enter_context(Mirrors([run.folder for run in runs], config.trackers))
             resumed = _resume(runs, runner)
             for line in warnings if resumed is None else ():

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -45,13 +46,17 @@ def train_in_process(
         reader.start()
 
         def note(number: int, _: object) -> None:
-            if not stop_requests:
-                os.write(2, b"ppo_bench: the sweep stops after the iteration in progress\n")
+            first = not stop_requests
             stop_requests.append(number)
             child.terminate()  # on Ctrl-C the child has got SIGINT from the terminal too; SIGTERM then has no effect
+            if first:
+                with suppress(OSError):  # nobody may read stderr any more
+                    os.write(2, b"ppo_bench: the sweep stops after the iteration in progress\n")
 
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
+            if stop_requests:  # before the child was there
+                child.terminate()
             code = child.wait()
         except BaseException:  # submitit's signal handler ends this process by an exception
             child.terminate()
@@ -66,5 +71,6 @@ def train_in_process(
 
 def _pass_on(stderr: IO[bytes], printed: IO[bytes], lines: deque[str]) -> None:
     for line in stderr:
-        os.write(printed.fileno(), line)
         lines.append(line.decode(errors="replace"))
+        with suppress(OSError, ValueError):  # it is read to its end even if nobody reads what is passed on
+            os.write(printed.fileno(), line)

@@ -42,15 +42,16 @@ def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
 def own_sweep(overrides: Sequence[str]) -> list[str]:
     """Overrides with several values from the experiment's own sweep, for the keys that `overrides` do not set."""
     given = {key_of(word) for word in overrides}
-    experiment = next((word for word in overrides if word.startswith("experiment=")), "")
-    return [f"{key}={values}" for key, values in _values_swept(experiment) if key not in given]
+    chosen = tuple(word for word in overrides if word.startswith(("experiment=", "hydra.searchpath=")))
+    return [f"{key}={values}" for key, values in _values_swept(chosen) if key not in given]
 
 
 @cache
-def _values_swept(experiment: str) -> tuple[tuple[str, str], ...]:
-    if not experiment:
+def _values_swept(chosen: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The keys and values of the sweep that an experiment is; `chosen` names it and the search path of its file."""
+    if not any(word.startswith("experiment=") for word in chosen):
         return ()
-    params = compose_root("config", [experiment], with_hydra=True).hydra.sweeper.params
+    params = compose_root("config", chosen, with_hydra=True).hydra.sweeper.params
     return tuple((str(key), str(values)) for key, values in (params or {}).items())
 
 

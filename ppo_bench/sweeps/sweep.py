@@ -32,7 +32,7 @@ from ppo_bench.sweeps.journal import STATES, JobOutcome, Journal, failures_repor
 from ppo_bench.sweeps.launchers import launch, require_one_task, search, with_defaults
 from ppo_bench.sweeps.preflight import check_environments
 from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
-from ppo_bench.sweeps.sweep_job import SweepJob
+from ppo_bench.sweeps.sweep_job import VISIBLE_DEVICES, SweepJob
 
 
 def sweep(overrides: Sequence[str]) -> int:
@@ -42,7 +42,10 @@ def sweep(overrides: Sequence[str]) -> int:
     own = with_defaults(own)
     on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", word) for word in own)
     searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
-    configs = [(load_config([*own, *job]), job) for job in ([corner(words)] if searching else sweep_jobs(words))]
+    path = [word for word in own if word.startswith("hydra.searchpath=")]
+    jobs = [corner(words)] if searching else sweep_jobs([*path, *words])
+    jobs = [[word for word in job if word not in path] for job in jobs]
+    configs = [(load_config([*own, *job]), job) for job in jobs]
     planned: dict[tuple[Path, ...], list[str]] = {}
     for config, job in configs:
         config.require()
@@ -76,7 +79,8 @@ def sweep(overrides: Sequence[str]) -> int:
 def _run(outputs: Path, on_slurm: bool, start: Callable[[SweepJob], None]) -> tuple[list[JobOutcome], str | None]:
     """The outcomes of the jobs that `start` launches, and the error of the launcher, if any. Raises `Interrupted`."""
     journal = _journal(outputs)
-    job = SweepJob(journal.path, sweep_process=None if on_slurm else os.getpid())
+    sweep_process = None if on_slurm else os.getpid()
+    job = SweepJob(journal.path, sweep_process=sweep_process, visible_devices=os.environ.get(VISIBLE_DEVICES))
     trouble = None
     # On SLURM, messages of submitit are hidden; it raises the important ones too.
     silence = redirect_stderr(io.StringIO()) if on_slurm else nullcontext()
@@ -90,7 +94,7 @@ def _run(outputs: Path, on_slurm: bool, start: Callable[[SweepJob], None]) -> tu
     except Exception as error:  # launchers can raise anything
         if "sbatch: error" in str(error):
             raise refusal(error) from error
-        trouble = f"{type(error).__name__}: {one_line(error)}"
+        trouble = f"{type(error).__name__}: {one_line(error)}" + (", other jobs may go on" if on_slurm else "")
         say(f"the launcher failed: {trouble}")
     if job.stop_requests:
         submitted = "; jobs that are queued or running go on: scancel them first" if on_slurm else ""

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.locks import lock
 from ppo_bench.common.progress import duration, say
+from ppo_bench.configuration.compose import one_line
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
 from ppo_bench.runs.results import are_complete, in_use
@@ -30,6 +31,8 @@ from ppo_bench.sweeps.journal import POLL_SECONDS, JobOutcome, Journal, finished
 from ppo_bench.sweeps.slurm.job import requeue
 from ppo_bench.tuning.cores import keep_to_cores
 from ppo_bench.tuning.machine import is_alive
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass
@@ -43,6 +46,8 @@ class SweepJob:
     """Id of the sweep's process. No job starts after it has ended; None if jobs run on other machines."""
     stop_requests: list[int] = field(default_factory=list)
     """Signals by which this process was asked to stop."""
+    visible_devices: str | None = None
+    """`CUDA_VISIBLE_DEVICES` of the sweep's process."""
     total: int = 0
     """Number of jobs of the sweep; 0 if it is not known, as in a search."""
     seconds: list[float] = field(default_factory=list)
@@ -54,9 +59,13 @@ class SweepJob:
             if self._is_over():
                 return None
             hydra = HydraConfig.get()
-            words, started = list(hydra.overrides.task), time.monotonic()
+            task = OmegaConf.to_container(hydra.overrides.task, resolve=False)  # as the sweep knows them
+            words, started = [str(word) for word in task or ()], time.monotonic()
             say(f"{self._which(hydra.job.num)}: {' '.join(words)}{self._left(hydra.job.num)}")
-            outcome, value = self._outcome(words, bool(share))
+            try:
+                outcome, value = self._outcome(words, bool(share))
+            except Exception as error:  # Hydra keeps what a job raises to itself
+                outcome, value = JobOutcome("failed", words, "", f"{type(error).__name__}: {one_line(error)}"), None
             self.seconds.append(time.monotonic() - started)
         if outcome:
             Journal(self.journal).add(outcome)
@@ -87,30 +96,35 @@ class SweepJob:
         if are_complete(folders):
             return finished("skipped", words, folders)
         while True:
-            self._wait_for(folder)
+            self._wait_for(folders)
             if self._is_over():
                 return None, None
             failure = None if are_complete(folders) else self._train(words, shared)
-            if self.stop_requests and failure:
-                return None, None
-            if failure is None:
+            if failure is None or are_complete(folders):  # its process may end badly after its result is written
                 return finished("done", words, folders)
-            if not in_use(folder):  # otherwise another process has started to train there in the meantime
+            if self.stop_requests:
+                return None, None
+            if not any(map(in_use, folders)):  # otherwise another process has started to train there in the meantime
                 return JobOutcome("failed", words, str(folder), failure), None
 
-    def _wait_for(self, folder: Path) -> None:
-        """Wait until no other process trains in `folder`, such as one whose sweep was killed."""
-        if in_use(folder):
-            say(f"waiting for {folder}, which is being trained by another process")
-        while in_use(folder) and not self._is_over():
-            time.sleep(POLL_SECONDS)
+    def _wait_for(self, folders: Sequence[Path]) -> None:
+        """Wait until no other process trains in any of `folders`, such as one whose sweep was killed."""
+        for folder in folders:
+            if in_use(folder):
+                say(f"waiting for {folder}, which is being trained by another process")
+            while in_use(folder) and not self._is_over():
+                time.sleep(POLL_SECONDS)
 
     def _train(self, words: Sequence[str], shared: bool) -> str | None:
         """Train; returns the reason of a failure, or None. On SLURM a job that is told to end is queued again."""
         environment = os.environ | ({JOBS_AT_ONCE: str(len(self.shares))} if shared else {})
+        if environment.get("SUBMITIT_EXECUTOR") == "local" and not environment.get(VISIBLE_DEVICES):
+            # submitit hides the GPUs from jobs that ask for none.
+            environment = {key: value for key, value in environment.items() if key != VISIBLE_DEVICES}
+            environment |= {VISIBLE_DEVICES: self.visible_devices} if self.visible_devices is not None else {}
         try:
             failure = train_in_process([*_search_path(), *words], self.stop_requests, environment=environment)
-        except subprocess.CalledProcessError:  # submitit's own attempt to requeue the job failed
+        except subprocess.SubprocessError:  # submitit's own attempt to requeue the job failed, or took too long
             requeue()
         except Exception as error:  # submitit's signal handler raises if the job timed out too often
             return str(error)

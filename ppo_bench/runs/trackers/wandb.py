@@ -95,6 +95,6 @@ class WandbRun:
 def _run_id(folder: Path) -> str:
     """The id of the run at wandb, kept in the run's folder: it is unique and stays valid when the folder is moved."""
     path = folder / "wandb" / "run_id"
-    if not path.exists():
+    if not path.exists() or not path.read_text():  # a full disk leaves an empty file
         path.write_text(secrets.token_hex(4))
     return path.read_text()

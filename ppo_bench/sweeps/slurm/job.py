@@ -79,7 +79,7 @@ class TrainInTurn:
                 log = log_file(jobs, Place(job, position))
                 with keep_to_cores(granted_cores(task)):
                     failed = None if stop_requests else train_in_process(run.overrides, stop_requests, log, environment)
-            except subprocess.CalledProcessError:  # from submitit, whose own attempt to requeue the job failed
+            except subprocess.SubprocessError:  # from submitit, whose own attempt to requeue failed or took too long
                 requeue()
             except Exception as error:  # from submitit: over the time limit too many times
                 write_json(failure, {"reason": str(error)})

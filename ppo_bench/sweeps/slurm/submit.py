@@ -7,7 +7,8 @@ missing. `launch=<name>` chooses the resources from conf/launch/, `launch.<key>=
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="print what would be submitted, and submit nothing")
     options = parser.parse_intermixed_args(arguments)
     of_launch, of_runs = split(overrides_of(options))
-    launch = load_launch(of_launch)
+    launch = load_launch([word for word in of_runs if word.startswith("hydra.searchpath=")] + of_launch)
     outputs, runs, tasks = _runs(of_runs, launch)
     if options.dry_run:
         needed, rows = _choose(outputs, runs)
@@ -51,6 +52,9 @@ def main(arguments: list[str]) -> int:
 
 def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[SubmittedRun], int]:
     """The outputs folder, every run of the sweep once, and the number of tasks of a job on each node."""
+    for word in overrides:
+        if word.lstrip("+~").startswith(("hydra.", "hydra/")) and not word.startswith("hydra.searchpath="):
+            raise ConfigError(f"{word}: Hydra's own keys are for sweeps by -m; resources of jobs are launch=...")
     configs = [(load_config(job), job) for job in sweep_jobs(overrides)]
     runs: dict[str, SubmittedRun] = {}
     for config, job in configs:
@@ -109,12 +113,12 @@ def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: 
         srun_args=[f"--cpus-per-task={launch.cpus // tasks}", "--distribution=block", "--kill-on-bad-exit=1"],
         additional_parameters={"requeue": True} | launch.sbatch,
     )
-    before = set(ledger.jobs_folder(outputs).glob("*"))
+    before = set(_of_submitit(outputs))
     try:
         with redirect_stderr(io.StringIO()):  # submitit also prints the errors that it raises
             jobs = executor.map_array(TrainInTurn(launch.max_timeouts, launch.join_seconds), packs)
     except (FailedJobError, FailedSubmissionError) as error:
-        for leftover in set(ledger.jobs_folder(outputs).glob("*")) - before:
+        for leftover in set(_of_submitit(outputs)) - before:
             leftover.unlink(missing_ok=True)
         raise refusal(error) from error
     submitted = {
@@ -123,6 +127,13 @@ def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: 
     }
     ledger.record(outputs, submitted)
     return submitted
+
+
+def _of_submitit(outputs: Path) -> Iterator[Path]:
+    """The files that submitit writes before a job has an id; other jobs write logs and failures beside them."""
+    folder = ledger.jobs_folder(outputs)
+    yield from folder.glob("submission_file_*.sh")
+    yield from (path for path in folder.glob("*.pkl") if re.fullmatch("[0-9a-f]{32}", path.stem))
 
 
 def _resources(launch: Launch, tasks: int, runs: int) -> str:

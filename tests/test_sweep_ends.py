@@ -1,0 +1,111 @@
+"""How sweeps end where nobody reads them, a process ends badly, or paths and experiments are the user's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.sweeps import sweep_job
+from ppo_bench.sweeps.child import Failure, train_in_process
+from ppo_bench.sweeps.slurm.submit import main as submit
+from tests.test_cli import GYM, ROOT, SMALL, assert_one_line
+from tests.test_sweep import LONG, run_folder, started, states, wait_for
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the processes of jobs use the package that is tested."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def test_a_sweep_that_nobody_reads_is_stopped_by_one_signal(tmp_path: Path) -> None:
+    words = ["seed=1,2,3", *LONG, f"outputs={tmp_path}"]
+    folder = run_folder("seed=1", *LONG, f"outputs={tmp_path}")
+    sweep = started("-m", *words)
+    assert sweep.stderr
+    sweep.stderr.readline()
+    sweep.stderr.close()  # as `2>&1 | head` does
+    wait_for("a checkpoint of seed 1", lambda: any((folder / "checkpoints").glob("iteration_*")))
+    os.killpg(sweep.pid, signal.SIGINT)
+    assert sweep.wait(timeout=120) != 0
+    assert states(tmp_path) == []
+    assert not any(tmp_path.glob("default/*/seed2"))
+
+
+def test_a_run_that_is_complete_is_done_however_its_process_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def ends_badly(*arguments: Any, **options: Any) -> Failure:
+        assert train_in_process(*arguments, **options) is None
+        return Failure(-11, "killed by SIGSEGV")
+
+    monkeypatch.setattr(sweep_job, "train_in_process", ends_badly)
+    assert exit_code(main, ["-m", "seed=1", *GYM, *SMALL, f"outputs={tmp_path}"]) == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 1 done, 0 failed, 0 skipped"
+
+
+def test_what_a_job_raises_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def raises(*_: object) -> bool:
+        raise OSError("no locks here")
+
+    monkeypatch.setattr(sweep_job, "in_use", raises)
+    assert exit_code(main, ["-m", "seed=1,2", *GYM, *SMALL, f"outputs={tmp_path}"]) == 1
+    said = capfd.readouterr().err
+    assert said.count("OSError: no locks here") == 4  # at once, and in the table
+    assert said.splitlines()[-1] == "ppo_bench: 0 done, 2 failed, 0 skipped"
+
+
+def test_an_interpolated_word_makes_no_run_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(main, ["-m", "name=${env.name}-x", "seed=1,2", *GYM, *SMALL, "outputs=~/runs"]) == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
+    assert len(list((tmp_path / "home" / "runs" / "cartpole-x").rglob("result.json"))) == 2
+    assert not (tmp_path / "~").exists()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder of a user's own YAML files, under a path with all that Hydra's grammar has a use for."""
+    folder = tmp_path / "jürgen's, (old) [conf]"
+    (folder / "experiment").mkdir(parents=True)
+    (folder / "launch").mkdir()
+    sweep = "hydra: {sweeper: {params: {seed: '1,2'}}}\n"
+    text = f"# @package _global_\nname: own\nppo: {{num_envs: 2, num_steps: 16}}\ntotal_timesteps: 64\n{sweep}"
+    (folder / "experiment" / "mine.yaml").write_text(text)
+    (folder / "launch" / "lab.yaml").write_text("defaults: [cpu]\ncpus: 3\n")
+    return folder
+
+
+def test_an_experiment_of_one_s_own_is_run_and_swept(
+    own: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--config-dir", str(own), "experiment=mine", f"outputs={tmp_path / 'o'}"]
+    assert exit_code(main, words) == 2
+    assert_one_line(capfd.readouterr().err, "this experiment is a sweep over seed: run it by -m")
+    assert exit_code(main, ["-m", *words]) == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
+    assert sorted(path.parent.name for path in (tmp_path / "o" / "own").rglob("result.json")) == ["seed1", "seed2"]
+    assert exit_code(main, [*words, "seed=3"]) == 0
+
+
+def test_slurm_finds_one_s_own_files_and_refuses_hydra_s_own_words(
+    own: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--dry-run", "--config-dir", str(own), "experiment=mine", "launch=lab", f"outputs={tmp_path / 'o'}"]
+    assert exit_code(submit, words) == 0
+    assert "2 of 2 runs would be submitted, 2 jobs of 3 CPU" in capfd.readouterr().err
+    assert exit_code(submit, [*words, "hydra/launcher=slurm"]) == 2
+    assert_one_line(capfd.readouterr().err, "hydra/launcher=slurm: Hydra's own keys are for sweeps by -m")
