@@ -40,13 +40,15 @@ def files(folder: Path) -> list[str]:
 def test_a_run_leaves_the_documented_files_and_no_others(finished: Path) -> None:
     checkpoints = [f"checkpoints/iteration_{k:08d}" for k in (ITERATIONS - EVERY, ITERATIONS)]
     expected = [f"{folder}/{name}" for folder in checkpoints for name in ("arrays.safetensors", "state.json")]
-    assert files(finished) == [*expected, "episodes.jsonl", "metrics.jsonl", "result.json", "run.json"]
+    assert files(finished) == [".lock", *expected, "episodes.jsonl", "metrics.jsonl", "result.json", "run.json"]
 
 
 def test_run_json_says_what_ran_where(finished: Path) -> None:
     run = json.loads((finished / "run.json").read_text())
     assert run["schema_version"] == 1
-    assert run["config"] == load_config([*RUN, f"outputs={finished.parents[2]}"]).resolved
+    words = [*RUN, f"outputs={finished.parents[2]}"]
+    assert run["config"] == load_config(words).resolved
+    assert run["overrides"] == words
     assert run["metrics"].keys() <= rows(finished / "metrics.jsonl")[0].keys()
     assert run["metrics"]["clip_fraction"] == "losses/clipfrac"  # their tags in trackers
     assert run["versions"]["torch"].startswith("2.")
