@@ -149,22 +149,25 @@ def draw_curves(out: Path) -> None:
 
 def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, label: str) -> Lines:
     where = f"from read_parquet('{file}') where campaign = ? and env = ? and backend = ?"
-    ways = con.execute(f"select distinct framework, precision, switches {where}", task).fetchall()
+    ways = con.execute(f"select distinct framework, precision, switches, env_id {where}", task).fetchall()
+    versions = len({env_id for *_, env_id in ways}) > 1
     series: list[Series] = []
     order = {name: place for place, name in enumerate(PRECISIONS)}
-    ways.sort(key=lambda way: (FRAMEWORKS.index(way[0]), order[way[1]], way[2]))
-    for framework, precision, switches in ways:
+    ways.sort(key=lambda way: (FRAMEWORKS.index(way[0]), order[way[1]], *way[2:]))
+    for framework, precision, switches, env_id in ways:
         found = con.execute(
-            f"select seed, x, value {where} and framework = ? and precision = ? and switches = ? and axis = ? "
-            "order by seed, cell",
-            [*task, framework, precision, switches, axis],
+            f"select seed, x, value {where} and framework = ? and precision = ? and switches = ? and env_id = ? "
+            "and axis = ? order by seed, cell",
+            [*task, framework, precision, switches, env_id, axis],
         ).fetchnumpy()
         x, values = (np.ma.filled(found[key].astype(float), np.nan).reshape(-1, 100) for key in ("x", "value"))
         grid = (np.arange(100) + 0.5) * x.max() / 99.5
         runs = np.stack([_on(grid, own, value) for own, value in zip(x, values, strict=True)])
-        colour = len(series) if switches else FRAMEWORKS.index(framework) + len(FRAMEWORKS) * order[precision]
+        usual = FRAMEWORKS.index(framework) + len(FRAMEWORKS) * order[precision]
+        colour = len(series) if switches or versions else usual
         band = mean_band([runs], seed=0, resamples=2000)
-        series.append(Series(switches or with_precision(framework, precision), colour, grid, *band, runs))
+        name = switches or with_precision(framework, precision)
+        series.append(Series(f"{name}, {env_id}" if versions else name, colour, grid, *band, runs))
     return Lines(title, label, "episodic return", series)
 
 

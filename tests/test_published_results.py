@@ -131,6 +131,9 @@ def test_another_version_of_an_environment_is_shown_and_not_judged(docs: Path, t
     told = [(row["seeds"], row["verdict"], row["low"] == "") for row in found]
     assert told == [("1", "undecided", False), ("2", "another version, Pusher-v5", True)]
     assert "1 of 36 published rows have a verdict" in (docs / "results.md").read_text()
+    picture = (docs / "results" / "continuous-pusher-gymnasium.svg").read_text()
+    assert "torch_eager, Pusher-v4" in picture
+    assert "torch_eager, Pusher-v5" in picture
 
 
 @pytest.mark.parametrize(
