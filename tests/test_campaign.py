@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import ppo_bench
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import sweep_jobs
@@ -54,6 +57,8 @@ def test_a_sweep_without_m_is_one_line_and_trains_nothing(capsys: pytest.Capture
     assert exit_code(main, words) == 2
     line = "this experiment is a sweep over env, framework: run it by -m, or give them one value each"
     assert capsys.readouterr().err.splitlines() == [f"ppo_bench: {line}"]
+    with pytest.raises(ConfigError, match=f"^{re.escape(line)}$"):
+        ppo_bench.train(words)
     assert not list(tmp_path.iterdir())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -63,16 +63,10 @@ def main(arguments: list[str]) -> int:
         if launched():
             raise ConfigError("-m starts the processes of each run itself: leave out torchrun")
         return sweep(overrides)
-    for word in overrides:
-        if word.lstrip("+~").startswith(("hydra.", "hydra/")) and not word.startswith("hydra.searchpath="):
-            raise ConfigError(
-                f"{word}: Hydra's own keys are for sweeps, which -m makes; the folder of a run follows from outputs=..."
-            )
+    from ppo_bench.sweeps.expand import require_one_run
+
+    require_one_run(overrides)
     config = load_config(overrides)
-    if swept := _left_to_sweep(overrides):
-        raise ConfigError(
-            f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
-        )
     config.require()
     if launched() and _is_another_rank(config):
         return 0
@@ -97,15 +91,6 @@ def _is_another_rank(config: Config) -> bool:
     elif told.world_size > 1 and are_complete(config.folders):
         dismiss_ranks()
     return told.rank > 0
-
-
-def _left_to_sweep(overrides: Sequence[str]) -> list[str]:
-    """The keys over which the chosen experiment sweeps and to which `overrides` give no value."""
-    if not any(word.startswith("experiment=") for word in overrides):
-        return []
-    from ppo_bench.sweeps.expand import own_sweep
-
-    return [word.partition("=")[0] for word in own_sweep(overrides)]
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.play import Agent, load_agent, play
 from ppo_bench.runs.recorded import load_run
+from ppo_bench.sweeps.expand import require_one_run
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,6 +36,7 @@ def train(overrides: Sequence[str] = ()) -> list[Path]:
     `Interrupted` on Ctrl-C.
     """
     started_at = time.perf_counter()
+    require_one_run(overrides)
     config = load_config(list(overrides))
     config.require()
     from ppo_bench.runs.train import train as train_runs

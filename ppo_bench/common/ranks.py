@@ -167,13 +167,14 @@ class Ranks:
         ranks = {other.connection: other.rank for other in self._others}
         looked = time.monotonic()
         while not (self._ended.is_set() or self._failed.is_set()):
-            for connection in multiprocessing.connection.wait(list(ranks), timeout=BEAT_SECONDS / 2):
-                self._take(connection, ranks)  # type: ignore[arg-type]
+            ready = multiprocessing.connection.wait(list(ranks), timeout=BEAT_SECONDS / 2)
             now = time.monotonic()
-            self._note(0, self._ticks.count, now)
             if now - looked > 5 * BEAT_SECONDS:  # this process was suspended, perhaps with the others
                 self._seen = {rank: _Seen(seen.ticks, now, now) for rank, seen in self._seen.items()}
             looked = now
+            for connection in ready:
+                self._take(connection, ranks)  # type: ignore[arg-type]
+            self._note(0, self._ticks.count, now)
             self._look(now)
             self._blame(now)
 

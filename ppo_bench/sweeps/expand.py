@@ -46,6 +46,19 @@ def own_sweep(overrides: Sequence[str]) -> list[str]:
     return [f"{key}={values}" for key, values in _values_swept(chosen) if key not in given]
 
 
+def require_one_run(overrides: Sequence[str]) -> None:
+    """Raise `ConfigError` if the overrides are those of a sweep: Hydra's own, or an experiment that is one."""
+    for word in overrides:
+        if word.lstrip("+~").startswith(("hydra.", "hydra/")) and not word.startswith("hydra.searchpath="):
+            raise ConfigError(
+                f"{word}: Hydra's own keys are for sweeps, which -m makes; the folder of a run follows from outputs=..."
+            )
+    if swept := [key_of(word) for word in own_sweep(overrides)]:
+        raise ConfigError(
+            f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
+        )
+
+
 @cache
 def _values_swept(chosen: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """The keys and values of the sweep that an experiment is; `chosen` names it and the search path of its file."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.algorithms.ppo import Ppo
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json
 
 OF_EVERY_RUN = {
@@ -51,5 +52,13 @@ def tagged(row: dict[str, Any], tags: dict[str, str]) -> dict[str, float]:
 def videos(folder: Path) -> list[tuple[Path, int]]:
     """The mp4 files of a run's training and evaluations, each with the `global_step` of its checkpoint."""
     paths = [path for kind in ("videos", "evaluations") for path in sorted((folder / kind).glob("*.mp4"))]
-    files = [(path, path.with_suffix(".json")) for path in paths]
-    return [(path, int(read_json(about)["global_step"])) for path, about in files if about.exists()]
+    steps = [(path, _step_of(path.with_suffix(".json"))) for path in paths]
+    return [(path, step) for path, step in steps if step is not None]
+
+
+def _step_of(about: Path) -> int | None:
+    """The `global_step` in the JSON file of a video; None if the file is missing or damaged."""
+    try:
+        return int(read_json(about)["global_step"]) if about.exists() else None
+    except (ConfigError, KeyError, TypeError, ValueError):
+        return None
