@@ -77,4 +77,3 @@ docs: setup
 # Trains CartPole twice, once with a kill -9 in the middle, and compares the digests of what was learnt: half a minute.
 demo-resume: setup
 	$(BIN)/python launch/demo_resume.py
-

@@ -52,7 +52,7 @@ def test_what_the_benches_asked_for_is_told(tmp_path: Path, capsys: pytest.Captu
     """Precisions are different programs, other overrides of a whole bench stand beside its machine, as does a CPU."""
     plain, rounded = program("torch_eager", 100, 1), program("torch_eager", 200, 1, precision="bfloat16")
     hardware = provenance()["hardware"] | {"cpu": "Abacus", "gpu": "NVIDIA H100"}
-    a = write(tmp_path / "a.json", [plain], hardware=hardware, device="cpu", overrides=["device=cpu", "tuning=off"])
+    a = write(tmp_path / "a.json", [plain], hardware=hardware, device="cpu", overrides=["tuning=off"])
     lines = compared(capsys, a, write(tmp_path / "b.json", [plain, rounded]))
     assert lines[1].startswith("A: Abacus, ")
     assert "device=cpu tuning=off" in lines[1]

@@ -167,7 +167,7 @@ def test_a_network_of_a_users_own_has_a_card_without_a_command(run: Path, tmp_pa
     config_with(run, network=config["network"] | {"_target_": "tests.seams.AveragingMlp"})
     folder = exported(run, tmp_path / "export")
     assert commands(folder) == []
-    assert "No command gives it with ppo_bench's own files alone" in (folder / "README.md").read_text()
+    assert "It records no command that gives it with ppo_bench's own files" in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,9 @@ class Choosing(AECEnv[str, np.ndarray, int]):  # type: ignore[misc]
 
     def _turn(self, agent: str) -> None:
         self.agent_selection = agent
-        self.infos: dict[str, Any] = {"a": {}, "b": {}, agent: {"action_mask": np.array([0, 1, 0], np.int8)}}
+        self.infos: dict[str, Any] = {"a": {}, "b": {}}
+        if self._moves < 4:
+            self.infos[agent] = {"action_mask": np.array([0, 1, 0], np.int8)}
 
 
 def test_the_player_to_move_alone_may_have_a_mask_in_infos(monkeypatch: pytest.MonkeyPatch) -> None:

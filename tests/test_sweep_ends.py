@@ -35,7 +35,7 @@ def test_a_sweep_that_nobody_reads_is_stopped_by_one_signal(tmp_path: Path) -> N
     sweep.stderr.close()  # as `2>&1 | head` does
     wait_for("a checkpoint of seed 1", lambda: any((folder / "checkpoints").glob("iteration_*")))
     os.killpg(sweep.pid, signal.SIGINT)
-    assert sweep.wait(timeout=120) != 0
+    assert sweep.wait(timeout=120) == 130
     assert states(tmp_path) == []
     assert not any(tmp_path.glob("default/*/seed2"))
 

@@ -30,6 +30,8 @@ RESULTS = ROOT / "docs" / "results"
 FOLDER = CONF / "experiment" / "cleanrl"
 SUITES = {"ppo_trxl_minigrid": "ppo_trxl", "ppo_trxl_proof_of_memory": "ppo_trxl"}
 """Presets that run another preset's script on other tasks, and the name of that script's preset."""
+REPEATS = {"ppo_atari_envpool_xla_jax_scan": "ppo_atari_envpool_xla_jax"}
+"""Presets of scripts that train what another's does, and the name of that one's preset."""
 Table = dict[str, Any]
 
 
@@ -121,10 +123,9 @@ def _usage(name: str, settings: Settings) -> str:
 
 def _campaigns(name: str) -> list[str]:
     """Names of the campaigns that reproduce the published table of preset `name`."""
-    found = []
+    found, base = [], f"/experiment/cleanrl/{REPEATS.get(name, name)}"
     for path in sorted((CONF / "experiment" / "campaign").glob("*.yaml")):
-        defaults = _keys(path).get("defaults", [])
-        if f"/experiment/cleanrl/{name}" in defaults and not path.stem.endswith("_pair"):
+        if base in _keys(path).get("defaults", []) and not path.stem.endswith("_pair"):
             found.append(path.stem)
     return found
 
@@ -190,7 +191,7 @@ def _verdicts(name: str) -> dict[str, list[Table]]:
             "select final_return_mean, wall_seconds, mean_sps from read_parquet(?) "
             "where env_id = ? and framework = ? and backend = ? and precision = ? and list_contains(?, campaign)"
         )
-        way = [row[key] for key in ("env", "framework", "backend", "precision")]
+        way = [row[key] for key in ("env_id", "framework", "backend", "precision")]
         given = [str(RESULTS / "runs.parquet"), *way, _campaigns(name)]
         runs = duckdb.connect().execute(query, given).fetchall()
         finals, seconds, speeds = zip(*runs, strict=True) if runs else ((), (), ())

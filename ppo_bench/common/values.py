@@ -41,7 +41,8 @@ def digest(value: Any) -> str:
 
 def quoted(text: str) -> str:
     """`text` in quotes, as Hydra's grammar reads it."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    # Backslashes are doubled before a quote alone, the closing one included.
+    escaped = re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), text)
     return f"'{escaped}'"
 
 

@@ -94,6 +94,16 @@ def key_of(override: str) -> str:
     return override.lstrip("+~").partition("=")[0]
 
 
+def search_path(overrides: Sequence[str]) -> list[str]:
+    """The overrides that set Hydra's search path, for YAML files outside of the package."""
+    return [word for word in overrides if word.startswith("hydra.searchpath=")]
+
+
+def of_hydra(overrides: Sequence[str]) -> list[str]:
+    """The overrides of Hydra's own keys and groups, with its search path."""
+    return [word for word in overrides if key_of(word).startswith(("hydra.", "hydra/"))]
+
+
 def readable(overrides: Sequence[str]) -> list[str]:
     """The overrides with quotes around values that Hydra's grammar cannot read without them; see `UNQUOTED`."""
     return [UNQUOTED.sub(r"\1='\2'", word) for word in overrides]

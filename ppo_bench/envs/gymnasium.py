@@ -17,7 +17,7 @@ import numpy as np
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, require
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, choices_of, supported_spaces
-from ppo_bench.envs.tried import tried
+from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
 
@@ -51,7 +51,7 @@ class GymnasiumEnv:
         try:
             # Built once in this process first, where an error has a readable cause; worker processes hide it.
             env = build()
-            tried(task.id, env.unwrapped)
+            require_sound(task.id, env.unwrapped)
             _, info = env.reset(seed=0)  # of the wrappers too, which may add masks
         except ConfigError:
             raise

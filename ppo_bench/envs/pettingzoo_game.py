@@ -88,19 +88,19 @@ class Game(gymnasium.Env):
         acts = np.array([not over and table.acts(agent) for agent in self.agents])
         seen = {"rewards": np.array([rewards.get(agent, 0.0) for agent in self.agents], np.float32), "acts": acts}
         if self.masks_actions:
-            masks = [self._mask(agent, obs) for agent, obs in zip(self.agents, given, strict=True)]
+            masks = [self._mask(*player) for player in zip(self.agents, given, acts, strict=True)]
             seen["legal"] = np.stack(masks).astype(bool) | ~acts[:, None]
         own = [obs["observation"] for obs in given] if self._in_dictionary else given
         if self._flat:
             own = [spaces.flatten(self._own_space, obs) for obs in own]
         return seen | {"obs": np.stack(own)}
 
-    def _mask(self, agent: str, obs: Any) -> Any:
+    def _mask(self, agent: str, obs: Any, acts: bool) -> Any:
         """The player's mask of legal choices; in turns, `infos` may have that of the player to move alone."""
         if self._in_dictionary:
             return obs[_MASK]
         info = self._table.infos[agent]
-        if _MASK not in info and self._table.acts(agent):
+        if _MASK not in info and acts:
             raise Failed(f"{self._name}: infos[{agent!r}] has no {_MASK!r}, and {agent} is to move")
         return info.get(_MASK, np.ones(getattr(self.player_action_space, "n", 0), np.int8))
 

@@ -11,10 +11,10 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import choices_of
 
 
-def tried(name: str, env: Any) -> Mapping[str, Any]:
-    """The `info` of a reset of `env`; `name` is its name in messages.
+def require_sound(name: str, env: Any) -> None:
+    """Raise `ConfigError` if `env` violates gymnasium's API, or if its observations do not fit its space.
 
-    Raises `ConfigError` if `env` violates gymnasium's API, or if its observations do not fit its space.
+    `name` is its name in messages.
     """
     given = _called(name, "reset", lambda: env.reset(seed=0))
     match given:
@@ -38,7 +38,6 @@ def tried(name: str, env: Any) -> Mapping[str, Any]:
         raise ConfigError(f"{name}: step gives a reward of shape {np.shape(reward)}, and not a number")
     if not np.isfinite(reward):
         raise ConfigError(f"{name}: step gives a reward of {reward}, which is no finite number")
-    return info
 
 
 def _called(name: str, method: str, call: Callable[[], Any]) -> Any:

@@ -46,7 +46,10 @@ def own_folder(folder: Path) -> Iterator[None]:
     """
     make_folder(folder)
     make_folder(folder / "checkpoints")
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # less what the umask takes
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}; choose another folder by outputs=") from error
     try:
         # The operating system frees the lock however this process ends.
         for _ in range(LOCK_TRIES):

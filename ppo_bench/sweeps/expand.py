@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import compose_root, explain, key_of, readable
+from ppo_bench.configuration.compose import compose_root, explain, key_of, of_hydra, readable, search_path
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
@@ -42,14 +42,17 @@ def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
 def own_sweep(overrides: Sequence[str]) -> list[str]:
     """Overrides with several values from the experiment's own sweep, for the keys that `overrides` do not set."""
     given = {key_of(word) for word in overrides}
-    chosen = tuple(word for word in overrides if word.startswith(("experiment=", "hydra.searchpath=")))
-    return [f"{key}={values}" for key, values in _values_swept(chosen) if key not in given]
+    experiments = [word for word in overrides if word.startswith("experiment=")]
+    if not experiments:
+        return []
+    swept = _values_swept((*search_path(overrides), *experiments))
+    return [f"{key}={values}" for key, values in swept if key not in given]
 
 
 def require_one_run(overrides: Sequence[str]) -> None:
     """Raise `ConfigError` if the overrides are those of a sweep: Hydra's own, or an experiment that is one."""
-    for word in overrides:
-        if word.lstrip("+~").startswith(("hydra.", "hydra/")) and not word.startswith("hydra.searchpath="):
+    for word in of_hydra(overrides):
+        if not search_path([word]):
             raise ConfigError(
                 f"{word}: Hydra's own keys are for sweeps, which -m makes; the folder of a run follows from outputs=..."
             )
@@ -62,8 +65,6 @@ def require_one_run(overrides: Sequence[str]) -> None:
 @cache
 def _values_swept(chosen: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """The keys and values of the sweep that an experiment is; `chosen` names it and the search path of its file."""
-    if not any(word.startswith("experiment=") for word in chosen):
-        return ()
     params = compose_root("config", chosen, with_hydra=True).hydra.sweeper.params
     return tuple((str(key), str(values)) for key, values in (params or {}).items())
 

@@ -24,7 +24,7 @@ from ppo_bench.common.errors import ConfigError, Interrupted
 from ppo_bench.common.files import make_folder
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
-from ppo_bench.configuration.compose import explain, one_line
+from ppo_bench.configuration.compose import explain, of_hydra, one_line, search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import are_complete
 from ppo_bench.sweeps.expand import corner, sweep_jobs
@@ -37,12 +37,12 @@ from ppo_bench.sweeps.sweep_job import VISIBLE_DEVICES, SweepJob
 
 def sweep(overrides: Sequence[str]) -> int:
     """Run all jobs of a sweep; returns 1 if one failed, else 0. Raises `ConfigError` for the first wrong one."""
-    own = [word for word in overrides if word.lstrip("+~").startswith(("hydra/", "hydra."))]
+    own = of_hydra(overrides)
     words = [word for word in overrides if word not in own]
     own = with_defaults(own)
     on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", word) for word in own)
     searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
-    path = [word for word in own if word.startswith("hydra.searchpath=")]
+    path = search_path(own)
     jobs = [corner(words)] if searching else sweep_jobs([*path, *words])
     jobs = [[word for word in job if word not in path] for job in jobs]
     configs = [(load_config([*own, *job]), job) for job in jobs]
@@ -94,8 +94,8 @@ def _run(outputs: Path, on_slurm: bool, start: Callable[[SweepJob], None]) -> tu
     except Exception as error:  # launchers can raise anything
         if "sbatch: error" in str(error):
             raise refusal(error) from error
-        trouble = f"{type(error).__name__}: {one_line(error)}" + (", other jobs may go on" if on_slurm else "")
-        say(f"the launcher failed: {trouble}")
+        trouble = f"{type(error).__name__}: {one_line(error)}"
+        say(f"the launcher failed: {trouble}" + ("; jobs that are queued or running go on" if on_slurm else ""))
     if job.stop_requests:
         submitted = "; jobs that are queued or running go on: scancel them first" if on_slurm else ""
         raise Interrupted(f"the sweep stopped; the same command goes on with what is missing{submitted}")

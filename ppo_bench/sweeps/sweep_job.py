@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.locks import lock
 from ppo_bench.common.progress import duration, say
-from ppo_bench.configuration.compose import one_line
+from ppo_bench.configuration.compose import one_line, search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
 from ppo_bench.runs.results import are_complete, in_use
@@ -134,8 +134,7 @@ class SweepJob:
 
 
 def _search_path() -> list[str]:
-    """The overrides that set Hydra's search path, for YAML files outside of the package."""
-    return [word for word in HydraConfig.get().overrides.hydra if word.startswith("hydra.searchpath=")]
+    return search_path(HydraConfig.get().overrides.hydra)
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def ablation(overrides: list[str]) -> None:
         heading = f"{first.task.name}, {schema(first).workload}"
         for title, climb in ladders.items():
             rows[title] = _measured(climb)
-            write_json(path, about([first]) | {"ladders": rows})
+            write_json(path, about([one for own in ladders.values() for one in own.configs]) | {"ladders": rows})
             print_ladder(f"{heading}, {title}", rows[title])
         draw_ladders(heading, rows, path)
         print(path)

@@ -74,7 +74,7 @@ def _machine(told: dict[str, Any]) -> str:
     cores = f"{hardware['cores_available']} of {hardware['cores']} cores"
     frameworks = [f"{name} {versions[name]}" for name in ("torch", "jax") if versions.get(name)]
     gpu = None if told.get("device") == "cpu" else hardware["gpu"]
-    asked = " ".join(told.get("overrides", []))
+    asked = " ".join([*(["device=cpu"] if told.get("device") == "cpu" else []), *told.get("overrides", [])])
     return ", ".join(filter(None, (gpu, hardware["cpu"], cores, *frameworks, asked)))
 
 

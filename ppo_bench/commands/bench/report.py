@@ -13,10 +13,16 @@ from ppo_bench.commands.bench.programs import schema
 from ppo_bench.commands.bench.worker import Measured
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.values import file_name
+from ppo_bench.configuration.compose import key_of, of_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.runs.provenance import provenance
 
 PHASES = ("environment", "inference", "acting", "learning", "rest")
+TOLD = {
+    *("outputs", "name", "env", "workload", "rounds", "iterations", "ablation", "scaling", "framework", "backend"),
+    *("device", "precision", "framework.compile_cache"),
+}
+"""Keys of overrides that say nothing of the work, or that a file has under another name."""
 COLOURS = ("#009E73", "#56B4E9", "#0072B2", "#D55E00", "#999999")  # the colour-blind safe palette of Okabe and Ito
 
 
@@ -47,10 +53,14 @@ def bench_file(config: Config, what: str, suffix: str) -> Path:
 
 
 def about(configs: Sequence[Config]) -> dict[str, Any]:
-    """The entries that every JSON file of a benchmark begins with: environment, workload, device, the overrides that
+    """The entries that every JSON file of a benchmark begins with: environment, workload, device, other overrides that
     all programs share, hardware and versions."""
     first = configs[0]
-    shared = [word for word in first.overrides if all(word in other.overrides for other in configs)]
+    shared = [
+        word
+        for word in first.overrides
+        if all(word in other.overrides for other in configs) and key_of(word) not in TOLD and not of_hydra([word])
+    ]
     names = {"env": first.task.name, "workload": schema(first).workload, "device": first.root.device}
     return {"schema_version": SCHEMA_VERSION} | names | {"overrides": shared} | provenance()
 

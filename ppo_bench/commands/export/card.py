@@ -146,7 +146,7 @@ def _timed(loop: Mapping[str, Any]) -> bool:
 
 def _again(run: Mapping[str, Any], words: list[str] | None) -> str:
     if words is None:
-        return "`config.json` holds its configuration. No command gives it with ppo_bench's own files alone."
+        return "`config.json` holds its configuration. It records no command that gives it with ppo_bench's own files."
     loads = bool(run["config"]["checkpoint"].get("load"))
     note = "It began with another run's checkpoint, for which `RUN_DIR` stands.\n\n" if loads else ""
     return f"{note}```\n{command([*words, *(['checkpoint.load=RUN_DIR'] if loads else [])])}\n```"

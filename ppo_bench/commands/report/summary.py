@@ -111,9 +111,13 @@ def _returns(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> lis
     margins = {pair.returns.margin for pair in compared if pair.returns}
     margin = f"±{number(max(margins))}"
     tested = {group.algorithm for pair in compared for group in (pair.group, pair.baseline)}
-    untested = [group.algorithm for group, values in finals if len(values) and group.algorithm not in tested]
+    untested = [
+        group.algorithm
+        for group, values in finals
+        if len(values) and group.algorithm not in tested and group.first.framework != options.baseline
+    ]
     if untested:
-        sentences.append(f"Not compared, with a single run: {', '.join(untested)}.")
+        sentences.append(f"Not tested, since it or its baseline has a single run: {', '.join(untested)}.")
     if verdicts == {"equivalent"}:
         worst = max(pair.returns.p_equivalent for pair in compared if pair.returns)
         who = "The others" if untested else "They"

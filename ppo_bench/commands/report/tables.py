@@ -192,8 +192,8 @@ def _references(analysis: Analysis) -> Table:
     )
     note = (
         "Mean ± standard deviation (seeds). Where the numbers of steps are equal: the difference with Welch's 95% "
-        "interval, and the verdict of two one-sided tests within the margin of equivalence, a fraction of the scale or "
-        "of the published mean. Steps/s are means over the training, as the published ones are. Ids, steps and "
+        "interval, and, for the same version of the environment, the verdict of two one-sided tests within the margin "
+        "of equivalence. Steps/s are means over the training, as the published ones are. Ids, steps and "
         "hardware often differ: compare them first."
     )
     return Table("references", "Side by side", columns, rows, note)

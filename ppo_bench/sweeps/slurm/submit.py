@@ -15,6 +15,7 @@ from pathlib import Path
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import say
+from ppo_bench.configuration.compose import of_hydra, search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import sweep_jobs
 from ppo_bench.sweeps.preflight import check_environments
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="print what would be submitted, and submit nothing")
     options = parser.parse_intermixed_args(arguments)
     of_launch, of_runs = split(overrides_of(options))
-    launch = load_launch([word for word in of_runs if word.startswith("hydra.searchpath=")] + of_launch)
+    launch = load_launch([*search_path(of_runs), *of_launch])
     outputs, runs, tasks = _runs(of_runs, launch)
     if options.dry_run:
         needed, rows = _choose(outputs, runs)
@@ -52,8 +53,8 @@ def main(arguments: list[str]) -> int:
 
 def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[SubmittedRun], int]:
     """The outputs folder, every run of the sweep once, and the number of tasks of a job on each node."""
-    for word in overrides:
-        if word.lstrip("+~").startswith(("hydra.", "hydra/")) and not word.startswith("hydra.searchpath="):
+    for word in of_hydra(overrides):
+        if not search_path([word]):
             raise ConfigError(f"{word}: Hydra's own keys are for sweeps by -m; resources of jobs are launch=...")
     configs = [(load_config(job), job) for job in sweep_jobs(overrides)]
     runs: dict[str, SubmittedRun] = {}

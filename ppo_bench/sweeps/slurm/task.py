@@ -69,12 +69,7 @@ def granted_cores(task: Task) -> list[int]:
 
 
 def _cores_of_job() -> list[int]:
-    """The cores of this node that SLURM has allocated to the job; empty if it does not say.
-
-    Where cores have several threads, its ids need not be those of the system.
-    """
-    if not re.search(r"\bThreadsPerCore=1\b", _scontrol("node", os.environ.get("SLURMD_NODENAME", ""))):
-        return []
+    """The cores of this node that SLURM has allocated to the job; empty if it does not say."""
     for nodes, cores in re.findall(r"\bNodes=(\S+) CPU_IDs=(\S+)", _scontrol("job", "-d", os.environ["SLURM_JOB_ID"])):
         if os.environ.get("SLURMD_NODENAME") in _scontrol("hostnames", nodes).split():
             ranges = (part.partition("-") for part in cores.split(","))
