@@ -133,7 +133,7 @@ def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: 
 def _of_submitit(outputs: Path) -> Iterator[Path]:
     """The files that submitit writes before a job has an id; other jobs write logs and failures beside them."""
     folder = ledger.jobs_folder(outputs)
-    yield from folder.glob("submission_file_*.sh")
+    yield from folder.glob(".submission_file_*.sh")
     yield from (path for path in folder.glob("*.pkl") if re.fullmatch("[0-9a-f]{32}", path.stem))
 
 
