@@ -1,4 +1,4 @@
-"""What an interruption of a training leaves, in words."""
+"""Words for what an interruption of a training leaves."""
 
 from __future__ import annotations
 

@@ -27,14 +27,8 @@ from ppo_bench.runs.recorded import read_run
 
 README, CURVE, FILM = "README.md", "curve.png", "replay.mp4"
 OWN_TO_THE_MACHINE = (
-    "name",
-    "outputs",
-    "rerun",
-    "tracker",
-    "video",
-    "hydra",
-    "checkpoint.load",
-    "framework.compile_cache",
+    *("name", "outputs", "rerun", "tracker", "video", "hydra"),
+    *("checkpoint.load", "framework.compile_cache"),
 )
 """Keys, with all keys below them, of overrides that say where a run is kept and shown, or what it began with."""
 
