@@ -62,6 +62,8 @@ def test_restarts_that_cut_many_episodes_are_warned_of(overrides: list[str], eve
         ["env=cartpole", "checkpoint.every_iterations=40"],
         ["env=hopper"],
         ["env=brax_ant"],
+        ["env=tic_tac_toe", "backend=envpool"],  # whose episodes have no limit
+        ["env=tic_tac_toe", "backend=jax", "checkpoint.every_iterations=1"],
         ["env=breakout", "total_timesteps=512000"],  # one window in all: nothing restarts
     ],
 )
@@ -95,6 +97,13 @@ def test_actions_far_from_the_scale_of_a_new_policy_are_warned_of() -> None:
     assert said(*pendulum, "env.rescale_actions=true") == []
 
 
+def test_values_of_final_states_that_reset_steps_spoil_are_warned_of() -> None:
+    (line,) = said("env=pendulum", "env.rescale_actions=true", "ppo.mask_resets=false")
+    assert "make both true, or both false" in line
+    both = ("ppo.mask_resets=false", "ppo.bootstrap_truncated=false")
+    assert said("env=pendulum", "env.rescale_actions=true", *both) == []
+
+
 def test_an_image_that_is_flattened_for_an_mlp_is_warned_of() -> None:
     (line,) = said("env=cartpole", "env.kwargs={render_mode:rgb_array}", PIXELS)
     assert re.search(r"observations of CartPole-v1 have images.* of 720,004 numbers for an MLP", line)
@@ -109,6 +118,14 @@ def test_actions_are_clipped_or_stretched_to_their_bounds() -> None:
         stretched = ActionBounds(low, high, rescaled=True).within(xp, actions)
         assert_array_equal(stretched, [[-50, 0], [25, 4], [50, 8], [-50, 8]])
         assert np.asarray(stretched).dtype == np.float32
+
+
+def test_what_is_stretched_stays_within_the_bounds() -> None:
+    """Rounding puts -3 + 2 x (0.5 x 3.2) above 0.2 in float32."""
+    space = spaces.Box(np.float32(-3.0), np.float32(0.2), (1,), np.float32)
+    for xp in (np, jnp):
+        stretched = ActionBounds(space.low, space.high, rescaled=True).within(xp, np.ones((1, 1), np.float32))
+        assert_array_equal(stretched, [space.high])
 
 
 def test_environments_are_given_what_is_stretched() -> None:

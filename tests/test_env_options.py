@@ -72,6 +72,10 @@ def test_arguments_and_wrappers_reach_the_environment() -> None:
             Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.TimeLimit", "limit": 3},)),
             "cannot be built: ",
         ),
+        (
+            Task("x", "Pendulum-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.NormalizeReward"},)),
+            "has statistics that checkpoints lack: use ppo.norm_reward=true",
+        ),
     ],
 )
 def test_arguments_and_wrappers_that_do_not_exist_are_refused(task: Task, message: str) -> None:
@@ -110,8 +114,12 @@ def test_sticky_actions_play_another_game_and_are_seeded(backend: str, env_id: s
 
 def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "takes no nope" in refusal(BACKENDS["envpool"], Task("x", "CartPole-v1", 1, kwargs={"nope": 1}))
-    for name in ("num_envs", "max_num_players", "gym_reset_return_info"):
+    for name in ("num_envs", "max_num_players", "gym_reset_return_info", "task"):
         assert f"takes no {name}" in refusal(BACKENDS["envpool"], Task("x", "CartPole-v1", 1, kwargs={name: 0}))
+    endless = Task("x", "CartPole-v1", 1, kwargs={"max_episode_steps": -1})
+    assert "max_episode_steps=-1: must be at least 1" in refusal(BACKENDS["envpool"], endless)
+    mode = Task("x", "Pong-v5", 1, Atari(episodic_life=True, reward_clip=True), kwargs={"mode": 99})
+    assert "cannot make 'Pong-v5': Invalid game mode" in refusal(BACKENDS["envpool"], mode)
     wrapped = Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.TimeLimit"},))
     assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
 
@@ -239,11 +247,11 @@ def test_environments_with_masks_keep_the_contract_and_are_learnt_from() -> None
 
 
 class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A mask of `places`, of which the first is legal."""
+    """A mask of `places`, a list of which the first is legal, and an entry that only means something in Atari."""
 
     def __init__(self, env: Any, places: int) -> None:
         super().__init__(env)
-        self._info = {"action_mask": np.arange(places) == 0}
+        self._info = {"action_mask": [1, *[0] * (places - 1)], "life_lost": True}
 
     def reset(self, **how: Any) -> Any:
         return super().reset(**how)[0], self._info
@@ -262,11 +270,41 @@ def test_a_wrapper_may_add_masks() -> None:
     seen = env.reset([1, 2])
     assert env.masks_actions
     assert seen.legal.tolist() == [[True, False]] * 2
+    steps = [env.step(np.zeros(2, np.int64)).map(np.copy) for _ in range(15)]  # to the left until the pole falls
+    np.testing.assert_array_equal([step.episode_over for step in steps], [step.terminated for step in steps])
+    assert np.any([step.terminated for step in steps])
     env.close()
     with pytest.raises(
         ConfigError, match=r"CartPole-v1: info\['action_mask'\] has 3 places, and its actions 2 choices"
     ):
         made(3)
+
+
+class Scored(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A score that is an int at resets and a float in steps."""
+
+    def reset(self, **how: Any) -> Any:
+        return super().reset(**how)[0], {"score": 0}
+
+    def step(self, action: Any) -> Any:
+        return (*super().step(action)[:4], {"score": 0.75})
+
+
+def test_numbers_keep_their_decimals_beside_an_environment_that_resets() -> None:
+    """Gymnasium gives the entries of all environments the type of the first one's."""
+    wrapper = {"_target_": "tests.test_env_options.Scored"}
+    env: Any = BACKENDS["gymnasium-sync"](Task("cartpole", "CartPole-v1", 2, wrappers=(wrapper,), info=("score",)))
+    env.reset([1, 2])
+    told = []
+    for t in range(25):  # the first falls to the left before the second, which is balanced longer
+        reset = env.step(np.array([0, t % 2])).map(np.copy)
+        told.append(env.told["score"].copy())
+        if reset.terminated[0]:
+            break
+    env.step(np.array([0, t % 2]))  # the first environment's reset
+    np.testing.assert_array_equal(told, np.full((t + 1, 2), 0.75))
+    np.testing.assert_array_equal(env.told["score"], [np.nan, 0.75])
+    env.close()
 
 
 def test_an_interruption_while_a_class_is_imported_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,8 @@ def test_auto_takes_minatars_network_for_images_of_bool_alone() -> None:
     assert [(layer.inputs, layer.outputs) for layer in spec.trunk] == [(8 * 8 * 16, 128)]
     assert isinstance(spec.trunk[0], Linear)
     assert not spec.uint8  # they are 0 and 1, and not divided by 255
+    board = spaces.Box(0, 1, (4, 4, 31), np.bool_)  # type: ignore[arg-type]
+    assert Auto([64, 64], "tanh").build(board, actions).convolutions == (Conv("trunk.0", 31, 16, kernel=3, stride=1),)
     flat = spaces.Box(0, 1, (10,), np.bool_)  # type: ignore[arg-type]
     assert Auto([64, 64], "tanh").build(flat, actions) == Mlp([64, 64], "tanh").build(flat, actions)
 

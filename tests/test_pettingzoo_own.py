@@ -184,6 +184,22 @@ class Unlike(Leaving):
         return spaces.Box(0, 1, (2 if agent == "a" else 3,), np.float32)
 
 
+class Boxed(Leaving):
+    """A game whose masks lie beside no observation, or are masks of several choices at once."""
+
+    def __init__(self, several: bool = False, render_mode: str | None = None) -> None:
+        super().__init__()
+        self._several = several
+
+    def observation_space(self, agent: str) -> Any:
+        space = spaces.Box(0, 1, (2,), np.float32)
+        name = "observation" if self._several else "obs"
+        return spaces.Dict({name: space, "action_mask": spaces.MultiBinary(2)})
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.MultiDiscrete([2, 2]) if self._several else spaces.Discrete(2)
+
+
 def said(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> str:
     """The one line with which a training ends in exit code 2."""
     assert exit_code(main, [f"outputs={tmp_path}", "framework=torch_eager", *words]) == 2
@@ -197,6 +213,8 @@ def said(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> str:
     [
         ("Leaving", "", "test/game-v0: b ended before a: environments whose agents come and go are not supported"),
         ("Leaving", "comes:true", "test/game-v0: it has a, b, c, and had a, b: environments whose agents come and go"),
+        ("Boxed", "", "test/game-v0: observations with 'action_mask' have no key 'observation'"),
+        ("Boxed", "several:true", "test/game-v0: 'action_mask' is for actions that are one integer"),
         ("Unlike", "", "test/game-v0: a and b have other spaces, and one network is to play both"),
     ],
 )

@@ -30,6 +30,7 @@ from tests.scenes import Endings, Ends
 from tests.test_cli import assert_one_line
 
 STEPS, ROWS, INPUTS, UNITS = 7, 3, 5, 4
+DOUBLES = torch.float64, torch.float64
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -104,7 +105,7 @@ def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: CellName) -
     before = {c.name: drawn(ROWS, *c.shape, seed=5).numpy() for c in spec.carry}
     heads = []
     with jax.enable_x64(True):
-        in_torch = TorchOps(torch.float64, torch.float64), torch.from_numpy
+        in_torch = TorchOps(*DOUBLES), torch.from_numpy
         in_jax = JaxOps(jnp.dtype("float64"), jnp.dtype("float64")), jnp.asarray
         ways: tuple[tuple[Any, Any], ...] = (in_torch, in_jax)
         for ops, array in ways:
@@ -117,6 +118,23 @@ def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: CellName) -
                 np.testing.assert_allclose(np.asarray(values[t]), np.asarray(value), rtol=0, atol=1e-15)
             heads.append(np.asarray(whole[0]))
     np.testing.assert_allclose(heads[0], heads[1], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("hidden_sizes", [[], [6]])
+def test_bytes_are_divided_where_they_enter(hidden_sizes: list[int]) -> None:
+    """Whether a layer or the cell takes them."""
+    network = RecurrentMlp("lstm", UNITS, hidden_sizes, "tanh")
+    of_bytes, of_floats = (
+        network.build(spaces.Box(0, high, (INPUTS,), dtype), spaces.Discrete(2))
+        for high, dtype in ((255, np.uint8), (1, np.float64))
+    )
+    params: Any = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(of_bytes.parameters)}
+    carry: Any = {c.name: drawn(ROWS, *c.shape) for c in of_bytes.carry}
+    obs, start, ops = torch.arange(15.0).double().reshape(ROWS, INPUTS), torch.zeros(ROWS).double(), TorchOps(*DOUBLES)
+    head, values, _ = of_bytes.forward(ops, params, obs, carry, start)
+    expected, expected_values, _ = of_floats.forward(ops, params, obs / 255, carry, start)
+    torch.testing.assert_close(head[0], expected[0])
+    torch.testing.assert_close(values, expected_values)
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-6), ("float64", 1e-12)])

@@ -116,10 +116,10 @@ def test_their_transitions_teach_nothing() -> None:
 
     rollout = {
         "obs": drawn(steps + 1, num_rows, *network.input_shape),
-        "heads": drawn(steps + 1, num_rows, network.num_actions),
+        "heads": drawn(steps + 1, num_rows, network.actions.lanes),
         "values": drawn(steps + 1, num_rows),
         "actions": torch.zeros(steps + 1, num_rows, dtype=torch.int64),
-        "legal": torch.ones(steps + 1, num_rows, network.num_actions, dtype=torch.bool),
+        "legal": torch.ones(steps + 1, num_rows, network.actions.lanes, dtype=torch.bool),
         **{flag: (drawn(steps, num_rows) > 0.5).float() for flag in computation.flags},
         **{name: torch.ones(1, dtype=torch.int32) for name in ("seed", "iteration", "first_row")},
     }

@@ -61,6 +61,13 @@ def test_positions_by_hand(ns: Namespace) -> None:
     assert_allclose(found, expected, atol=1e-6)
 
 
+def test_far_positions_stay_apart_beside_layers_of_few_bits() -> None:
+    """Of 384 components; bfloat16 has not all integers above 256."""
+    places = torch.tensor([95.0, 118.0])
+    found = attention.sinusoids(torch, places, torch.zeros(2, 384, dtype=torch.bfloat16))
+    assert_allclose(found, attention.sinusoids(torch, places, torch.zeros(2, 384)), rtol=0, atol=0)
+
+
 WAYS: dict[str, tuple[Any, Callable[[np.ndarray], Any]]] = {
     "torch": (TorchOps(torch.float64, torch.float64), torch.from_numpy),
     "jax": (JaxOps(jnp.dtype("float64"), jnp.dtype("float64")), jnp.asarray),

@@ -29,6 +29,7 @@ def test_the_shorter_side_is_orthogonal_with_norm_gain(parameter: Parameter) -> 
     weights = initial_weights((parameter,), seed=1)[parameter.name]
     assert weights.shape == parameter.shape
     assert weights.dtype == np.float32
+    assert weights.flags["C_CONTIGUOUS"]  # as in a checkpoint: PyTorch computes otherwise in another order
     matrix = weights.reshape(weights.shape[0], -1).astype(np.float64)
     gram = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
     assert_allclose(gram / parameter.gain**2, np.eye(min(matrix.shape)), atol=1e-6)

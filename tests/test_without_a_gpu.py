@@ -267,7 +267,7 @@ def lower_host(problem: Problem) -> None:
     learning, rows = learner._learning, problem.ppo.num_envs
     state = learner.load(arrays_of(problem))
     start = np.ones(rows, bool) if state.carry else None
-    legal = np.ones((rows, problem.network.num_actions), bool) if problem.env.masks_actions else None
+    legal = np.ones((rows, problem.network.actions.lanes), bool) if problem.env.masks_actions else None
     obs = np.zeros((rows, *problem.network.input_shape), np.uint8 if problem.network.uint8 else np.float32)
     seed: Any = np.int32(1)
     number: Any = np.int32(1)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 DEVICES = "devices"
 """The mesh axis by which a JAX program knows the devices that share it."""
+USUALLY_TOLD = {"is_success"}
+"""The `Task.info` of conf/config.yaml."""
+NO_LIMIT = 2**31 - 1
+"""The `time_limit` of dynamics that never end an episode so, and EnvPool's `max_episode_steps` of such environments."""
 MAX_STEPS_PER_GAME = 27_000
 """The time limit of an Atari game, in steps of four frames (108,000 frames)."""
 
@@ -93,7 +97,7 @@ class VectorEnv(Protocol):
     - `players`: number of consecutive rows that form one game,
     - `told`: the entries of the latest step's `info` that `Task.info` names, `[N]` each by name; NaN where an
       environment has no such entry,
-    - `time_limit`: steps after which an episode is truncated,
+    - `time_limit`: steps after which an episode is truncated; None if it never is,
     - `flattens_images`: whether images are flattened into a vector.
 
     The last two serve warnings (ppo_bench/runs/advice.py).
@@ -237,7 +241,7 @@ class Task:
 
 def require_no_info(task: Task, backend: str) -> None:
     """Raise `ConfigError` if the task records `info` entries besides the default one, which `backend` cannot do."""
-    if set(task.info) - {"is_success"}:
+    if set(task.info) - USUALLY_TOLD:
         raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, nearest, require
-from ppo_bench.envs.base import Seen, Step, Task, supported_spaces
-from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
+from ppo_bench.envs.base import NO_LIMIT, Seen, Step, Task, supported_spaces
+from ppo_bench.envs.envpool_results import Shown, as_step, in_order, mask_of, of_movers
+from ppo_bench.envs.turns import games_of, require_players, seen_by_rows
 from ppo_bench.envs.vectors import Vectors, categories
 from ppo_bench.tuning.follow import Followers
 
@@ -19,8 +20,11 @@ QUICK = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
 """Prefixes of the ids of environments whose step takes about a microsecond, far less than waking a worker thread."""
 QUICK_ENVS = 64
 """Up to this many `QUICK` environments share a single thread."""
-SET_HERE = {"num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
-"""Options of a pool that this module sets and `env.kwargs` must not."""
+SET_HERE = {
+    *("num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"),
+    *("task", "task_name", "env_name"),
+}
+"""Options of a pool that follow from the task, such as its id, and that `env.kwargs` must not have."""
 TOLD = ("lives", "terminated", "reward", "current_player", "legal_action_mask")
 """Keys of `info` that `as_step` reads, for Atari games and for turn-based games."""
 OF_THE_ATARI_TASK = {
@@ -80,17 +84,20 @@ class EnvPoolEnv:
             warnings.simplefilter("ignore")  # gymnasium warns of the precision of EnvPool's bounds
             try:
                 spec = envpool.make_spec(task.id, **self._options)
-            except (TypeError, ValueError, AssertionError) as error:
+            except (TypeError, ValueError, AssertionError, RuntimeError) as error:
                 raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
             vectors = Vectors(categories(task.id, spec.gymnasium_observation_space))
             self.observation_space = vectors.space
             self.action_space = spec.gymnasium_action_space
             require_players(task, spec.config.max_num_players)
-            self.shown = Shown(vectors, task.players, _mask(spec))
+            self.shown = Shown(vectors, task.players, mask_of(spec))
             self.masks_actions = self.shown.mask is not None
             if self.players > 1 and not (self.masks_actions and "info:current_player" in spec.state_array_spec):
                 raise ConfigError(f"{task.id}: EnvPool does not say whose turn it is; such games are not played here")
-            self.time_limit = int(spec.config.max_episode_steps)
+            limit = int(spec.config.max_episode_steps)
+            if limit < 1:
+                raise ConfigError(f"env.kwargs.max_episode_steps={limit}: must be at least 1 on backend=envpool")
+            self.time_limit = limit if limit < NO_LIMIT else None
         supported_spaces(task, self.observation_space, self.action_space)
         self._drawn = {"render_mode": render_mode} if render_mode else {}
         self._kept = task.info
@@ -210,7 +217,8 @@ def _keys(envpool: Any, task: Task) -> set[str]:
     """
     known = envpool.list_all_envs()
     if task.id not in known and task.atari:  # EnvPool lists only games whose ROMs it finds
-        game, games = task.id.removesuffix("-v5"), (name.removesuffix("-v5") for name in _with_roms())
+        ending = "-v5" if task.id.endswith("-v5") else ""  # as env.game=... is written, or as env.id=...
+        game, games = task.id.removesuffix(ending), (name.removesuffix(ending) for name in _with_roms())
         close = nearest(game, games)
         hint = f"did you mean {', '.join(close)}? If not, its" if close else "if that is its name, its"
         raise ConfigError(
@@ -235,65 +243,3 @@ def _with_roms() -> list[str]:
     from envpool.registration import registry
 
     return [env_id for env_id, (module, *_) in registry.specs.items() if module == "envpool.atari"]
-
-
-def of_movers(actions: np.ndarray, acts: np.ndarray, players: int) -> np.ndarray:
-    """The actions `[G]` that EnvPool takes: for each of the G games, the action of the row that acts."""
-    rows = np.arange(0, len(actions), players) + acts.reshape(-1, players).argmax(1)
-    return actions[rows]
-
-
-def in_order(games: np.ndarray, array: np.ndarray) -> np.ndarray:
-    """`array`, with G games or the players of G games along axis 0, sorted by the games' numbers `games [G]`. EnvPool
-    returns games of several players in the order in which its threads finish."""
-    by_game = array.reshape(len(games), -1, *array.shape[1:])
-    return by_game[np.argsort(games)].reshape(array.shape)
-
-
-class Shown(NamedTuple):
-    """The layout of a pool's results, arrays of NumPy or JAX."""
-
-    vectors: Vectors
-    players: int
-    mask: str | None
-    """The dictionary with the mask of legal choices: "info", "obs", or None if there is no mask."""
-
-    def arranged(self, obs: Any) -> Any:
-        """Observations as one array."""
-        return obs if self.vectors.as_given else self.vectors(obs)
-
-    def turns(self, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
-        """The number of the player to move, `[G]`, and that player's legal choices, `[G, A]`."""
-        legal = obs["action_mask"] if self.mask == "obs" else info["legal_action_mask"]
-        return info.get("current_player", legal[:, 0] * 0), legal
-
-
-def _mask(spec: Any) -> str | None:
-    """See `Shown.mask`."""
-    arrays, actions = spec.state_array_spec, spec.gymnasium_action_space
-    if "info:legal_action_mask" in arrays:
-        return "info"
-    shape = list(arrays["obs:action_mask"].shape) if "obs:action_mask" in arrays else []
-    return "obs" if shape and shape == [getattr(actions, "n", None)] else None
-
-
-def as_step(
-    shown: Shown,
-    resets: Any,
-    obs: Any,
-    reward: Any,
-    terminated: Any,
-    truncated: Any,
-    info: dict[str, Any],
-) -> Step:
-    """The `Step` from a pool's results, arrays of NumPy or JAX; `resets [N]` marks reset steps."""
-    turns = shown.turns(obs, info) if shown.mask else None
-    obs = shown.arranged(obs)
-    reward = reward * ~resets  # some dm_control tasks return the reward of the first state at a reset step
-    if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is only the end of the game
-        # It is also set where a game ends at the time limit, which EnvPool calls truncated (ppo_bench/envs/limits.py).
-        game_over = info["terminated"] != 0
-        terminated, truncated = terminated | game_over, truncated & ~game_over
-        return Step(obs, reward, terminated, truncated, game_over | truncated, info["reward"])
-    step = Step(obs, reward, terminated, truncated, terminated | truncated, reward)
-    return step_of_rows(reward.__array_namespace__(), shown.players, step, *turns) if turns else step

@@ -16,13 +16,15 @@ import numpy as np
 
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, require
-from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Seen, Step, Task, choices_of, supported_spaces
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
 
 _MASK = "action_mask"
 """The key of `info` with the mask of legal choices: an array, or a tuple with an array for each component."""
+NORMALIZERS = {"NormalizeObservation": "ppo.norm_obs", "NormalizeReward": "ppo.norm_reward"}
+"""Wrappers of gymnasium with running statistics, which a resumed run would begin anew, and keys that do the same."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class GymnasiumEnv:
         self.num_envs = task.num_envs
         self._kept = task.info
         self.told: dict[str, np.ndarray] = {}
+        self._is_atari = task.atari is not None
         self._reward_clip = task.atari is not None and task.atari.reward_clip
         self._envs = Vectorized(task.id, build, task.num_envs, vectorization)
 
@@ -93,7 +96,8 @@ class GymnasiumEnv:
         self.told = {name: _numbers(info, name) for name in self._kept if name in info}
         raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
-        episode_over = (terminated & ~info.get("life_lost", np.False_)) | truncated
+        life_lost = info.get("life_lost", np.False_) if self._is_atari else np.False_
+        episode_over = (terminated & ~life_lost) | truncated
         legal = self._legal(info, terminated | truncated)
         return Step(obs, learnt, terminated, truncated, episode_over, raw_reward, legal=legal)
 
@@ -104,8 +108,8 @@ class GymnasiumEnv:
         if _MASK not in info or not info[f"_{_MASK}"].all():
             raise Failed(f"an environment gave no info[{_MASK!r}], which it gave at first")
         masks = info[_MASK]
-        if masks.dtype == object:  # a tuple of masks, one for each component
-            masks = np.stack([np.concatenate(parts) for parts in masks])
+        if masks.dtype == object:  # a list, or a tuple of masks, one for each component
+            masks = np.stack([np.concatenate([np.ravel(part) for part in parts]) for parts in masks])
         legal: np.ndarray = masks.astype(bool).reshape(self.num_envs, -1) | done[:, None]
         return legal
 
@@ -152,7 +156,7 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
             env = gymnasium.make(task.id, **drawn, **task.kwargs)
             if render_mode:
                 _follow_robot(env)
-            return _from_zero(_flat(_wrapped(task, env)))
+            return _flat(_from_zero(_told(task, _wrapped(task, env))))
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
@@ -162,7 +166,16 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         rules = task.atari
         shown: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
         env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **shown)
-        return _wrapped(task, env)
+        return _told(task, _wrapped(task, env))
+
+
+def _told(task: Task, env: Any) -> Any:
+    """`env` whose numbers in `info` are floats, if `task.info` names others than those that are 0 or 1 anyway."""
+    if not set(task.info) - USUALLY_TOLD:
+        return env
+    from ppo_bench.envs.told import Told
+
+    return Told(env, task.info)
 
 
 def _follow_robot(env: Any) -> None:
@@ -209,6 +222,8 @@ def _wrapped(task: Task, env: Any) -> Any:
             )
         arguments = dict(wrapper)
         cls = class_named("env.wrappers: _target_", arguments.pop("_target_"), gymnasium.Wrapper)
+        if own := NORMALIZERS.get(cls.__name__):
+            raise ConfigError(f"env.wrappers: {cls.__name__} has statistics that checkpoints lack: use {own}=true")
         try:
             env = cls(env, **arguments)
         except Exception as error:  # building whatever was named

@@ -68,12 +68,13 @@ def _median_length(env: VectorEnv) -> int | None:
     return int(np.median(lengths)) if len(lengths) >= env.num_envs / 10 else None
 
 
-def evidence(found: Confusion | None, own_limit: int) -> str:
-    """A sentence that reports `found`; `own_limit` is the environment's time limit in steps."""
+def evidence(found: Confusion | None, own_limit: int | None) -> str:
+    """A sentence that reports `found`; `own_limit` is the environment's time limit in steps, if it has one."""
     if found is None:
         return "random play does not fail"
+    own = f"a limit of {own_limit:,} itself" if own_limit else "no limit itself"
     share = found.failed / max(found.reached, 1)
     return (
         f"{found.failed} of {found.reached} episodes that reach a limit of {found.limit} steps fail in that very step "
-        f"({share:.1%}) and are learnt as time limits; its own limit is {own_limit:,}"
+        f"({share:.1%}) and are learnt as time limits; it has {own}"
     )

@@ -36,6 +36,8 @@ class Game(gymnasium.Env):
         own = self._given_space
         self._in_dictionary = isinstance(own, spaces.Dict) and _MASK in own.spaces
         if self._in_dictionary:
+            if "observation" not in own.spaces:
+                raise ConfigError(f"{name}: observations with {_MASK!r} have no key 'observation'")
             own = own["observation"]
         self._flat = not isinstance(own, spaces.Box) and own.is_np_flattenable
         self._own_space = own
@@ -51,8 +53,9 @@ class Game(gymnasium.Env):
             "acts": spaces.MultiBinary(players),
         }
         if self.masks_actions:
-            choices = getattr(self.player_action_space, "n", 0)
-            parts["legal"] = spaces.MultiBinary((players, int(choices)))
+            if not isinstance(self.player_action_space, spaces.Discrete):
+                raise ConfigError(f"{name}: {_MASK!r} is for actions that are one integer")
+            parts["legal"] = spaces.MultiBinary((players, int(self.player_action_space.n)))
         self.observation_space = spaces.Dict(parts)
         self.action_space = batch_space(self.player_action_space, players)
 
@@ -102,7 +105,7 @@ class Game(gymnasium.Env):
         info = self._table.infos[agent]
         if _MASK not in info and acts:
             raise Failed(f"{self._name}: infos[{agent!r}] has no {_MASK!r}, and {agent} is to move")
-        return info.get(_MASK, np.ones(getattr(self.player_action_space, "n", 0), np.int8))
+        return info.get(_MASK, np.ones(self.player_action_space.n, np.int8))
 
     def render(self) -> Any:
         """See `gymnasium.Env.render`."""

@@ -38,20 +38,12 @@ class Vectorized:
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
         """Restart all environments, with one seed each; observations and infos as in gymnasium."""
-        try:
-            given: tuple[Any, dict[str, Any]] = self._envs.reset(seed=list(seeds))
-        except (EOFError, ConnectionError) as error:
-            self._name_lost_workers(error)
-            raise
+        given: tuple[Any, dict[str, Any]] = self._asked(self._envs.reset, seed=list(seeds))
         return given
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all environments; observations, rewards, terminated, truncated and infos as in gymnasium."""
-        try:
-            given: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._envs.step(actions)
-        except (EOFError, ConnectionError) as error:
-            self._name_lost_workers(error)
-            raise
+        given: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]] = self._asked(self._envs.step, actions)
         return given
 
     def render(self) -> np.ndarray:
@@ -59,11 +51,15 @@ class Vectorized:
         frame: np.ndarray = self._envs.render()[0]
         return frame
 
-    def _name_lost_workers(self, error: Exception) -> None:
-        """Raise `Failed` if there are worker processes; otherwise the environment itself raised `error`."""
-        if self._has_workers:
+    def _asked(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """What `method` returns. Raises `Failed` if a worker process has ended."""
+        try:
+            return method(*args, **options)
+        except (EOFError, ConnectionError) as error:
+            if not self._has_workers:  # the environment itself raised it
+                raise
             self._lost_worker = True
-            raise Failed(f"{self._ended()}") from error
+            raise Failed(self._ended()) from error
 
     def _ended(self) -> str:
         """A message that names the worker processes that have ended, with their exit codes."""

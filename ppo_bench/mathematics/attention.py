@@ -38,11 +38,11 @@ def masked_softmax(xp: Any, scores: Array, seen: Array) -> Array:
 def sinusoids(xp: Any, places: Array, like: Array) -> Array:
     """Sinusoidal encodings `[B, D]` of the positions `places [B]` (Vaswani et al. 2017, section 3.5).
 
-    The first D / 2 components are sines, the others are cosines of the same frequencies. `like [B, D]` gives shape and
-    dtype.
+    The first D / 2 components are sines, the others are cosines of the same frequencies. `like [B, D]` gives the
+    shape; the dtype is that of `places`, since one of few bits tells far positions apart no more.
     """
     dim = like.shape[-1]
-    lanes = xp.cumsum(xp.ones_like(like), -1) - 1
+    lanes = xp.cumsum(xp.ones_like(like, dtype=places.dtype), -1) - 1
     sines = lanes < dim // 2
     frequencies = xp.exp(xp.where(sines, lanes, lanes - dim // 2) * (-2 * math.log(LONGEST) / dim))
     angles = places[:, None] * frequencies

@@ -165,7 +165,8 @@ class ActionBounds(NamedTuple):
         """The environment's actions `[N, A]`: the policy's `actions [N, A]`, clipped or stretched to the bounds."""
         if not self.rescaled:
             return xp.clip(actions, self.low, self.high)
-        return self.low + (xp.clip(actions, -1.0, 1.0) + 1.0) * (0.5 * (self.high - self.low))
+        stretched = self.low + (xp.clip(actions, -1.0, 1.0) + 1.0) * (0.5 * (self.high - self.low))
+        return xp.clip(stretched, self.low, self.high)  # which rounding may exceed
 
 
 def action_bounds(space: Any, rescaled: bool) -> ActionBounds | None:

@@ -58,4 +58,4 @@ def _initial(parameter: Parameter, index: int, seed: int) -> np.ndarray:
     key = noise.stream_key(np, one * seed, noise.Stream.WEIGHTS, one * index, one * 0)
     places = np.arange(rows, dtype=np.int32)[:, None], np.arange(columns, dtype=np.int32)[None, :]
     normals = noise.normal(np, noise.threefry2x32(key, places), np.float64)
-    return orthogonal(normals, parameter.gain).reshape(parameter.shape).astype(np.float32)
+    return orthogonal(normals, parameter.gain).reshape(parameter.shape).astype(np.float32, order="C")

@@ -130,7 +130,8 @@ class JaxOps:
 
     def standardised(self, x: jax.Array) -> jax.Array:
         """See `Ops.standardised`."""
-        return jax.nn.standardize(x, epsilon=EPSILON)
+        # In `dtype`: JAX takes the variance for a difference of means, which cancels in one of few bits.
+        return jax.nn.standardize(x.astype(self._dtype), epsilon=EPSILON).astype(x.dtype)
 
     def activate(self, activation: Activation | None, x: jax.Array) -> jax.Array:
         """See `Ops.activate`."""

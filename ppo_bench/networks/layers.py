@@ -126,15 +126,14 @@ class Recurrence:
     cell: CellName
     inputs: int
     units: int
-    gain: float = 1.0
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Weight and bias of the input's and of the hidden state's projection, named and laid out as in
         `torch.nn.LSTM`."""
         gates = CELLS[self.cell].gates * self.units
         return (
-            Parameter(f"{self.name}.weight_ih", (gates, self.inputs), self.gain),
-            Parameter(f"{self.name}.weight_hh", (gates, self.units), self.gain),
+            Parameter(f"{self.name}.weight_ih", (gates, self.inputs), 1.0),
+            Parameter(f"{self.name}.weight_hh", (gates, self.units), 1.0),
             Parameter(f"{self.name}.bias_ih", (gates,), None),
             Parameter(f"{self.name}.bias_hh", (gates,), None),
         )

@@ -7,6 +7,7 @@ declares a `carry`; its `forward` takes the carry and returns the next one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -95,11 +96,6 @@ class NetworkSpec:
         return bool(self.actions.choices)
 
     @property
-    def num_actions(self) -> int:
-        """Number of actor outputs: the sum of all choices, or the number of dimensions."""
-        return self.actions.lanes
-
-    @property
     def distribution(self) -> distributions.Distribution:
         """The policy's distribution, whose parameters are the actor's outputs."""
         if not self.discrete:
@@ -115,7 +111,7 @@ class NetworkSpec:
         """All parameters, in the order of the layers; the `actor.log_std` of a normal policy comes last."""
         layers: tuple[ImageLayer | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
         arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
-        return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.num_actions,), None))
+        return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.actions.lanes,), None))
 
     @property
     def carry(self) -> tuple[Carry, ...]:
@@ -284,5 +280,9 @@ def _chain(ops: Ops, layers: tuple[Linear, ...], params: Tree, x: Array) -> Arra
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
-    """Whether images of this shape have their channels first: the first axis is shorter than the last."""
-    return shape[0] < shape[-1]
+    """Whether images of this shape have their channels first: the last two axes are more alike than the first two.
+
+    So have `(4, 84, 84)` and `(3, 60, 160)`, but not a board of `(4, 4, 31)`.
+    """
+    first, second, third = map(math.log, shape)
+    return abs(first - second) > abs(second - third)

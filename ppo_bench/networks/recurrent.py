@@ -35,6 +35,13 @@ class RecurrentSpec(NetworkSpec):
         """The arrays of the cell's state, `[units]` each."""
         return tuple(Carry(name, (self.memory.units,)) for name in CELLS[self.memory.cell].states)
 
+    @property
+    def scaled_weights(self) -> tuple[str, ...]:
+        """See `NetworkSpec.scaled_weights`; without other layers before it, the cell is the first."""
+        if self.convolutions or self.trunk:
+            return super().scaled_weights
+        return (f"{self.memory.name}.weight_ih",) if self.uint8 else ()
+
     def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
         """See `NetworkSpec.forward`."""
         assert start is not None

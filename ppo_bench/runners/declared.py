@@ -96,9 +96,9 @@ def memory_arrays(problem: Problem) -> tuple[Declared, ...]:
     return (
         stored("obs", network.input_shape, "uint8" if network.uint8 else dtype),
         stored("actions", network.actions.shape, "int64" if network.discrete else dtype),
-        stored("heads", (network.num_actions,)),
+        stored("heads", (network.actions.lanes,)),
         stored("values", streams),
-        *([stored("legal", (network.num_actions,), "bool")] if problem.env.masks_actions else []),
+        *([stored("legal", (network.actions.lanes,), "bool")] if problem.env.masks_actions else []),
         *(carried(carry) for carry in network.carry),
     )
 
@@ -126,7 +126,7 @@ def env_arrays(problem: Problem) -> tuple[Declared, ...]:
         "done": ((), "bool", False),
         "start": ((), "bool", True),
         "acts": ((), "bool", True),
-        **({"legal": ((problem.network.num_actions,), "bool", True)} if problem.env.masks_actions else {}),
+        **({"legal": ((problem.network.actions.lanes,), "bool", True)} if problem.env.masks_actions else {}),
         "returns": ((), "float64", 0.0),
         "lengths": ((), "int64", 0),
         "discounted_returns": ((), "float64", 0.0),

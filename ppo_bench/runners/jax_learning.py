@@ -119,7 +119,7 @@ class Learning:
     def action_noise(self, seed: jax.Array, iteration: jax.Array) -> jax.Array:
         """See `Computation.action_noise`; `seed` and `iteration` are scalars."""
         num_envs = self.ppo.num_envs // self.devices.count
-        sizes = (self.ppo.num_steps + 1, num_envs, self.network.num_actions)
+        sizes = (self.ppo.num_steps + 1, num_envs, self.network.actions.lanes)
         steps, envs, lanes = (jnp.arange(n, dtype=jnp.int32) for n in sizes)
         envs = envs + self.devices.index() * num_envs
         noise_of_iteration: jax.Array = self.computation.action_noise(

@@ -86,7 +86,7 @@ class TorchLearner:
             for numbers in (
                 np.arange(self._ppo.num_steps + 1),
                 problem.part.first(self._ppo.num_envs) + np.arange(problem.num_envs),
-                np.arange(self._network.num_actions),
+                np.arange(self._network.actions.lanes),
                 np.arange(self._ppo.update_epochs),
                 first_row + self._computation.samples,
                 [first_row],

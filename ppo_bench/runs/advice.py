@@ -20,6 +20,11 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
     """Warnings about training `config` on `env`, one line each."""
     if config.note:
         yield config.note
+    if config.ppo.bootstrap_truncated and not config.ppo.mask_resets:
+        yield (
+            "warning: ppo.mask_resets=false teaches that a final state is worth what the next episode's first is, and "
+            "ppo.bootstrap_truncated=true builds on that: make both true, or both false as CleanRL's scripts do"
+        )
     yield from _restarts(config, getattr(env, "time_limit", None))
     if not config.root.env.rescale_actions:
         yield from _scale_of_actions(config, env)

@@ -82,8 +82,10 @@ class Agent:
 
     def _noise(self, t: int, num_envs: int) -> np.ndarray:
         if self.network.discrete:
-            return gumbel_of_step(self.seed, t, num_envs, self.network.num_actions)
-        variates: np.ndarray = noise.normal(np, _words(self.seed, t, num_envs, self.network.num_actions), np.float64)[0]
+            return gumbel_of_step(self.seed, t, num_envs, self.network.actions.lanes)
+        variates: np.ndarray = noise.normal(np, _words(self.seed, t, num_envs, self.network.actions.lanes), np.float64)[
+            0
+        ]
         return variates
 
 

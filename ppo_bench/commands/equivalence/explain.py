@@ -56,7 +56,7 @@ def ties(
             one * iteration,
             one * int(t),
             one * int(n),
-            np.arange(network.num_actions, dtype=np.int32),
+            np.arange(network.actions.lanes, dtype=np.int32),
         )
         start = sum(network.actions.choices[: component[0]]) if component else 0
         scores = (logits[t, n] + noise.gumbel(np, words, np.float64)[0, 0])[start:]

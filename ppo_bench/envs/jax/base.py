@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from gymnasium import spaces
 
-from ppo_bench.envs.base import GraphEnv, Seen, Start, Step
+from ppo_bench.envs.base import NO_LIMIT, GraphEnv, Seen, Start, Step
 from ppo_bench.mathematics import noise
 
 State = Any
@@ -28,7 +28,7 @@ class Dynamics(Protocol):
     """
 
     time_limit: int
-    """Steps after which an episode is truncated."""
+    """Steps after which an episode is truncated; `NO_LIMIT` if it never is."""
     num_words: int
     """Number of random words that a reset takes."""
 
@@ -72,7 +72,7 @@ class JaxEnv(GraphEnv):
         self.num_envs = num_envs
         self.observation_space = dynamics.observation_space
         self.action_space = dynamics.action_space
-        self.time_limit = dynamics.time_limit
+        self.time_limit = dynamics.time_limit if dynamics.time_limit < NO_LIMIT else None
         self._dynamics = dynamics
         self._start = jax.jit(self._fresh)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pgx
 from gymnasium import spaces
 
-from ppo_bench.envs.base import Start, Step, Task
+from ppo_bench.envs.base import NO_LIMIT, Start, Step, Task
 from ppo_bench.envs.jax.base import JaxEnv, JaxEnvState
 from ppo_bench.envs.jax.minatar import PgxState, keys_of
 from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
@@ -22,8 +22,7 @@ from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_o
 class Board:
     """`Dynamics` of G games of P players: actions and rewards are `[G, P]`, observations `[G P, ...]`."""
 
-    time_limit = 10_000
-    """A limit that none of the games reaches."""
+    time_limit = NO_LIMIT
     num_words = 2
 
     def __init__(self, env_id: str) -> None:
