@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,6 +192,18 @@ def test_torch_compile_does_not_compile_again_after_the_first_iteration() -> Non
     with torch._dynamo.config.patch(error_on_recompile=True), torch.compiler.set_stance("fail_on_recompile"):
         for _ in range(3):
             state, _, _ = runner.step(state)
+
+
+def test_a_process_compiles_as_many_experiments_as_it_is_given() -> None:
+    """PyTorch counts the partials of all experiments as one function, and stops at 8 by itself."""
+    compiler: Any = load_config(["framework=torch_compile"]).framework._compiler()  # type: ignore[attr-defined]
+    for k in range(10):
+        function = compiler(functools.partial(scaled, k), backend="eager", mode=None)
+        assert function(torch.ones(2)).tolist() == [k, k]
+
+
+def scaled(factor: float, x: torch.Tensor) -> torch.Tensor:
+    return factor * x
 
 
 WITHOUT_A_COMPILER = """
