@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 from campaign_rows import KEPT, MEASURED, PAIR, SWITCHES, trained, with_precision
 from comparisons import between_frameworks, between_switches
-from verdicts import as_csv, table, verdicts
+from verdicts import as_csv, summary, table, verdicts
 
 from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
 from ppo_bench.commands.report.curves import curves
@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> int:
     (out / "verdicts.csv").write_text(as_csv(found))
     page = options.docs / "results.md"
     tables = {
+        "summary": summary(found),
         "verdicts": table(found),
         "frameworks": between_frameworks(out),
         "switches": between_switches(out),

@@ -150,7 +150,7 @@ def as_csv(found: Sequence[Row]) -> str:
 
 
 def table(found: Sequence[Row]) -> str:
-    """A Markdown table of the rows that have runs, and a line with the number and the names of the others."""
+    """A Markdown table of the rows that have runs, and a list of the others."""
     heads = ("CleanRL's script", "env", "published", "framework, backend", "seeds", "ours", "difference [90%]")
     lines = [f"| {' | '.join((*heads, 'margin', 'endless seeds', 'verdict'))} |", "|" + "---|" * 10]
     for row in found:
@@ -166,20 +166,23 @@ def table(found: Sequence[Row]) -> str:
             *(difference, f"{row.margin:,.1f}", f"{row.endless:,.1f}", row.verdict),
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    missing: dict[str, list[str]] = {}
+    for row in found:
+        if row.ours is None:
+            missing.setdefault(row.reference.variant, []).append(row.reference.env)
+    untrained = [f"- `{script}` on {', '.join(envs)}" for script, envs in missing.items()]
+    return "\n".join([*lines, *(["", "Not trained:", "", *untrained] if untrained else [])])
+
+
+def summary(found: Sequence[Row]) -> str:
+    """The numbers of rows by verdict, in two sentences."""
     of_row = {(row.reference.variant, row.reference.env): row for row in found}
     judged = {(row.reference.variant, row.reference.env) for row in found if row.verdict in DECIDED}
     count = Counter(row.verdict for row in found)
     counts = ", ".join(f"{count[verdict]} {verdict}" for verdict in DECIDED if count[verdict])
     wide = sum(row.endless > row.margin for row in of_row.values())
-    missing: dict[str, list[str]] = {}
-    for row in found:
-        if row.ours is None:
-            missing.setdefault(row.reference.variant, []).append(row.reference.env)
-    untrained = "; ".join(f"`{script}` on {', '.join(envs)}" for script, envs in missing.items())
-    said = [
+    return (
         f"{len(judged)} of {len(of_row)} published rows have a verdict. Each way of training them has a line: "
-        f"{counts or 'none'}.",
-        f"For {wide} of the {len(of_row)} rows even endless seeds of ours leave an interval wider than the margin.",
-        f"Not trained: {untrained}.",
-    ]
-    return "\n".join([*lines, "", " ".join(said)])
+        f"{counts or 'none'}. For {wide} of the {len(of_row)} rows even endless seeds of ours leave an interval wider "
+        "than the margin."
+    )
