@@ -60,8 +60,8 @@ class LifeFrameStack(FrameStackObservation):
         return np.stack(self.obs_queue), info
 
 
-class AtariEpisode(gymnasium.Wrapper):
-    """A wrapper that ends an episode with the game, at the game's step limit and, if `episodic_life`, with each life.
+class Lives(gymnasium.Wrapper):
+    """A wrapper that ends an episode with the game and, if `episodic_life`, with each lost life.
 
     `info["life_lost"]` is true where the game continues after the end of the episode.
     """
@@ -71,7 +71,33 @@ class AtariEpisode(gymnasium.Wrapper):
         self._episodic_life = episodic_life
         self._life_lost = False
         self._lives = 0
-        self._steps = 0
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take one agent step of four frames."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        truncated = (truncated or self._at_limit()) and not terminated
+        lives = self._remaining_lives()
+        self._life_lost = self._episodic_life and not (terminated or truncated) and 0 < lives < self._lives
+        self._lives = lives
+        return obs, reward, terminated or self._life_lost, truncated, info | {"life_lost": self._life_lost}
+
+    def _at_limit(self) -> bool:
+        """Whether the step is the last one of the game, whatever the game says."""
+        return False
+
+    def _begun(self) -> None:
+        """Note that an episode begins."""
+        self._life_lost = False
+        self._lives = self._remaining_lives()
+
+    def _remaining_lives(self) -> int:
+        return int(self.unwrapped.ale.lives())  # type: ignore[attr-defined]
+
+
+class AtariEpisode(Lives):
+    """`Lives` in which a game ends at its step limit, too."""
+
+    _steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Continue with the next life after a lost one, unless a seed is given; in all other cases start a new game.
@@ -82,22 +108,12 @@ class AtariEpisode(gymnasium.Wrapper):
         if new_game:
             self._steps = 0
         obs, info = self.env.reset(seed=seed, options={NEXT_LIFE: not new_game})
-        self._life_lost = False
-        self._lives = self._remaining_lives()
+        self._begun()
         return obs, info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take one agent step of four frames."""
-        obs, reward, terminated, truncated, info = self.env.step(action)
+    def _at_limit(self) -> bool:
         self._steps += 1
-        truncated = truncated or (self._steps >= MAX_STEPS_PER_GAME and not terminated)
-        lives = self._remaining_lives()
-        self._life_lost = self._episodic_life and not (terminated or truncated) and 0 < lives < self._lives
-        self._lives = lives
-        return obs, reward, terminated or self._life_lost, truncated, info | {"life_lost": self._life_lost}
-
-    def _remaining_lives(self) -> int:
-        return int(self.unwrapped.ale.lives())  # type: ignore[attr-defined]
+        return self._steps >= MAX_STEPS_PER_GAME
 
 
 def make_game(

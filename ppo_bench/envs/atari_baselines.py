@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import FrameStackObservation, GrayscaleObservation, MaxAndSkipObservation, ResizeObservation
 
-from ppo_bench.envs.atari import FIRE, FRAME_SKIP, NOOP, NOOP_MAX, STACKED_FRAMES, has_fire, make_game
+from ppo_bench.envs.atari import FIRE, FRAME_SKIP, NOOP, NOOP_MAX, STACKED_FRAMES, Lives, has_fire, make_game
 
 MAX_FRAMES_PER_GAME = 108_000
 
@@ -32,20 +32,16 @@ class NoopStart(gymnasium.Wrapper):
         return obs, info
 
 
-class BaselinesEpisode(gymnasium.Wrapper):
-    """A wrapper that ends an episode with the game and, if `episodic_life`, with each lost life.
+class BaselinesEpisode(Lives):
+    """`Lives` in which `reset` plays the first steps of an episode.
 
-    `reset` plays the first steps of an episode: after a lost life a no-op; then, in games with FIRE, FIRE and the
-    action with the next number. The rewards of these steps are discarded. `info["life_lost"]` is true where the game
-    continues after the end of the episode.
+    After a lost life that is a no-op; then, in games with FIRE, FIRE and the action with the next number. The rewards
+    of these steps are discarded.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], episodic_life: bool) -> None:
-        super().__init__(env)
-        self._episodic_life = episodic_life
+        super().__init__(env, episodic_life)
         self._first_actions = (FIRE, FIRE + 1) if has_fire(env) else ()
-        self._life_lost = False
-        self._lives = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Continue with the next life after a lost one, unless a seed is given; in all other cases start a new game.
@@ -59,15 +55,6 @@ class BaselinesEpisode(gymnasium.Wrapper):
                 self._begin(self._life_lost, seed, options)
         return obs, info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take one agent step of four frames."""
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        truncated = truncated and not terminated
-        lives = self._remaining_lives()
-        self._life_lost = self._episodic_life and not (terminated or truncated) and 0 < lives < self._lives
-        self._lives = lives
-        return obs, reward, terminated or self._life_lost, truncated, info | {"life_lost": self._life_lost}
-
     def _begin(self, same_game: bool, seed: int | None, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         """Continue with the next life by one no-op if `same_game`, else start a new game; also if the no-op ends it."""
         over = not same_game
@@ -76,12 +63,8 @@ class BaselinesEpisode(gymnasium.Wrapper):
             over = terminated or truncated
         if over:
             obs, info = self.env.reset(seed=seed, options=options)
-        self._life_lost = False
-        self._lives = self._remaining_lives()
+        self._begun()
         return obs, info
-
-    def _remaining_lives(self) -> int:
-        return int(self.unwrapped.ale.lives())  # type: ignore[attr-defined]
 
 
 def make_atari_baselines(

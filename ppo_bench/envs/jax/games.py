@@ -1,51 +1,33 @@
-"""Turn-based games of the package pgx in JAX (Koyamada et al. 2023), with a row for each player
-(ppo_bench/envs/turns.py)."""
+"""Turn-based games of the package pgx in JAX, with a row for each player (ppo_bench/envs/turns.py)."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-import pgx
-from gymnasium import spaces
 
 from ppo_bench.envs.base import NO_LIMIT, Start, Step, Task
 from ppo_bench.envs.jax.base import JaxEnv, JaxEnvState
-from ppo_bench.envs.jax.minatar import PgxState, keys_of
+from ppo_bench.envs.jax.pgx_games import PgxGames, PgxState
 from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
 
 
-class Board:
+class Board(PgxGames):
     """`Dynamics` of G games of P players: actions and rewards are `[G, P]`, observations `[G P, ...]`."""
 
     time_limit = NO_LIMIT
-    num_words = 2
 
-    def __init__(self, env_id: str) -> None:
-        with jax.enable_x64(False):  # pgx expects 32-bit types, also for the constants that it makes here
-            self._game = pgx.make(env_id)
-            shapes = jax.eval_shape(self._game.init, jax.random.key(0))
-        self.players = self._game.num_players
-        self.observation_space: spaces.Box[Any] = spaces.Box(0, 1, shapes.observation.shape, np.bool_)
-        self.action_space = spaces.Discrete(shapes.legal_action_mask.size)
-
-    def reset(self, words: jax.Array) -> PgxState:
-        """See `Dynamics.reset`."""
-        key = jax.lax.bitcast_convert_type(words, jnp.uint32)
-        with jax.enable_x64(False):
-            return PgxState(jax.vmap(self._game.init)(keys_of(key)), key)
+    @property
+    def players(self) -> int:
+        """Number of players of a game."""
+        return int(self._game.num_players)
 
     def step(self, state: PgxState, actions: jax.Array) -> tuple[PgxState, jax.Array, jax.Array]:
         """See `Dynamics.step`."""
-        with jax.enable_x64(False):
-            keys = jax.vmap(jax.random.fold_in)(keys_of(state.key), state.game._step_count + 1)
-            move = jnp.take_along_axis(actions, state.game.current_player[:, None], 1)[:, 0]
-            game = jax.vmap(self._game.step)(state.game, move.astype(jnp.int32), keys)
-            return PgxState(game, state.key), game.rewards, game.terminated
+        state = self.moved(state, jnp.take_along_axis(actions, state.game.current_player[:, None], 1)[:, 0])
+        return state, state.game.rewards, state.game.terminated
 
     def observe(self, state: PgxState) -> jax.Array:
         """See `Dynamics.observe`."""
