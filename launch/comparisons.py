@@ -12,7 +12,7 @@ from campaign_rows import KEPT, rows_of, shown, with_precision
 
 from ppo_bench.commands.report.against import MARGIN, margin_beside
 from ppo_bench.commands.report.groups import FRAMEWORKS
-from ppo_bench.commands.report.statistics import moments, tost
+from ppo_bench.commands.report.statistics import Comparison, moments, tost
 
 IN_PYTORCH = ("clip_vloss", "no mask_resets", "no bootstrap_truncated")
 """The settings of `SWITCHES` in the PyTorch script for EnvPool, with which others are compared."""
@@ -36,6 +36,28 @@ def between_frameworks(out: Path) -> str:
                     cells += _compared(pair, _final)
                     cells += _compared(pair, lambda r: areas[tuple(r[key] for key in KEPT)])
                     lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def between_backends(out: Path) -> str:
+    """A Markdown table that compares final returns of a task on each backend with those on the first one.
+
+    The test is Welch's and not paired, since a seed starts other episodes in another simulator.
+    """
+    runs = [run for run in rows_of(out) if not run["switches"]]
+    lines = ["| env | framework | backend | seeds | final return | difference [90%] | verdict |", "|" + "---|" * 7]
+    keys = ("env_id", "framework", "precision", "campaign", "env", "steps")
+    for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
+        own = [r for r in runs if tuple(r[key] for key in keys) == task]
+        backends = sorted({r["backend"] for r in own})
+        finals = [np.array([_final(r) for r in own if r["backend"] == name]) for name in backends]
+        if len(finals) < 2 or min(map(len, finals)) < 2:
+            continue
+        for name, values in zip(backends, finals, strict=True):
+            margin = margin_beside(task[0], float(finals[0].mean()), MARGIN)
+            cells = _cells(tost(values, finals[0], margin)) if values is not finals[0] else ["", ""]
+            about = [task[0], with_precision(task[1], task[2]), name, str(len(values)), shown(moments(values))]
+            lines.append(f"| {' | '.join([*about, *cells])} |")
     return "\n".join(lines)
 
 
@@ -77,7 +99,10 @@ def _final(run: dict[str, Any]) -> float:
 def _compared(pair: Sequence[Sequence[dict[str, Any]]], value: Callable[[dict[str, Any]], float]) -> list[str]:
     """Two cells: difference and verdict of a paired test of `value`, for two samples of runs with the same seeds."""
     ours, theirs = (np.array([value(run) for run in side]) for side in pair)
-    found = tost(ours, theirs, margin_beside(pair[0][0]["env_id"], float(theirs.mean()), MARGIN), paired=True)
+    return _cells(tost(ours, theirs, margin_beside(pair[0][0]["env_id"], float(theirs.mean()), MARGIN), paired=True))
+
+
+def _cells(found: Comparison) -> list[str]:
     return [f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]", found.verdict]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import numpy as np
 from campaign_rows import KEPT, MEASURED, PAIR, SWITCHES, trained, with_precision
-from comparisons import between_frameworks, between_switches
+from comparisons import between_backends, between_frameworks, between_switches
 from verdicts import as_csv, summary, table, verdicts
 
 from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
@@ -49,6 +49,7 @@ def main(arguments: list[str]) -> int:
         "summary": summary(found),
         "verdicts": table(found),
         "frameworks": between_frameworks(out),
+        "backends": between_backends(out),
         "switches": between_switches(out),
         "trained": trained(out),
     }

@@ -41,8 +41,8 @@ def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
     (tmp_path / "docs" / "results").mkdir(parents=True)
-    page = "# Results\n<!-- verdicts -->\n<!-- /verdicts -->\n<!-- frameworks -->\nold\n<!-- /frameworks -->\n"
-    page += "<!-- trained -->\n<!-- /trained -->\n<!-- switches -->\n<!-- /switches -->\nend\n"
+    blocks = ("summary", "verdicts", "frameworks", "backends", "trained", "switches")
+    page = "# Results\n" + "".join(f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in blocks) + "end\n"
     (tmp_path / "docs" / "results.md").write_text(page)
     return tmp_path / "docs"
 
@@ -156,6 +156,19 @@ def test_runs_that_are_not_one_experiment_are_not_pooled(
     (line,) = done.stderr.splitlines()
     assert message in line
     assert not (docs / "results" / "runs.parquet").exists()
+
+
+def test_simulators_are_compared_by_hand(docs: Path, tmp_path: Path) -> None:
+    changes: dict[str, object] = {"config.name": "campaign/continuous", "config.total_timesteps": 1_000_000}
+    for backend, finals in (("gymnasium", (52.0, 50.0, 54.0)), ("envpool", (30.0, 32.0, 34.0))):
+        for seed, final in enumerate(finals, 1):
+            run = changes | {"config.backend.name": backend, "config.env.ids": {backend: "Hopper-v4"}}
+            write_run(tmp_path / backend, "hopper", "torch_compile", seed, 8, final=final, changes=run)
+    results(tmp_path / "gymnasium", tmp_path / "envpool", "--docs", docs)
+    first, second = (line for line in (docs / "results.md").read_text().splitlines() if line.startswith("| Hopper-v4"))
+    assert first == "| Hopper-v4 | torch_compile | envpool | 3 | 32.00 ± 2.00 |  |  |"
+    # The standard error is 2 sqrt(2 / 3), and t of 4 degrees at 95% is 2.132.
+    assert second.startswith("| Hopper-v4 | torch_compile | gymnasium | 3 | 52.00 ± 2.00 | +20.00 [+16.52, +23.48] | ")
 
 
 def test_a_campaign_over_switches_is_compared_by_hand(docs: Path, tmp_path: Path) -> None:
