@@ -5,6 +5,7 @@ Prints the tables of docs/reliability.md, and exits with 1 if a promise is broke
 
 from __future__ import annotations
 
+import argparse
 import collections
 import random
 import shutil
@@ -115,10 +116,14 @@ def cost() -> Iterator[str]:
 PARTS = {part.__name__: part for part in (cost, kills, configurations, damages)}
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run the parts, print what they yield as it comes; 1 if something was broken."""
+    parser = argparse.ArgumentParser("python -m tests.soak", description=__doc__)
+    choices = (*PARTS, "all")
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=choices, default="all", help=", ".join(choices))
+    chosen = parser.parse_args(arguments).parts
     broken = False
-    for name in names or PARTS:
+    for name in PARTS if "all" in chosen else chosen:
         print(f"\n{PARTS[name].__doc__}\n", flush=True)
         started = time.monotonic()
         for line in PARTS[name]():

@@ -8,8 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ppo_bench.envs.base import Atari, Step, Task
-from ppo_bench.envs.envpool import EnvPoolEnv
-from ppo_bench.envs.envpool_results import as_step
+from ppo_bench.envs.envpool import EnvPoolEnv, as_step
 from ppo_bench.envs.random_play import random_actions
 
 TASKS = [

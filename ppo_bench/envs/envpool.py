@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, nearest, require
+from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.envs.base import NO_LIMIT, Seen, Step, Task, supported_spaces
-from ppo_bench.envs.envpool_results import Shown, as_step, in_order, mask_of, of_movers
-from ppo_bench.envs.turns import games_of, require_players, seen_by_rows
+from ppo_bench.envs.envpool_options import checked_options, imported_envpool
+from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
 from ppo_bench.envs.vectors import Vectors, categories
 from ppo_bench.tuning.follow import Followers
 
@@ -20,18 +20,8 @@ QUICK = ("Acrobot-", "CartPole-", "MountainCar", "Pendulum-")
 """Prefixes of the ids of environments whose step takes about a microsecond, far less than waking a worker thread."""
 QUICK_ENVS = 64
 """Up to this many `QUICK` environments share a single thread."""
-SET_HERE = {
-    *("num_envs", "num_threads", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"),
-    *("task", "task_name", "env_name"),
-}
-"""Options of a pool that follow from the task, such as its id, and that `env.kwargs` must not have."""
 TOLD = ("lives", "terminated", "reward", "current_player", "legal_action_mask")
 """Keys of `info` that `as_step` reads, for Atari games and for turn-based games."""
-OF_THE_ATARI_TASK = {
-    *("frame_skip", "stack_num", "noop_max", "max_episode_steps", "repeat_action_probability", "full_action_space"),
-    *("use_fire_reset", "zero_discount_on_life_loss", "img_height", "img_width", "gray_scale", "use_inter_area_resize"),
-}
-"""Options of Atari games that are part of the task; another value would not be the task on gymnasium."""
 
 
 @dataclass(frozen=True)
@@ -60,26 +50,11 @@ class EnvPoolEnv:
     def __init__(self, task: Task, num_threads: int, render_mode: str | None = None) -> None:
         import gymnasium  # noqa: F401 (its import resets warning filters, so it precedes ours)
 
-        envpool = _envpool()
-        keys = _keys(envpool, task)
+        envpool = imported_envpool()
         task.plain("envpool")
         self.num_envs, self.players = task.num_envs, task.players
         self._id = task.id
-        self._options: dict[str, Any] = {"num_envs": games_of(task), "num_threads": num_threads}
-        if task.atari:
-            # EnvPool's defaults for all other options are the task on gymnasium.
-            self._options |= {"episodic_life": task.atari.episodic_life, "reward_clip": task.atari.reward_clip}
-            self._options |= {"stack_num": task.atari.frames}
-            self._options |= {"repeat_action_probability": task.atari.repeat_action_probability}
-            if "episodic_life" not in keys:
-                raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
-        if unknown := set(task.kwargs) - keys:
-            raise ConfigError(f"env.kwargs: {task.id} takes no {', '.join(sorted(unknown))} on backend=envpool")
-        if taken := set(task.kwargs) & set(self._options):
-            raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is set by env.atari: change it there")
-        if task.atari and (fixed := set(task.kwargs) & OF_THE_ATARI_TASK):
-            raise ConfigError(f"env.kwargs: {', '.join(sorted(fixed))} is part of the Atari task and cannot be changed")
-        self._options |= dict(task.kwargs)
+        self._options = {"num_envs": games_of(task), "num_threads": num_threads, **checked_options(envpool, task)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium warns of the precision of EnvPool's bounds
             try:
@@ -90,7 +65,7 @@ class EnvPoolEnv:
             self.observation_space = vectors.space
             self.action_space = spec.gymnasium_action_space
             require_players(task, spec.config.max_num_players)
-            self.shown = Shown(vectors, task.players, mask_of(spec))
+            self.shown = Shown(vectors, task.players, _mask(spec))
             self.masks_actions = self.shown.mask is not None
             if self.players > 1 and not (self.masks_actions and "info:current_player" in spec.state_array_spec):
                 raise ConfigError(f"{task.id}: EnvPool does not say whose turn it is; such games are not played here")
@@ -198,48 +173,63 @@ def _one_thread_does(task: Task) -> bool:
     return task.num_envs == 1 or (task.id.startswith(QUICK) and task.num_envs <= QUICK_ENVS)
 
 
-def _envpool() -> Any:
-    """The module `envpool`. Importing it reads the folder of its ROMs; raises `ConfigError` if that is missing."""
-    try:
-        import envpool
-    except (ImportError, OSError) as error:
-        said = " ".join(str(error).split())
-        raise ConfigError(
-            f"EnvPool and its ROMs cannot be loaded ({said}): pip install --force-reinstall envpool envpool-assets"
-        ) from error
-    return envpool
+def of_movers(actions: np.ndarray, acts: np.ndarray, players: int) -> np.ndarray:
+    """The actions `[G]` that EnvPool takes: for each of the G games, the action of the row that acts."""
+    rows = np.arange(0, len(actions), players) + acts.reshape(-1, players).argmax(1)
+    return actions[rows]
 
 
-def _keys(envpool: Any, task: Task) -> set[str]:
-    """Names of EnvPool's options for the environment of `task`, without `SET_HERE`.
-
-    Raises `ConfigError` if EnvPool lacks the environment, or its ROM or Qt is missing.
-    """
-    known = envpool.list_all_envs()
-    if task.id not in known and task.atari:  # EnvPool lists only games whose ROMs it finds
-        ending = "-v5" if task.id.endswith("-v5") else ""  # as env.game=... is written, or as env.id=...
-        game, games = task.id.removesuffix(ending), (name.removesuffix(ending) for name in _with_roms())
-        close = nearest(game, games)
-        hint = f"did you mean {', '.join(close)}? If not, its" if close else "if that is its name, its"
-        raise ConfigError(
-            f"EnvPool has no Atari game {game!r}; {hint} ROM is missing: pip install --force-reinstall envpool-assets"
-        )
-    if task.id not in known:
-        close = nearest(task.id, known)
-        hint = f"did you mean {', '.join(close)}?" if close else "envpool.list_all_envs() lists them"
-        raise ConfigError(f"EnvPool has no environment {task.id!r}; {hint}")
-    try:
-        return set(envpool.make_spec(task.id).config._fields) - SET_HERE  # once: 0.1 s
-    except ImportError as error:
-        if "Qt" not in str(error):
-            raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
-        raise ConfigError(
-            f"{task.id} on EnvPool needs Qt 5 of the system (libqt5core5a and libqt5gui5 on Debian): make setup-procgen"
-        ) from error
+def in_order(games: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """`array`, with G games or the players of G games along axis 0, sorted by the games' numbers `games [G]`. EnvPool
+    returns games of several players in the order in which its threads finish."""
+    by_game = array.reshape(len(games), -1, *array.shape[1:])
+    return by_game[np.argsort(games)].reshape(array.shape)
 
 
-def _with_roms() -> list[str]:
-    """Ids of the Atari games whose ROMs are installed."""
-    from envpool.registration import registry
+class Shown(NamedTuple):
+    """The layout of a pool's results, arrays of NumPy or JAX."""
 
-    return [env_id for env_id, (module, *_) in registry.specs.items() if module == "envpool.atari"]
+    vectors: Vectors
+    players: int
+    mask: str | None
+    """The dictionary with the mask of legal choices: "info", "obs", or None if there is no mask."""
+
+    def arranged(self, obs: Any) -> Any:
+        """Observations as one array."""
+        return obs if self.vectors.as_given else self.vectors(obs)
+
+    def turns(self, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
+        """The number of the player to move, `[G]`, and that player's legal choices, `[G, A]`."""
+        legal = obs["action_mask"] if self.mask == "obs" else info["legal_action_mask"]
+        return info.get("current_player", legal[:, 0] * 0), legal
+
+
+def _mask(spec: Any) -> str | None:
+    """See `Shown.mask`."""
+    arrays, actions = spec.state_array_spec, spec.gymnasium_action_space
+    if "info:legal_action_mask" in arrays:
+        return "info"
+    shape = list(arrays["obs:action_mask"].shape) if "obs:action_mask" in arrays else []
+    return "obs" if shape and shape == [getattr(actions, "n", None)] else None
+
+
+def as_step(
+    shown: Shown,
+    resets: Any,
+    obs: Any,
+    reward: Any,
+    terminated: Any,
+    truncated: Any,
+    info: dict[str, Any],
+) -> Step:
+    """The `Step` from a pool's results, arrays of NumPy or JAX; `resets [N]` marks reset steps."""
+    turns = shown.turns(obs, info) if shown.mask else None
+    obs = shown.arranged(obs)
+    reward = reward * ~resets  # some dm_control tasks return the reward of the first state at a reset step
+    if "lives" in info:  # Atari: `terminated` includes lost lives, info["terminated"] is only the end of the game
+        # It is also set where a game ends at the time limit, which EnvPool calls truncated (ppo_bench/envs/limits.py).
+        game_over = info["terminated"] != 0
+        terminated, truncated = terminated | game_over, truncated & ~game_over
+        return Step(obs, reward, terminated, truncated, game_over | truncated, info["reward"])
+    step = Step(obs, reward, terminated, truncated, terminated | truncated, reward)
+    return step_of_rows(reward.__array_namespace__(), shown.players, step, *turns) if turns else step

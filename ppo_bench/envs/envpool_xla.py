@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import DEVICES, EnvStep, GraphEnv, Seen, Start, Step, Task, require_no_info
-from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
-from ppo_bench.envs.envpool_results import Shown, as_step
+from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, Shown, as_step
 
 
 @dataclass(frozen=True)
