@@ -47,9 +47,12 @@ lint: setup
 
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=10  # threads that wait leave the CPU to others
 
-test: setup-procgen memory-gym lint
+# Lint takes what the tests leave of two cores; if it fails, what it says comes after theirs.
+test: setup-procgen memory-gym
 	tests/browser/install.sh
-	$(PYTEST) -m "not slow"
+	nice $(MAKE) lint > .venv/lint.txt 2>&1 & lint=$$!; \
+	$(PYTEST) -m "not slow"; tests=$$?; \
+	wait $$lint || { cat .venv/lint.txt; exit 1; }; exit $$tests
 
 # Trainings, kills and measurements that take minutes.
 test-slow: setup-procgen memory-gym

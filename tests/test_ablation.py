@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from pathlib import Path
@@ -124,15 +123,15 @@ def test_the_ladder_of_cartpole_is_measured(tmp_path: Path, capfd: pytest.Captur
         assert path.with_suffix(suffix).stat().st_size > 1_000
 
 
-def test_cost_is_measured_along_every_scale(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    scales = "{num_envs:[4,64],num_steps:[32],hidden_size:[8],num_seeds:[1,2]}"
+def test_cost_is_measured_along_scales(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    scales = "{num_envs:[4,64],num_steps:[],hidden_size:[],num_seeds:[2]}"
     words = ["scaling=true", "framework=jax_xla", "backend=jax", f"scales={scales}", "rounds=1", "iterations=2"]
     assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0
     path = Path(capfd.readouterr().out.splitlines()[-1])
     found_points = json.loads(path.read_text())["points"]
     found = [(point["axis"], point["value"]) for point in found_points]
-    assert found == [("num_envs", 4), ("num_envs", 64), ("num_steps", 32), ("hidden_size", 8), *[("num_seeds", k) for k in (1, 2)]]  # fmt: skip  # noqa: E501
-    batches = [4 * 128, 64 * 128, 4 * 32, 4 * 128, 4 * 128, 2 * 4 * 128]
+    assert found == [("num_envs", 4), ("num_envs", 64), ("num_seeds", 2)]
+    batches = [4 * 128, 64 * 128, 2 * 4 * 128]
     for point, batch in zip(found_points, batches, strict=True):
         assert 1 < sum(point["iteration_seconds"]) < 25
         assert point["sps"] == pytest.approx(batch / np.median(point["iteration_seconds"]))
@@ -170,18 +169,6 @@ def test_the_rungs_that_an_unknown_environment_has_are_those_of_its_host() -> No
     ((title, climb),) = climbs(words, load(words))
     assert title == "JAX, envpool"
     assert climb.steps[-1].title == "EnvPool's thread follows its caller"
-
-
-@pytest.mark.parametrize(("framework", "known"), [("torch_eager", "aten::addmm"), ("jax_xla", "PjitFunction")])
-def test_a_trace_holds_what_an_iteration_did(
-    framework: str, known: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ["trace=true", f"framework={framework}", "backend=gymnasium", f"outputs={tmp_path}"]
-    assert exit_code(main, words) == 0
-    path = Path(capfd.readouterr().out.splitlines()[-1])
-    assert path.name == f"cartpole-canonical-gymnasium-{framework}.trace.json.gz"
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    assert sum(known in event.get("name", "") for event in events) >= 128
 
 
 @pytest.mark.parametrize(

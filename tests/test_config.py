@@ -197,10 +197,24 @@ def test_every_env_composes_with_each_backend_that_it_offers(env: str, backend: 
     assert config.num_iterations >= config.root.checkpoint.every_iterations
 
 
-def test_the_default_backend_of_every_env_is_one_that_it_offers() -> None:
-    assert len(ENVS) >= 7
-    for env in ENVS:
-        assert (env, load_config([f"env={env}"]).backend.name) in [(name, backend) for name, backend, _ in OFFERED]
+def only_names_a_game(env: str) -> bool:
+    """Whether all else in a file of conf/env is that of the suite."""
+    file: Any = OmegaConf.load(CONF / f"env/{env}.yaml")
+    return set(file) == {"defaults", "env"} and set(file.env) == {"game"}
+
+
+@pytest.mark.parametrize("env", [env for env in ENVS if not only_names_a_game(env)])
+def test_an_env_brings_a_backend_that_it_offers_and_windows_of_whole_episodes(env: str) -> None:
+    """A window between restarts also has room for resets, else full episodes are dropped and short ones counted."""
+    config = load_config([f"env={env}"])
+    assert (env, config.backend.name) in [(name, backend) for name, backend, _ in OFFERED]
+    limits = {"minatar": 10_000, "brax": 1_000, "dmc": 1_000, "acrobot": 500, "cartpole": 500, "pendulum": 200}
+    limits |= {"connect_four": 43}
+    limit = 27_000 if config.task.atari else next((n for name, n in limits.items() if env.startswith(name)), 1_000)
+    window = config.root.checkpoint.every_iterations * config.ppo.num_steps
+    whole = window // limit
+    assert whole >= 2
+    assert whole > 20 or whole * limit + whole - 1 < window  # of many, one less is no bias
 
 
 @pytest.mark.parametrize(

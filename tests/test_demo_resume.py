@@ -12,8 +12,11 @@ import pytest
 
 from tests.training import ROOT
 
-SCRIPT = ROOT / "launch" / "demo_resume.py"
 pytestmark = pytest.mark.slow
+SHORT = """
+import sys, demo_resume
+demo_resume.STEPS = 40_000
+"""
 
 
 def run(code: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -23,7 +26,7 @@ def run(code: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_digests_are_equal(tmp_path: Path) -> None:
-    done = run([str(SCRIPT)], tmp_path)
+    done = run(["-c", f"{SHORT}sys.exit(demo_resume.main([]))"], tmp_path)
     assert done.returncode == 0, done.stderr
     digests = re.findall(r"^([0-9a-f]{32})  ", done.stdout, re.M)
     assert len(digests) == 2
@@ -34,12 +37,10 @@ def test_digests_are_equal(tmp_path: Path) -> None:
 
 def test_a_difference_is_an_exit_code(tmp_path: Path) -> None:
     code = """
-import sys, demo_resume
-demo_resume.STEPS = 20_000
 command = demo_resume._command
 demo_resume._command = lambda words, outputs: command([*words, f"seed={1 + ('killed' in str(outputs))}"], outputs)
-sys.exit(demo_resume.main(["total_timesteps=20000"]))
+sys.exit(demo_resume.main([]))
 """
-    done = run(["-c", code], tmp_path)
+    done = run(["-c", SHORT + code], tmp_path)
     assert done.returncode == 1, done.stderr
     assert done.stdout.endswith("THE PARAMETERS DIFFER\n")

@@ -17,8 +17,10 @@ GAMES = ["env=tic_tac_toe", "ppo.num_envs=16", "ppo.num_steps=16", "total_timest
 TRXL = ["env=cartpole_masked", "network=trxl", "network.dim=16", "network.memory=8", "network.heads=2"]
 
 
-def lockstep(words: list[str], outputs: Path, frameworks: str = "torch_eager,jax_xla") -> None:
-    words = ["devices=[1,2]", *TWO, "precision=float64", f"frameworks=[{frameworks}]", *words, f"outputs={outputs}"]
+def lockstep(words: list[str], outputs: Path) -> None:
+    """Of torch_compile docs/devices.md has such a command, which test_documents.py runs."""
+    words = ["devices=[1,2]", *TWO, "precision=float64", "frameworks=[torch_eager,jax_xla]", *words]
+    words.append(f"outputs={outputs}")
     assert equivalence(words) == 0
 
 
@@ -34,8 +36,6 @@ def test_two_devices_take_the_same_actions_and_arrive_at_the_same_parameters(
     "words",
     [
         ["env=hopper", "ppo.num_envs=4", "ppo.num_steps=64", "total_timesteps=768", "ppo.num_minibatches=4"],
-        ["env=cartpole_masked", "network=gru", *SMALL],
-        ["env=cartpole", "ppo.norm_adv_by_shard=true", *SMALL],
         ["env=cartpole_masked", "network=lstm", "ppo.norm_adv_by_shard=true", *SMALL],
         ["env=deep_sea", "algorithm=rnd", "algorithm.features=16", *SMALL],
         ["env=cartpole", "ppo.target_kl=1e-4", *SMALL],
@@ -45,8 +45,6 @@ def test_two_devices_take_the_same_actions_and_arrive_at_the_same_parameters(
     ],
     ids=[
         "normalised",
-        "gru",
-        "by shard",
         "lstm by shard",
         "rnd",
         "target_kl",
@@ -59,17 +57,11 @@ def test_whatever_is_trained_two_devices_do_as_one(words: list[str], tmp_path: P
     lockstep(words, tmp_path)
 
 
-@pytest.mark.slow
-def test_compiled_too(tmp_path: Path) -> None:
-    lockstep(["env=cartpole", *SMALL], tmp_path, "torch_eager,torch_compile")
-
-
 PROGRAMS = [
     ("jax", ["env=cartpole", "ppo.norm_obs=true", "ppo.norm_reward=true"]),
     ("jax", ["env=cartpole_masked", "network=gru", "ppo.num_envs=8"]),
     ("jax", ["env=deep_sea", "algorithm=rnd", "algorithm.features=16", "ppo.num_envs=4"]),
     ("jax", ["env=brax_reacher", "ppo.num_envs=4", "ppo.num_steps=8", "ppo.num_minibatches=2"]),
-    ("envpool_xla", ["env=cartpole"]),
     ("envpool_xla", ["env=hopper", "ppo.num_envs=2", "ppo.num_steps=256"]),
 ]
 

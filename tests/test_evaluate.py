@@ -32,7 +32,6 @@ from tests.runners import FRAMEWORKS
 
 @pytest.mark.parametrize("greedy", ["true", "false"])
 def test_every_framework_plays_the_same_episodes_with_every_frameworks_checkpoint(runs: RUNS, greedy: str) -> None:
-    seen = []
     for folder in runs.values():
         own, *others = (evaluated(folder, f"framework={f}", "episodes=6", f"greedy={greedy}") for f in FRAMEWORKS)
         assert len(own["returns"]) == len(own["lengths"]) == 6
@@ -40,9 +39,6 @@ def test_every_framework_plays_the_same_episodes_with_every_frameworks_checkpoin
         for other in others:
             assert played(other) == played(own)
             assert other["framework"] != own["framework"]
-        seen.append(played(own))
-    # The runs differ by rounding alone, so do their policies: the episodes of all of them are the same too.
-    assert seen == [seen[0]] * len(FRAMEWORKS)
 
 
 def test_greedy_sampled_and_seeded_evaluations_differ_and_each_repeats(runs: RUNS) -> None:

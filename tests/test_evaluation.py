@@ -103,7 +103,7 @@ def test_seconds_of_evaluations_are_in_no_time(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(*arguments: Any) -> Any:
-        time.sleep(1)
+        time.sleep(0.5)
         yield from play(*arguments)
 
     monkeypatch.setattr("ppo_bench.runs.evaluation.play", slow)
@@ -111,7 +111,7 @@ def test_seconds_of_evaluations_are_in_no_time(
     folder = trained(capsys, tmp_path, *EVALUATED)
     elapsed = time.perf_counter() - started
     result = json.loads((folder / "result.json").read_text())
-    assert elapsed - result["wall_seconds"] > 6  # three evaluations by two policies, of a second each
+    assert elapsed - result["wall_seconds"] > 3  # three evaluations by two policies, of half a second each
     times = [row["wall_seconds"] for row in rows(folder)]
     assert times == sorted(times)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ CARTPOLE = Task("cartpole", "CartPole-v1", 4)
 def test_a_single_thread_follows_its_caller_to_whatever_core_it_is_on() -> None:
     env = EnvPoolBackend("envpool", num_threads=0).make(CARTPOLE)
     cores = os.sched_getaffinity(0)
-    others = {thread: os.sched_getaffinity(thread) for thread in threads()}
+    others = affinities(threads())
     env.reset([1, 2, 3, 4])
     env.step(np.zeros(4, np.int32))  # by when those that only help to start have ended
     pool = threads() - set(others)
@@ -27,11 +28,12 @@ def test_a_single_thread_follows_its_caller_to_whatever_core_it_is_on() -> None:
         for core in [*cores, *cores]:
             os.sched_setaffinity(0, {core})
             env.step(np.zeros(4, np.int32))
-            assert {thread: os.sched_getaffinity(thread) for thread in pool} == {thread: {core} for thread in pool}
+            assert affinities(pool) == {thread: {core} for thread in pool}
     finally:
         os.sched_setaffinity(0, cores)
         env.close()
-    assert {thread: os.sched_getaffinity(thread) for thread in others} == others
+    after = affinities(set(others))
+    assert after == {thread: others[thread] for thread in after}
 
 
 def test_threads_that_have_ended_are_no_longer_called() -> None:
@@ -52,6 +54,15 @@ def test_threads_that_have_ended_are_no_longer_called() -> None:
         os.sched_setaffinity(0, cores)
         stay.set()
         staying.join()
+
+
+def affinities(threads: set[int]) -> dict[int, set[int]]:
+    """The cores of each thread that has not ended."""
+    found = {}
+    for thread in threads:
+        with suppress(ProcessLookupError):
+            found[thread] = os.sched_getaffinity(thread)
+    return found
 
 
 def threads() -> set[int]:

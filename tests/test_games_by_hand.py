@@ -15,7 +15,8 @@ from ppo_bench.envs.base import Seen, Step
 from ppo_bench.mathematics import ppo
 from tests.namespaces import Namespace
 from tests.probes import Probe
-from tests.runners import FRAMEWORKS, head_and_values, problem_for, runner_for, train
+from tests.runners import head_and_values, problem_for, runner_for, train
+from tests.test_seams import ACTING
 
 
 def test_a_game_of_three_moves_by_hand(ns: Namespace) -> None:
@@ -73,7 +74,7 @@ class Temptation(Probe):
         return np.tile([False, True, True], (self.num_envs, 1))
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_an_illegal_action_does_not_tempt(framework: str) -> None:
     env = Temptation(8)
     problem = problem_for(env, 40, ["ppo.num_steps=16", "ppo.learning_rate=1e-2", "ppo.ent_coef=0.0"])

@@ -1,47 +1,126 @@
-"""`make gpu-proof`, rehearsed on a CPU: its first part, and the continuation of an earlier call."""
+"""`make gpu-proof`, rehearsed without a GPU: what comes of checks, the words of every check, and a check as it is."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gpu_proof import Proof, ran
+from ppo_bench.commands.bench.programs import load as load_bench
+from ppo_bench.commands.equivalence.command import load as load_equivalence
+from ppo_bench.configuration.load import load_config
+from tests import gpu_proof
+from tests.gpu_proof import Check, Figures, LeftOut, Proof, ran
 from tests.gpu_proof import Unshown as NotShown
+from tests.training import ROOT
 
 pytestmark = pytest.mark.slow
 
-
-def proof(out: Path) -> tuple[int, str, list[dict[str, Any]]]:
-    command = [sys.executable, "-m", "tests.gpu_proof", "--device", "cpu", "--part", "same", "--out", str(out)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    return ended.returncode, ended.stdout, json.loads((out / "gpu-proof.json").read_text())["checks"]
-
-
-def test_the_first_part_is_rehearsed_and_goes_on(tmp_path: Path) -> None:
-    code, shown, rows = proof(tmp_path)
-    own = [row for row in rows if row["part"] == "same"]
-    assert [row["came of it"] for row in own] == ["shown"] * len(own), shown
-    assert code == 0
-    assert {row["came of it"] for row in rows if row["part"] != "same"} == {"not made"}
-    assert all(each["differing_actions"] == 0 for row in own[1:] for each in row["figures"].values())
-    # Run again, it makes what is missing alone; and names what fails without stopping the rest.
-    (tmp_path / "cpu" / "same" / "CPU_against_GPU_CartPole_float64.json").unlink()
-    _, shown, again = proof(tmp_path)
-    assert shown.count(" ... ") == 1
-    assert [row["came of it"] for row in again] == [row["came of it"] for row in rows]
+LOADS: dict[str, Callable[[list[str]], Any]] = {
+    "ppo_bench": load_config,
+    "ppo_bench.bench": load_bench,
+    "ppo_bench.equivalence": load_equivalence,
+}
+Make = Callable[..., tuple[int, list[dict[str, Any]]]]
 
 
-def test_every_part_has_checks_with_names_of_their_own() -> None:
-    for device, few in (("cuda", False), ("cpu", True)):
-        parts = Proof(device, few).parts()
-        names = [check.name for checks in parts.values() for check in checks]
-        assert len(set(names)) == len(names) > 20
-        assert list(parts) == ["same", "speed", "resume", "ladders", "breakout"]
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes the checks of some parts as the command does: its exit code, and what it wrote of each check."""
+
+    def make(parts: dict[str, list[Check]], *words: str) -> tuple[int, list[dict[str, Any]]]:
+        monkeypatch.setattr(Proof, "parts", lambda _: parts)
+        monkeypatch.setattr(sys, "argv", ["gpu_proof", "--device", "cpu", "--out", str(tmp_path), *words])
+        code = gpu_proof.main()
+        return code, json.loads((tmp_path / "gpu-proof.json").read_text())["checks"]
+
+    return make
+
+
+def came(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["came of it"] for row in rows]
+
+
+def test_a_check_that_fails_stops_no_other_and_one_that_is_shown_is_not_made_again(make: Make) -> None:
+    made = []
+
+    def shown(folder: Path) -> Figures:
+        made.append(folder.name)
+        return {"sps": 7}
+
+    def fails(folder: Path) -> Figures:
+        raise NotShown("it is\nnot so")
+
+    def left_out(folder: Path) -> Figures:
+        raise LeftOut("needs a GPU")
+
+    same = [Check("one", shown), Check("two", fails), Check("three", left_out)]
+    parts = {"same": same, "speed": [Check("four", shown)]}
+    code, rows = make(parts, "--part", "same")
+    assert (code, came(rows)) == (1, ["shown", "failed: it is not so", "left out: needs a GPU", "not made"])
+    assert (rows[0]["part"], rows[0]["check"], rows[0]["figures"]) == ("same", "one", {"sps": 7})
+    code, rows = make(parts, "--part", "speed")
+    assert (code, came(rows)) == (0, ["shown", "not made", "not made", "shown"])
+    code, rows = make(parts)
+    assert (code, came(rows)) == (1, ["shown", "failed: it is not so", "left out: needs a GPU", "shown"])
+    assert made == ["one", "four"]
+
+
+def test_what_an_earlier_try_left_is_there_for_a_check_that_goes_on_and_for_no_other(make: Make) -> None:
+    def second_try(folder: Path) -> Figures:
+        if not (folder / "left").exists():
+            (folder / "left").touch()
+            raise NotShown("not yet")
+        return {}
+
+    parts = {"same": [Check("anew", second_try), Check("on", second_try, goes_on=True)]}
+    assert came(make(parts)[1]) == ["failed: not yet", "failed: not yet"]
+    assert came(make(parts)[1]) == ["failed: not yet", "shown"]
+
+
+def test_no_check_begins_after_the_time_of_its_part(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_proof, "PART_SECONDS", -1.0)
+    code, rows = make({"same": [Check("late", lambda _: {})]})
+    assert (code, came(rows)) == (1, ["not made: the part's time is over; run it again"])
+
+
+def test_a_check_is_made_by_the_command_that_it_names(make: Make) -> None:
+    words = ["env=cartpole", "precision=float64", "frameworks=[torch_eager,jax_xla]"]
+    same = Check("frameworks", Proof("cpu", few=True).equivalent(*words, steps=(20_480, 2048)))
+    code, (row,) = make({"same": [same]})
+    assert (code, row["came of it"]) == (0, "shown")
+    assert row["figures"]["jax_xla"]["differing_actions"] == 0
+
+
+@pytest.mark.parametrize(("device", "few"), [("cuda", False), ("cpu", True)])
+def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
+    device: str, few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = []
+
+    def noted(words: Sequence[str], *_: Any) -> str:
+        commands.append(words)
+        raise NotShown("it is noted alone")
+
+    monkeypatch.setattr(gpu_proof, "ran", noted)
+    parts = Proof(device, few).parts()
+    assert list(parts) == ["same", "speed", "resume", "ladders", "breakout"]
+    names = [check.name for checks in parts.values() for check in checks]
+    assert len(set(names)) == len(names) > 20
+    for checks in parts.values():
+        for check in checks:
+            with pytest.raises((NotShown, LeftOut)):
+                check.show(tmp_path)
+    assert len(commands) >= len(names) - 3  # two scripts of others, and on a CPU one that is left out
+    for _, module, *words in commands:
+        if module == "pytest":
+            assert [word for word in words if word.startswith("tests/") and not (ROOT / word).exists()] == []
+        else:
+            LOADS[module](words)
 
 
 def test_a_command_that_fails_is_named_by_its_last_line() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MOST_AHEAD, ProgramRunner
 from ppo_bench.runs.train import build_runner
-from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.runners import problem_for, runner_for
+from tests.test_seams import ACTING
 
 SEED = 3
 NORMALIZED = ["ppo.norm_obs=true", "ppo.norm_reward=true"]
@@ -47,14 +49,19 @@ def run(
     return arrays, rows, finished
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@functools.cache
+def run_in_a_program(*overrides: str) -> tuple[Arrays, list[Metrics], list[Episode]]:
+    return run("jax_xla", JaxEnv(CartPole(), 4), 4, list(overrides))
+
+
+@pytest.mark.parametrize("framework", ACTING)
 @pytest.mark.parametrize("overrides", [[], NORMALIZED, ["ppo.mask_resets=false", "ppo.bootstrap_truncated=false"]])
 def test_an_iteration_in_one_program_is_that_of_every_framework_on_the_host(
     framework: str, overrides: list[str]
 ) -> None:
     precise = ["precision=float64", *overrides]
     expected, expected_rows, expected_episodes = run(framework, HostView(JaxEnv(CartPole(), 4)), 4, precise)
-    found, rows, episodes = run("jax_xla", JaxEnv(CartPole(), 4), 4, precise)
+    found, rows, episodes = run_in_a_program(*precise)
     assert episodes == expected_episodes
     assert len(episodes) > 20
     assert [[*row] for row in rows] == [[*row] for row in expected_rows]

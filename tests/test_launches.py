@@ -52,8 +52,10 @@ def test_operations_within_others_and_views_count_once_and_not_at_all(tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", ["torch_eager", "torch_compile", "jax_xla"])
-def test_a_bench_counts_launches(capsys: pytest.CaptureFixture[str], tmp_path: Path, framework: str) -> None:
+@pytest.mark.parametrize(("framework", "known"), [("torch_eager", "aten::addmm"), ("jax_xla", "PjitFunction")])
+def test_a_bench_keeps_a_trace_and_counts_its_launches(
+    framework: str, known: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [
         "trace=true",
         "env=cartpole",
@@ -63,8 +65,12 @@ def test_a_bench_counts_launches(capsys: pytest.CaptureFixture[str], tmp_path: P
         "device=cpu",
     ]
     assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0
-    said, path = capsys.readouterr().out.splitlines()[-2:]
-    found = launches(Path(path))
+    said, last = capsys.readouterr().out.splitlines()[-2:]
+    path = Path(last)
+    assert path.name == f"cartpole-canonical-envpool-{framework}.trace.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    assert sum(known in event.get("name", "") for event in events) >= 17  # observations
+    found = launches(path)
     assert said == f"{framework} on envpool: {found.in_words(16)}"
     assert f"{found.launches:,} launches in an iteration of 16 steps" in said
     if framework == "jax_xla":  # a program for noise, each of 17 observations, opponents, learning; and a conversion

@@ -24,7 +24,7 @@ from ppo_bench.runs import tic_tac_toe
 from ppo_bench.runs.match import Game, play_match
 from ppo_bench.runs.opponents import Opponent, kuhn, uniform
 from tests.evaluations import ON_CPU
-from tests.runners import FRAMEWORKS
+from tests.test_seams import ACTING
 
 TINY = ["env=tic_tac_toe", "ppo.num_envs=8", "ppo.num_steps=16", "checkpoint.every_iterations=1", ON_CPU]
 
@@ -164,6 +164,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.fixture(scope="module")
+def connect_four(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two iterations of Connect Four."""
+    return trained(tmp_path_factory.mktemp("connect_four"), "env=connect_four")
+
+
 def trained(outputs: Path, *words: str) -> Path:
     assert exit_code(train, [*TINY, "total_timesteps=256", *words, f"outputs={outputs}"]) == 0
     return load_config([*TINY, "total_timesteps=256", *words, f"outputs={outputs}"]).run_folder
@@ -198,7 +204,7 @@ def test_two_checkpoints_play_each_other(run: Path, capsys: pytest.CaptureFixtur
     assert one["return_mean_by_seat"] == [-mean for mean in reversed(other["return_mean_by_seat"])]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_a_checkpoint_of_every_framework_plays_one_of_another(
     framework: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,20 +233,19 @@ def test_games_in_a_program_are_matched_evaluated_and_filmed(tmp_path: Path, cap
     ],
 )
 def test_wrong_input_is_one_line(
-    words: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    words: list[str], message: str, connect_four: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder = trained(tmp_path, "env=connect_four")
-    capfd.readouterr()
-    assert exit_code(main, [str(folder), *words]) == 2
+    assert exit_code(main, [str(connect_four), *words]) == 2
     error = capfd.readouterr().err
     assert error.startswith(f"ppo_bench: {message}"), error
     assert error.count("\n") == 1
 
 
-def test_players_of_other_games_are_refused(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    four = trained(tmp_path, "env=connect_four")
-    assert exit_code(main, [str(run), f"against={four}"]) == 2
-    assert capfd.readouterr().err.endswith(f"against={four}: it plays connect_four, and not tic_tac_toe\n")
+def test_players_of_other_games_are_refused(
+    run: Path, connect_four: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [str(run), f"against={connect_four}"]) == 2
+    assert capfd.readouterr().err.endswith(f"against={connect_four}: it plays connect_four, and not tic_tac_toe\n")
     pole = trained(tmp_path, "env=cartpole", "backend=gymnasium")
     assert exit_code(main, [str(pole)]) == 2
     assert "CartPole-v1 is for one player" in capfd.readouterr().err

@@ -19,13 +19,10 @@ SECONDS = 240
 COMMON = ["ppo.shards=2", "device=cpu", "precision=float64"]
 HOPPER = "env=hopper ppo.num_envs=2 ppo.num_steps=512 total_timesteps=4096"
 CASES = {
-    "an environment on the host": "env=cartpole total_timesteps=10240",
-    "an environment in the program": "env=cartpole backend=jax total_timesteps=10240",
     "both normalisations, in EnvPool": f"{HOPPER} backend=envpool",
     "both normalisations, in EnvPool's XLA interface": f"{HOPPER} backend=envpool_xla",
     "recurrent": "env=cartpole network=gru ppo.num_envs=8 ppo.num_minibatches=2 total_timesteps=10240",
     "against the past": "env=tic_tac_toe backend=jax opponents=past ppo.num_envs=16 total_timesteps=20480",
-    "curious": "env=deep_sea algorithm=rnd total_timesteps=10240",
     "curious, on the host": "env=cartpole algorithm=rnd total_timesteps=10240",
 }
 

@@ -24,6 +24,8 @@ PRESETS = sorted(
     if path.parent.name != "campaign"  # sweeps of these: test_campaign.py
 )
 
+SCAN = "cleanrl/ppo_atari_envpool_xla_jax_scan"
+"""Trains as that without `_scan`."""
 QUICK = {"cleanrl/ppo_continuous_action_isaacgym": ["env=brax_reacher"]}  # of all robots the soonest compiled
 ONE_ITERATION = ["ppo.num_envs=2", "ppo.num_steps=8", "ppo.num_minibatches=2", "total_timesteps=16"]
 
@@ -173,7 +175,12 @@ def test_there_are_presets() -> None:
     assert set(CLEANRL) <= set(PRESETS)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+def test_one_preset_is_the_same_training_as_another() -> None:
+    one, other = (load_config([f"experiment={name}"]) for name in (SCAN, SCAN.removesuffix("_scan")))
+    assert one.run_folder.parent.name == other.run_folder.parent.name  # with the hash of what is trained
+
+
+@pytest.mark.parametrize("preset", [preset for preset in PRESETS if preset != SCAN])
 def test_every_preset_trains(preset: str, tmp_path: Path) -> None:
     arguments = [f"experiment={preset}", *QUICK.get(preset, []), *ONE_ITERATION, f"outputs={tmp_path}"]
     assert exit_code(main, arguments) == 0

@@ -1,4 +1,8 @@
-"""Each framework learns the known values and policies of the probe environments."""
+"""The known values and policies of the probe environments are learnt.
+
+One framework learns all of them, and every framework at least one. That frameworks compute the same is shown elsewhere:
+test_transcription.py.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ LEARN_FAST = [
 
 
 def learn(
-    framework: str, probe: type[Probe], states: list[float], *overrides: str, iterations: int = 60
+    probe: type[Probe], states: list[float], *overrides: str, iterations: int = 60, framework: str = "torch_eager"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Head `[S, A]` and values `[S]` at `states` after training."""
     problem = problem_for(probe(num_envs=8), iterations, [*LEARN_FAST, *overrides])
@@ -46,69 +50,63 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
     return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_constant_reward_gives_its_value(framework: str) -> None:
-    _, values = learn(framework, Constant, [0.0])
+def test_constant_reward_gives_its_value() -> None:
+    _, values = learn(Constant, [0.0])
     np.testing.assert_allclose(values, [1.0], atol=0.02)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_value_depends_on_the_observation(framework: str) -> None:
-    _, values = learn(framework, Observation, [-1.0, 1.0])
+def test_value_depends_on_the_observation() -> None:
+    _, values = learn(Observation, [-1.0, 1.0])
     np.testing.assert_allclose(values, [-1.0, 1.0], atol=0.05)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_rewards_to_come_are_discounted(framework: str) -> None:
-    _, values = learn(framework, Discounting, [0.0, 1.0])
+def test_rewards_to_come_are_discounted() -> None:
+    _, values = learn(Discounting, [0.0, 1.0])
     np.testing.assert_allclose(values, [GAMMA, 1.0], atol=0.03)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_better_action_is_found(framework: str) -> None:
-    logits, values = learn(framework, Action, [0.0])
+def test_the_better_action_is_found() -> None:
+    logits, values = learn(Action, [0.0])
     assert probabilities(logits)[0, 1] > 0.95
     np.testing.assert_allclose(values, [1.0], atol=0.1)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_better_action_depends_on_the_observation(framework: str) -> None:
-    logits, values = learn(framework, ActionOfObservation, [-1.0, 1.0])
+    logits, values = learn(ActionOfObservation, [-1.0, 1.0], framework=framework)
     assert probabilities(logits)[0, 0] > 0.95
     assert probabilities(logits)[1, 1] > 0.95
     np.testing.assert_allclose(values, [1.0, 1.0], atol=0.15)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
 def test_two_choices_at_once_are_both_found(framework: str) -> None:
-    logits, values = learn(framework, Choices, [0.0])
+    logits, values = learn(Choices, [0.0], framework=framework)
     assert probabilities(logits[:, :3])[0, 2] > 0.95
     assert probabilities(logits[:, 3:])[0, 0] > 0.95
     np.testing.assert_allclose(values, [1.0], atol=0.1)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
 def test_a_continuous_target_is_met(framework: str) -> None:
-    mean, _ = learn(framework, Target, [0.0], "ppo.learning_rate=3e-3", iterations=100)
+    mean, _ = learn(Target, [0.0], "ppo.learning_rate=3e-3", iterations=100, framework=framework)
     np.testing.assert_allclose(mean, [[0.5, 0.5]], atol=0.05)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
 def test_an_endless_task_has_its_infinite_value_through_the_bootstrap(framework: str) -> None:
-    _, values = learn(framework, Endless, [0.0], "ppo.gae_lambda=0.5", iterations=100)
+    _, values = learn(Endless, [0.0], "ppo.gae_lambda=0.5", iterations=100, framework=framework)
     np.testing.assert_allclose(values, [1.0 / (1.0 - GAMMA)], rtol=0.03)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_an_endless_task_misses_its_value_without_the_bootstrap(framework: str) -> None:
-    _, values = learn(framework, Endless, [0.0], "ppo.gae_lambda=0.5", "ppo.bootstrap_truncated=false", iterations=100)
+def test_an_endless_task_misses_its_value_without_the_bootstrap() -> None:
+    _, values = learn(Endless, [0.0], "ppo.gae_lambda=0.5", "ppo.bootstrap_truncated=false", iterations=100)
     # lambda-returns with k steps left: g_1 = 1, g_k = 1 + gamma (lambda g_{k-1} + (1 - lambda) V), and V is their mean
     # over k = 1..5, since the observation does not tell k: 5 V = 7.630756 + 2.630756 V.
     np.testing.assert_allclose(values, [3.2207], rtol=0.03)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_learning_from_reset_steps_spoils_the_value(framework: str) -> None:
-    _, values = learn(framework, Constant, [0.0], "ppo.mask_resets=false")
+def test_learning_from_reset_steps_spoils_the_value() -> None:
+    _, values = learn(Constant, [0.0], "ppo.mask_resets=false")
     # Half of the steps are resets, whose lambda-return is gamma (0.95 * 1 + 0.05 V): V = (1 + 0.855 + 0.045 V) / 2.
     np.testing.assert_allclose(values, [0.9488], atol=0.015)

@@ -12,9 +12,6 @@ from ppo_bench.configuration.identity import PLAIN
 from tests.reports import aggregates, report, rows
 from tests.synthetic import FRAMEWORKS, write_run, write_sweep
 
-ROOT = Path(__file__).parent.parent
-COLUMNS = ["env", "backend", "framework", "metric", "point", "low", "high", "seeds"]
-
 
 def test_differences_of_hardware_versions_and_precision_are_warned_of(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -117,7 +114,7 @@ def test_seeds_of_one_program_are_one_measurement_of_its_speed(
         about = json.loads((folder / "result.json").read_text())
         together = {"num_seeds": 5, "steady_sps": 30_000.0, "wall_seconds": 10.0, "compile_seconds": 5.0}
         (folder / "result.json").write_text(json.dumps(about | together))
-    _, _, errors = report(capfd, tmp_path / "o")
+    _, _, errors = report(capfd, tmp_path / "o", drawn=True)
     assert "ran on hardware of the same kind" not in errors
     found = aggregates(tmp_path / "o" / "report")
     point, low, high, programs = found["cartpole", "jax_xla", "steady_sps"]

@@ -26,7 +26,7 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
     longer = {"config.total_timesteps": 200 * 512}
     running = write_run(tmp_path / "o", "cartpole", "jax_xla", 6, 50, finished=False, changes=longer)
-    code, _, errors = report(capfd, tmp_path / "o")
+    code, _, errors = report(capfd, tmp_path / "o", drawn=True)
     assert code == 0
     assert f"unfinished runs, which only the curves show: {running} (25%)" in errors
     out = tmp_path / "o" / "report"
@@ -48,7 +48,7 @@ def test_a_framework_without_a_finished_run_is_in_no_comparison_of_speeds(
 ) -> None:
     write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
     write_run(tmp_path / "o", "cartpole", "jax_xla", 1, 50, finished=False, changes={"config.total_timesteps": 102_400})
-    report(capfd, tmp_path / "o")
+    report(capfd, tmp_path / "o", drawn=True)
     assert {framework for _, framework, _ in aggregates(tmp_path / "o" / "report")} == {"torch_eager"}
 
 
@@ -122,7 +122,7 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
     assert np.isnan(greedy[48])
     np.testing.assert_allclose(success[99], 0.75)
     np.testing.assert_allclose(entropy[[24, 49, 74, 99]], [1, 1 / 2, 1 / 3, 1 / 4])
-    assert report(capfd, tmp_path / "runs", "--out", tmp_path / "out")[0] == 0
+    assert report(capfd, tmp_path / "runs", "--out", tmp_path / "out", drawn=True)[0] == 0
     runs = rows(tmp_path / "out" / "tables" / "runs.csv")
     assert [row["is_success"] for row in runs] == ["", "0.5", "1.0"]
     assert [row["evaluation return greedy"] for row in runs] == ["", "400.0", "400.0"]

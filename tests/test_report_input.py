@@ -161,7 +161,7 @@ def test_names_with_markup_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixt
                 outputs, "cartpole", framework, seed, folder=f"<b>{len(framework)}&'/seed{seed}",
                 changes={"config.env.name": NASTY, "hardware.cpu": f"{NASTY}{seed}"},
             )  # fmt: skip
-    code, _, errors = report(capfd, outputs)
+    code, _, errors = report(capfd, outputs, drawn=True)
     assert code == 0
     assert "left out" not in errors
     page = (outputs / "report" / "report.html").read_text()
@@ -213,7 +213,7 @@ def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
     small_disk: Path, sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = small_disk / "report"
-    code, _, errors = report(capfd, sweep, "--out", out)
+    code, _, errors = report(capfd, sweep, "--out", out, drawn=True)
     assert code == 1
     assert_one_line(
         errors.splitlines(keepends=True)[-1], f"cannot write {out}: No space left on device; what was there is kept"
@@ -221,6 +221,6 @@ def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
     assert list(small_disk.iterdir()) == []
     out.mkdir()
     (out / "report.html").write_text("the older one")
-    assert report(capfd, sweep, "--out", out)[0] == 1
+    assert report(capfd, sweep, "--out", out, drawn=True)[0] == 1
     assert [path.name for path in small_disk.iterdir()] == ["report"]
     assert (out / "report.html").read_text() == "the older one"

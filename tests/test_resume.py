@@ -23,11 +23,7 @@ from ppo_bench.runs.record import LoopState
 from tests.training import BATCH, EVERY, ITERATIONS, ROOT, RUN, learnt, rows, run_folder
 
 
-@pytest.mark.parametrize(
-    "number",
-    [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGKILL],
-    ids=lambda number: number.name,
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR2, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ from ppo_bench.runners.computation import computation_of
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.test_cli import assert_one_line
+from tests.test_seams import ACTING
 
 OPS = TorchOps(torch.float64, torch.float64)
 SMALL = ["algorithm=rnd", "algorithm.features=8", "precision=float64", "ppo.num_steps=16"]
@@ -75,7 +76,7 @@ def test_statistics_of_a_pixel_that_never_changes_hold_in_float32() -> None:
     assert_allclose(first.mean, 200.1 * 4097 / 4097.0001, rtol=3e-7)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_the_target_never_changes_and_the_predictor_does(framework: str) -> None:
     runner = runner_for(
         framework, problem_for(RandomScenes(4, False, False), 10, [*SMALL, "algorithm.warm_up_iterations=1"])

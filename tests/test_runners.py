@@ -23,6 +23,7 @@ from ppo_bench.runners.base import Problem
 from tests.probes import Endless
 from tests.runners import FRAMEWORKS, problem_for, relative_distance, runner_for
 from tests.scenes import RandomScenes, Recorder
+from tests.test_seams import ACTING
 
 SEED = 3
 
@@ -55,7 +56,7 @@ class Overwriting(Endless):
         return super().step(actions)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_actions_are_the_environments_own(framework: str) -> None:
     results = []
     for env in (Endless(num_envs=2), Overwriting(num_envs=2)):
@@ -63,7 +64,7 @@ def test_actions_are_the_environments_own(framework: str) -> None:
     assert all(np.array_equal(results[0][name], results[1][name]) for name in results[0])
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_a_tiny_target_kl_stops_after_the_first_epoch(framework: str) -> None:
     stopped = after_iterations(framework, cartpole_problem("ppo.target_kl=1e-12"), 1)
     one_epoch = after_iterations(framework, cartpole_problem("ppo.update_epochs=1"), 1)
@@ -79,7 +80,7 @@ def test_a_minibatch_that_diverges_is_not_averaged_away(framework: str) -> None:
     assert not math.isfinite(metrics["gradient_norm"])
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_a_large_target_kl_changes_nothing(framework: str) -> None:
     unhindered, limited = (after_iterations(framework, cartpole_problem(*o), 2) for o in ((), ("ppo.target_kl=1e6",)))
     assert all(np.array_equal(unhindered[name], limited[name]) for name in unhindered)
@@ -94,7 +95,7 @@ def test_the_rollout_and_the_update_agree_on_log_probabilities(framework: str) -
     assert metrics["clip_fraction"] == 0.0
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_the_learning_rate_falls_linearly(framework: str) -> None:
     problem = cartpole_problem("ppo.learning_rate=1.0e-3")
     runner = runner_for(framework, problem)
@@ -133,7 +134,7 @@ def test_a_checkpoint_of_another_network_is_refused(framework: str) -> None:
         )
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_values_without_variance_leave_the_explained_variance_undefined(framework: str) -> None:
     env = Endless(num_envs=1)
     problem = problem_for(env, 1, ["ppo.num_steps=4", "ppo.gae_lambda=0.0", "ppo.gamma=0.0"])
@@ -149,7 +150,8 @@ def assert_same_learner(found: Arrays, expected: Arrays, tolerance: float) -> No
             assert relative_distance(found[name], expected[name]) < tolerance, name
 
 
-PAIRS = [(a, b) for a in FRAMEWORKS for b in FRAMEWORKS if a != b]
+PAIRS = list(zip(FRAMEWORKS, [*FRAMEWORKS[1:], FRAMEWORKS[0]], strict=True))
+"""Each framework writes for one other, and reads what one other wrote."""
 
 
 @pytest.mark.parametrize(("writer", "reader"), PAIRS)
@@ -169,14 +171,11 @@ def test_a_checkpoint_of_one_framework_goes_on_in_another(writer: str, reader: s
     np.testing.assert_allclose([*target_metrics.values()], [*metrics.values()], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "torch_eager"])
 @pytest.mark.parametrize(("pixels", "continuous"), [(False, False), (False, True), (True, False)])
-def test_frameworks_take_the_same_actions_and_learn_the_same_in_float32(
-    framework: str, pixels: bool, continuous: bool
-) -> None:
+def test_frameworks_take_the_same_actions_and_learn_the_same_in_float32(pixels: bool, continuous: bool) -> None:
     records = [Recorder(RandomScenes(4, pixels, continuous)) for _ in range(2)]
     arrays = []
-    for name, record in zip(("torch_eager", framework), records, strict=True):
+    for name, record in zip(("torch_eager", "jax_xla"), records, strict=True):
         problem = problem_for(record, 10, ["ppo.num_steps=32"])
         arrays.append(after_iterations(name, problem, 2))
     taken, expected = (np.stack(record.actions) for record in reversed(records))
@@ -204,6 +203,13 @@ def test_a_process_compiles_as_many_experiments_as_it_is_given() -> None:
 
 def scaled(factor: float, x: torch.Tensor) -> torch.Tensor:
     return factor * x
+
+
+def test_torch_compile_keeps_what_it_compiles_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "nowhere")
+    words = ["framework=torch_compile", f"framework.compile_cache={tmp_path}"]
+    load_config(words).framework._compiler()  # type: ignore[attr-defined]
+    assert torch._inductor.runtime.cache_dir_utils.cache_dir() == str(tmp_path / "torch")
 
 
 WITHOUT_A_COMPILER = """

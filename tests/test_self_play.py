@@ -25,6 +25,7 @@ from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runners.computation import computation_of
 from ppo_bench.runners.opponents import Opponents, sides
+from tests.test_seams import ACTING
 
 SMALL = [
     "env=connect_four",
@@ -73,7 +74,7 @@ def host_env(config: Any) -> VectorEnv:
     return env
 
 
-@pytest.mark.parametrize("framework", ["torch_eager", "torch_compile", "jax_xla"])
+@pytest.mark.parametrize("framework", ACTING)
 def test_their_rows_play_the_pools_parameters_and_others_their_own(framework: str) -> None:
     """An opponent with a bias of 50 for one column plays nothing else where that is legal."""
     config = load_config([*PAST, f"framework={framework}", "opponents.every_iterations=1000"])
@@ -133,11 +134,10 @@ def test_their_transitions_teach_nothing() -> None:
         assert len(array) == steps * num_rows // 2 == computation.samples.size
 
 
-@pytest.mark.parametrize("network", ["wide_mlp", "gru"])
-def test_lockstep_holds(network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = [] if network == "wide_mlp" else ["~network.hidden_sizes"]
-    words = [word for word in PAST if not own or not word.startswith("network.")]
-    words += [f"network={network}", "total_timesteps=2560", "precision=float64", "frameworks=[torch_eager,jax_xla]"]
+def test_lockstep_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a network with a memory; tests/test_devices_lockstep.py has games of one without."""
+    words = [word for word in PAST if not word.startswith("network.")]
+    words += ["network=gru", "total_timesteps=2560", "precision=float64", "frameworks=[torch_eager,jax_xla]"]
     assert equivalence([*words, f"outputs={tmp_path}"]) == 0
     assert "the frameworks do the same" in capsys.readouterr().out
 

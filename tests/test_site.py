@@ -22,6 +22,8 @@ from ppo_bench.common.paths import CONF
 from tests.test_report_page import DESKTOP, LIGHTNESS, PHONE, PROGRAMS, Opened
 from tests.training import ROOT
 
+pytestmark = pytest.mark.slow
+
 MAIN = (
     "index", "getting-started", "tutorial", "cleanrl", "presets/index", "presets/ppo", "own", "environments", "sweeps",
     "slurm", "report", "how", "equivalence", "noise", "contract", "reliability", "architecture", "configuration",
@@ -123,9 +125,9 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    ("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop, light", "phone, dark"]
+)
 def test_pages_fit_and_say_nothing(browser: Browser, site: Path, size: dict[str, int], scheme: str) -> None:
     for name in MAIN:
         with Opened(browser, site / f"{name}.html", size, scheme) as opened:
@@ -141,7 +143,6 @@ def test_pages_fit_and_say_nothing(browser: Browser, site: Path, size: dict[str,
             assert page.locator("article img").evaluate_all(pictures) == [], name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_first_page_has_one_picture_of_the_curves(browser: Browser, site: Path, scheme: str) -> None:
     with Opened(browser, site / "index.html", DESKTOP, scheme) as opened:
@@ -150,7 +151,6 @@ def test_the_first_page_has_one_picture_of_the_curves(browser: Browser, site: Pa
         assert f"minutes-{scheme}.svg" in source
 
 
-@pytest.mark.slow
 def test_the_search_works_without_a_server(browser: Browser, site: Path) -> None:
     with Opened(browser, site / "index.html", DESKTOP) as opened:
         opened.page.click(".md-search__input")

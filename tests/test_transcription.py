@@ -139,7 +139,8 @@ CASES = {
     ),
     "sequences": Case("AveragingSequencesMlp", reference=AveragingSequences, overrides=("ppo.num_minibatches=2",)),
 }
-COMBINED = ["limits are ends", "resets are learnt", "unclipped gradients", "bools", "nature_cnn, forces"]
+COMBINED = ["limits are ends", "resets are learnt", "as CleanRL", "lstm, as CleanRL", "unclipped gradients"]
+COMBINED += ["bools", "nature_cnn, forces"]
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
 COMPILED = [

@@ -156,7 +156,7 @@ def test_a_film_that_fails_costs_a_warning(
     trouble: str, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if trouble == "hang":
-        monkeypatch.setattr(filmer, "LONGEST_SECONDS", 20.0)
+        monkeypatch.setattr(filmer, "LONGEST_SECONDS", 6.0)
     often = [*troubled(trouble), "checkpoint.every_iterations=4", "video.every_episodes=1"]
     folder = trained(tmp_path, *often)
     (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]

@@ -72,12 +72,17 @@ HANG_SECONDS = 180
 """A wait that is this long is a hang. When a job that was queued again starts is the controller's affair."""
 
 
-def wait_for(what: str, condition: Callable[[], object], seconds: float = HANG_SECONDS) -> None:
-    """Return as soon as `condition` holds; fail if it does not within `seconds`."""
-    deadline = time.monotonic() + seconds
+def wait_for(what: str, condition: Callable[[], object], pause: float = 0.2) -> None:
+    """Return as soon as `condition`, asked every `pause` seconds, holds; fail if it hangs."""
+    deadline = time.monotonic() + HANG_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"after {seconds} s: not {what}"
-        time.sleep(0.2)
+        assert time.monotonic() < deadline, f"after {HANG_SECONDS} s: not {what}"
+        time.sleep(pause)
+
+
+def wait_for_an_empty_queue() -> None:
+    """Return when no job is queued or running."""
+    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
 
 
 class Node:
@@ -207,7 +212,7 @@ def _empty() -> None:
     """Cancel what is left, so that no job outlives the cluster."""
     for job in slurm("squeue", "-h", "-o", "%A").split():
         subprocess.run(["scancel", job], check=False)
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
+    wait_for_an_empty_queue()
 
 
 def _free_ports(count: int) -> list[int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.slurm.cluster import ROOT, Node, cluster, slurm, wait_for
+from tests.slurm.cluster import ROOT, Node, cluster, slurm, wait_for, wait_for_an_empty_queue
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -63,27 +64,35 @@ class Runs:
         return found
 
     def wait(self, what: str, condition: Callable[[dict[str, Line]], object]) -> dict[str, Line]:
-        """The first status for which `condition` holds. An `AssertionError` carries what there was instead."""
+        """The first status for which `condition` holds."""
         seen: list[dict[str, Line]] = []
 
         def holds() -> object:
             seen.append(self.status())
             return condition(seen[-1])
 
-        try:
-            wait_for(what, holds)
-        except AssertionError as error:
-            error.add_note(slurm("scontrol", "show", "job"))
-            for run, line in seen[-1].items():
-                error.add_note(f"{run}: {line}")
-            for log in sorted(self.outputs.glob(".slurm/jobs/*.log")):
-                error.add_note(f"{log.name}:\n{log.read_text()[-2000:]}")
-            raise
+        with self._told():
+            wait_for(what, holds, pause=1.0)  # each status starts Python, on the cores of the runs
         return seen[-1]
 
     def wait_until_idle(self) -> dict[str, Line]:
         """The status when nothing is queued or running."""
-        return self.wait("all over", lambda s: not {r.state for r in s.values()} & {"queued", "running"})
+        with self._told():
+            wait_for_an_empty_queue()
+        return self.status()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """A context in which an `AssertionError` carries what there was instead."""
+        try:
+            yield
+        except AssertionError as error:
+            error.add_note(slurm("scontrol", "show", "job"))
+            for run, line in self.status().items():
+                error.add_note(f"{run}: {line}")
+            for log in sorted(self.outputs.glob(".slurm/jobs/*.log")):
+                error.add_note(f"{log.name}:\n{log.read_text()[-2000:]}")
+            raise
 
     def folder(self, run: str) -> Path:
         """Where a run is, once it has begun."""
@@ -123,7 +132,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     yield runs
     for path in (runs.outputs / ".slurm" / "submissions").glob("*.json"):
         subprocess.run(["scancel", path.stem], check=False)
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
+    wait_for_an_empty_queue()
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.documented import blocks, run
-from tests.slurm.cluster import ROOT, slurm, wait_for
+from tests.slurm.cluster import ROOT, wait_for_an_empty_queue
 from tests.slurm.conftest import python
 
 
@@ -17,6 +17,6 @@ def test_the_commands_of_the_page_submit_the_runs_that_they_promise(tmp_path: Pa
     assert launched[0].startswith("ppo_bench: 10 of 10 runs would be submitted")
     assert launched[1].startswith("ppo_bench: 10 of 10 runs submitted")
     assert "1 of 1 runs would be submitted, 1 job of 2 nodes" in several_nodes[-1]
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
+    wait_for_an_empty_queue()
     status = python("launch/status.py", str(tmp_path / "outputs")).stdout
     assert status.splitlines()[-1] == "10 runs: 10 done, 0 running, 0 queued, 0 failed", status

@@ -10,7 +10,7 @@ import pytest
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.slurm.submit import main
-from tests.slurm.cluster import slurm, wait_for
+from tests.slurm.cluster import slurm, wait_for, wait_for_an_empty_queue
 from tests.slurm.conftest import Runs, python
 
 RUN = ["env=cartpole", "backend=gymnasium", "checkpoint.every_iterations=5"]
@@ -65,7 +65,7 @@ def test_time_limits_without_end_and_cancelled_jobs_are_failures(runs: Runs) -> 
     status = runs.wait("given up", lambda s: s["seed1"].state == "failed")
     assert "timed-out too many times" in status["seed1"].remarks
     assert status["seed2"].state == "failed"
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
+    wait_for_an_empty_queue()
     assert "2 of 2 runs submitted" in runs.launch(*RUN, ENDLESS, "seed=1,2", *limits)
 
 

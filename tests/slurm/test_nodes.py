@@ -10,19 +10,24 @@ import numpy as np
 import pytest
 
 from ppo_bench.runners import checkpoint
-from tests.slurm.cluster import Node, slurm, wait_for
+from tests.slurm.cluster import Node, slurm, wait_for, wait_for_an_empty_queue
 from tests.slurm.conftest import Runs, python
 
 STEPS = 51_200
 RUN = ["env=cartpole", "backend=gymnasium", f"total_timesteps={STEPS}", "checkpoint.every_iterations=5", "seed=1"]
 RUN += ["precision=float64", "ppo.shards=2", "device=cpu"]
 PAIR = ["devices=2", "launch.nodes=2", "launch.partition=pair"]
-FRAMEWORKS = pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
 
 
-def train_on_one(framework: str, outputs: Path) -> Path:
-    """The same run in one process on one device: its folder."""
-    process = python("-m", "ppo_bench", *RUN, f"framework={framework}", f"outputs={outputs}")
+@pytest.fixture(scope="module", params=["torch_eager", "jax_xla"])
+def framework(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def on_one(framework: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the same run in one process on one device."""
+    process = python("-m", "ppo_bench", *RUN, f"framework={framework}", f"outputs={tmp_path_factory.mktemp('one')}")
     assert process.returncode == 0, process.stderr
     return Path(process.stdout.splitlines()[-1])
 
@@ -39,8 +44,7 @@ def assert_same(two: Path, one: Path) -> None:
         np.testing.assert_allclose(array, theirs.arrays[name], rtol=0, atol=1e-10, err_msg=name)
 
 
-@FRAMEWORKS
-def test_a_preempted_run_on_two_nodes_ends_as_on_one(runs: Runs, framework: str, tmp_path: Path) -> None:
+def test_a_preempted_run_on_two_nodes_ends_as_on_one(runs: Runs, framework: str, on_one: Path) -> None:
     said = runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
     assert "1 of 1 runs submitted" in said
     assert "1 job of 2 nodes, each 1 task, 2 CPU" in said
@@ -52,12 +56,11 @@ def test_a_preempted_run_on_two_nodes_ends_as_on_one(runs: Runs, framework: str,
     assert status["seed1"].state == "done", runs.log(status["seed1"])
     assert "resuming" in runs.log(status["seed1"])
     assert "on 2 x cpu" in runs.log(status["seed1"])
-    assert_same(runs.folder("seed1"), train_on_one(framework, tmp_path / "one"))
+    assert_same(runs.folder("seed1"), on_one)
 
 
-@FRAMEWORKS
 def test_a_run_goes_on_after_one_of_its_nodes_has_died(
-    runs: Runs, framework: str, nodes: dict[str, Node], tmp_path: Path
+    runs: Runs, framework: str, nodes: dict[str, Node], on_one: Path
 ) -> None:
     runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
     runs.wait_for_checkpoint("seed1")
@@ -69,14 +72,14 @@ def test_a_run_goes_on_after_one_of_its_nodes_has_died(
     status = runs.wait_until_idle()
     assert status["seed1"].state == "done", runs.log(status["seed1"])
     assert "resuming" in runs.log(status["seed1"])
-    assert_same(runs.folder("seed1"), train_on_one(framework, tmp_path / "one"))
+    assert_same(runs.folder("seed1"), on_one)
 
 
-def remarks_with(start: str, framework: str, runs: Runs, tmp_path: Path) -> str:
+def remarks_with(start: str, runs: Runs, tmp_path: Path) -> str:
     """What launch/status.py says of a run that has failed, whose Python processes all begin with the code `start`."""
     (tmp_path / "sitecustomize.py").write_text(start)
     setup = f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']"
-    runs.launch(*RUN, *PAIR, f"framework={framework}", setup, "launch.join_seconds=10", cpus=2)
+    runs.launch(*RUN, *PAIR, setup, "launch.join_seconds=10", cpus=2)
     return runs.wait("given up", lambda s: s["seed1"].state == "failed")["seed1"].remarks
 
 
@@ -87,11 +90,10 @@ if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
 """
 
 
-@FRAMEWORKS
-def test_a_node_that_never_comes_is_one_line(runs: Runs, framework: str, tmp_path: Path) -> None:
-    remarks = remarks_with(NEVER, framework, runs, tmp_path)
+def test_a_node_that_never_comes_is_one_line(runs: Runs, tmp_path: Path) -> None:
+    remarks = remarks_with(NEVER, runs, tmp_path)
     assert remarks.startswith("process 1 of 2 did not come within 10 seconds; see ")
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
+    wait_for_an_empty_queue()
 
 
 BROKEN = """
@@ -103,31 +105,27 @@ if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
 
 
 def test_the_reason_of_a_process_that_ends_before_it_has_joined_is_told(runs: Runs, tmp_path: Path) -> None:
-    remarks = remarks_with(BROKEN, "torch_eager", runs, tmp_path)
+    remarks = remarks_with(BROKEN, runs, tmp_path)
     assert remarks.startswith("process 1 of 2, on ")
     assert ": this node has no disk; see " in remarks
 
 
-@FRAMEWORKS
-def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(
-    runs: Runs, framework: str, nodes: dict[str, Node]
-) -> None:
-    runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
+def test_a_process_that_is_killed_on_a_node_that_lives_is_a_failure(runs: Runs, nodes: dict[str, Node]) -> None:
+    """In JAX, which would end all processes by itself. In PyTorch: tests/test_devices_faults.py."""
+    runs.launch(*RUN, *PAIR, "framework=jax_xla", cpus=2)
     runs.wait_for_checkpoint("seed1")
     (training,) = (p for p in nodes["right"].processes() if _is_training(p))
     os.kill(training, signal.SIGKILL)
     status = runs.wait("failed", lambda s: s["seed1"].state == "failed")
     assert status["seed1"].remarks.startswith("process 1 of 2, on ")
     assert ": killed by SIGKILL; see " in status["seed1"].remarks
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
-    assert "1 of 1 runs would be submitted" in runs.launch(*RUN, *PAIR, f"framework={framework}", "--dry-run", cpus=2)
+    wait_for_an_empty_queue()
+    assert "1 of 1 runs would be submitted" in runs.launch(*RUN, *PAIR, "framework=jax_xla", "--dry-run", cpus=2)
 
 
-@FRAMEWORKS
-def test_a_signal_to_the_other_node_alone_queues_the_job_again(
-    runs: Runs, framework: str, nodes: dict[str, Node]
-) -> None:
-    runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
+def test_a_signal_to_the_other_node_alone_queues_the_job_again(runs: Runs, nodes: dict[str, Node]) -> None:
+    """In JAX, which would take the signal itself. In PyTorch: tests/test_devices_faults.py."""
+    runs.launch(*RUN, *PAIR, "framework=jax_xla", cpus=2)
     runs.wait_for_checkpoint("seed1")
     (training,) = (p for p in nodes["right"].processes() if _is_training(p))
     os.kill(training, signal.SIGTERM)

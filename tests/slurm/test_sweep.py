@@ -15,7 +15,7 @@ from typing import Any
 from tests.slurm.cluster import slurm
 from tests.slurm.conftest import Line, Runs, python
 
-STEPS = 81_920
+STEPS = 40_960
 SWEEP = ["env=cartpole", "backend=gymnasium", f"total_timesteps={STEPS}", "checkpoint.every_iterations=5"]
 SEEDS = [f"seed{seed}" for seed in range(1, 7)]
 OWN = {"wall_seconds", "setup_seconds", "steady_sps", "mean_sps", "sps", "peak_memory_bytes", "load_average", "resumes"}
@@ -66,7 +66,6 @@ def disturb_four(runs: Runs) -> dict[str, str]:
     status = runs.wait("two runs running", lambda s: states(s) == {"running": 2, "queued": 4})
     assert list(status) == SEEDS
     assert {line.remarks for line in status.values() if line.state == "queued"} <= {"Resources", "Priority", "None"}
-    assert "0 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
     disturbed: dict[str, str] = {}
     # The last two wait until it is their turn: a fast machine would end them while another run hangs.
     held = [status[run].job for run in SEEDS[4:]]
@@ -93,6 +92,7 @@ def disturb_four(runs: Runs) -> dict[str, str]:
         processes[run] = runs.process(run)
         assert processes[run], run
         os.kill(processes[run], signal.SIGSTOP)
+    assert "0 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
     slurm("sbatch", "--partition=high", "--ntasks=1", "--output=/dev/null", "--wrap=sleep 1")
     status = runs.wait("one run preempted", requeued)
     (run,) = requeued(status)
@@ -128,11 +128,6 @@ def disturb_four(runs: Runs) -> dict[str, str]:
 def states(status: dict[str, Line]) -> dict[str, int]:
     found = [line.state for line in status.values()]
     return {state: found.count(state) for state in found}
-
-
-def in_peace(status: dict[str, Line], disturbed: dict[str, str]) -> list[str]:
-    """The runs in progress that have not been disturbed."""
-    return [run for run, line in status.items() if line.state == "running" and run not in disturbed]
 
 
 def requeued(status: dict[str, Line]) -> set[str]:

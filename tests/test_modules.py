@@ -1,0 +1,30 @@
+"""Every command is a module, too: `python -m ppo_bench.report` is `ppo-bench report`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from ppo_bench.commands.console import COMMANDS
+from tests.training import ROOT
+
+pytestmark = pytest.mark.slow
+
+
+def said(*words: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("train", "sweep")])
+def test_a_command_is_a_module(name: str) -> None:
+    assert f"python -m ppo_bench.{name}" in said(f"ppo_bench.{name}", "--help")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert said("ppo_bench", "--version") == f"ppo_bench {version('ppo-bench')}\n"
