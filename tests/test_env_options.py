@@ -14,12 +14,9 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.errors import Failed
 from ppo_bench.envs.base import Atari, Task
-from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.gymnasium import GymnasiumEnv
-from ppo_bench.envs.random_play import random_actions
-from tests.runners import problem_for, train
 from tests.test_envs import BACKENDS, refusal
 
 
@@ -188,96 +185,6 @@ def test_an_environment_that_loses_a_connection_of_its_own_says_so(monkeypatch: 
         monkeypatch.setattr(one.unwrapped, "close", lose_its_simulator)
     with pytest.raises(ConnectionResetError, match="the simulator has gone"):
         env.close()
-
-
-# --- Masks of what is legal -------------------------------------------------------------------------------------------
-
-
-class Locks(gymnasium.Env[Any, Any]):
-    """Three locks of 2, 3 and 2 positions; the position of each lock that was just chosen is not legal now."""
-
-    observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-    action_space = spaces.MultiDiscrete([2, 3, 2])
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.t = 0
-        return np.zeros(1, np.float32), self._info(np.array([0, 0, 0]))
-
-    def step(self, action: Any) -> Any:
-        assert all(part[choice] for part, choice in zip(self.mask, action, strict=True)), "not legal"
-        self.t += 1
-        return np.zeros(1, np.float32), 1.0, self.t == 5, False, self._info(action)
-
-    def _info(self, chosen: Any) -> Any:
-        self.mask = tuple(np.arange(n) != c for n, c in zip((2, 3, 2), chosen, strict=True))
-        return {"action_mask": self.mask}
-
-
-@pytest.mark.parametrize("backend", ["gymnasium-sync", "gymnasium-async"])
-def test_masks_of_gymnasium_are_what_is_legal(backend: str) -> None:
-    """Taxi: without a passenger to drop and beside walls not every action does something."""
-    taxi = next(name for name in gymnasium.registry if name.startswith("Taxi-v"))
-    env = BACKENDS[backend](Task("taxi", taxi, 3))
-    assert env.masks_actions
-    alone = gymnasium.make(taxi)
-    _, info = alone.reset(seed=7)
-    seen = env.reset([6, 7, 8])
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        assert seen.legal is not None
-        np.testing.assert_array_equal(seen.legal[1], info["action_mask"].astype(bool))
-        actions = random_actions(env, rng, seen.legal)
-        info = alone.step(actions[1])[4]
-        seen = env.step(actions).seen
-    alone.close()
-    env.close()
-
-
-def test_environments_with_masks_keep_the_contract_and_are_learnt_from() -> None:
-    gymnasium.register("Locks-v0", lambda **_: Locks())
-    task = Task("locks", "Locks-v0", 4)
-    findings = check_contract(lambda: BACKENDS["gymnasium-sync"](task), 60)
-    expected = {"another seed plays otherwise", "environments differ from each other"}  # nothing is random in it
-    expected.add("an end shows the episode's last observation, not the next one's first")
-    assert {finding.rule for finding in findings if not finding.kept} == expected
-    for framework in ("torch_eager", "jax_xla"):
-        env = BACKENDS["gymnasium-sync"](task)
-        arrays = train(framework, problem_for(env, 2, ["ppo.num_steps=32"]))  # an illegal choice would fail
-        assert np.isfinite(arrays["params.actor.0.weight"]).all()
-
-
-class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A mask of `places`, a list of which the first is legal, and an entry that only means something in Atari."""
-
-    def __init__(self, env: Any, places: int) -> None:
-        super().__init__(env)
-        self._info = {"action_mask": [1, *[0] * (places - 1)], "life_lost": True}
-
-    def reset(self, **how: Any) -> Any:
-        return super().reset(**how)[0], self._info
-
-    def step(self, action: Any) -> Any:
-        assert action == 0, "not legal"
-        return (*super().step(action)[:4], self._info)
-
-
-def test_a_wrapper_may_add_masks() -> None:
-    def made(places: int) -> Any:
-        wrapper = {"_target_": "tests.test_env_options.Masked", "places": places}
-        return BACKENDS["gymnasium-sync"](Task("cartpole", "CartPole-v1", 2, wrappers=(wrapper,)))
-
-    env = made(2)
-    seen = env.reset([1, 2])
-    assert env.masks_actions
-    assert seen.legal.tolist() == [[True, False]] * 2
-    steps = [env.step(np.zeros(2, np.int64)).map(np.copy) for _ in range(15)]  # to the left until the pole falls
-    np.testing.assert_array_equal([step.episode_over for step in steps], [step.terminated for step in steps])
-    assert np.any([step.terminated for step in steps])
-    env.close()
-    with pytest.raises(
-        ConfigError, match=r"CartPole-v1: info\['action_mask'\] has 3 places, and its actions 2 choices"
-    ):
-        made(3)
 
 
 class Scored(gymnasium.Wrapper[Any, Any, Any, Any]):

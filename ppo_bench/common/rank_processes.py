@@ -74,17 +74,27 @@ def _beat(send: Callable[[str, Any], None], ticks: Ticks, over: threading.Event)
 
 
 def start(count: int, make: Callable[..., Any], *arguments: Any) -> list[Other]:
-    """Start ranks 1 to `count - 1` on this machine; the member of each is `make(rank, *arguments, ticks)`."""
+    """Start ranks 1 to `count - 1` on this machine; the member of each is `make(rank, *arguments, ticks)`.
+
+    An error or a signal in the meantime ends those that have started.
+    """
     spawn = multiprocessing.get_context("spawn")
     multiprocessing.resource_tracker.ensure_running()  # starting it later would reset the signal mask
-    others = []
-    for rank in range(1, count):
-        ours, theirs = spawn.Pipe()
-        process = spawn.Process(target=_serve, args=(theirs, rank, make, arguments))
-        with _signals_kept_until_served(), _without_main():
-            process.start()
-        theirs.close()
-        others.append(Other(rank, ours, process))
+    others: list[Other] = []
+    processes: list[Any] = []
+    try:
+        for rank in range(1, count):
+            ours, theirs = spawn.Pipe()
+            processes.append(spawn.Process(target=_serve, args=(theirs, rank, make, arguments)))
+            with _signals_kept_until_served(), _without_main():
+                processes[-1].start()
+            theirs.close()
+            others.append(Other(rank, ours, processes[-1]))
+    except BaseException:  # such as a Ctrl-C: nobody would answer the processes, and the end would wait for theirs
+        for process in processes:
+            if process.pid is not None:
+                process.kill()
+        raise
     return others
 
 
