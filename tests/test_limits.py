@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ppo_bench.commands.check import main
-from ppo_bench.envs import envpool as envpool_module
+from ppo_bench.envs import envpool_options
 from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
@@ -37,7 +37,7 @@ def played(env: VectorEnv, num_steps: int) -> Step:
 def test_a_game_that_is_lost_in_the_very_step_of_the_limit_is_lost(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(envpool_module, "OF_THE_ATARI_TASK", set())  # the limit is the task's otherwise
+    monkeypatch.setattr(envpool_options, "OF_THE_ATARI_TASK", set())  # the limit is the task's otherwise
     free = played(breakout("envpool", 27_000), 200)
     lost = int(np.flatnonzero(free.episode_over[:, 0])[0])
     resets = int((free.terminated[:lost, 0]).sum())  # of lost lives, which are no steps of the game

@@ -231,8 +231,15 @@ class NetworkSpec:
         """
         if not self.uint8:
             return ()
-        first = (*self.convolutions, *self.trunk)[:1] or (self.actor[0], self.critic[0])
+        first = (*self.convolutions, *self.trunk)[:1]
+        if not first:
+            return self.weights_on_features
         return tuple(f"{layer.name}.weight" for layer in first if isinstance(layer, Conv | Linear))
+
+    @property
+    def weights_on_features(self) -> tuple[str, ...]:
+        """Names of the weights that features are multiplied by; they are observations if no layer comes before."""
+        return f"{self.actor[0].name}.weight", f"{self.critic[0].name}.weight"
 
     def arrange(self, observations: Array) -> Array:
         """A view `[N, ...]` of `observations` in the network's layout: images channels last, everything else flat."""

@@ -36,11 +36,9 @@ class RecurrentSpec(NetworkSpec):
         return tuple(Carry(name, (self.memory.units,)) for name in CELLS[self.memory.cell].states)
 
     @property
-    def scaled_weights(self) -> tuple[str, ...]:
-        """See `NetworkSpec.scaled_weights`; without other layers before it, the cell is the first."""
-        if self.convolutions or self.trunk:
-            return super().scaled_weights
-        return (f"{self.memory.name}.weight_ih",) if self.uint8 else ()
+    def weights_on_features(self) -> tuple[str, ...]:
+        """See `NetworkSpec.weights_on_features`: the cell's."""
+        return (f"{self.memory.name}.weight_ih",)
 
     def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
         """See `NetworkSpec.forward`."""
