@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether Pusher's arm can move its object in the installed MuJoCo: why docs/results.md has two rows of Pusher-v4.
+"""A test of whether Pusher's arm can move its object in the installed MuJoCo, for docs/results.md.
 
 MuJoCo alone, without an environment: both models of gymnasium from the same starts and with the same random torques.
 """

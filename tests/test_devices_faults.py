@@ -29,7 +29,7 @@ SECONDS = 30.0
 BEFORE = 7
 """Rows of metrics, of 24 in all, after which something happens to a run: the fifth has a checkpoint."""
 HANGS_SECONDS = 5.0
-"""For which a rank may be silent where `IMPATIENT` starts the run, instead of 20 seconds."""
+"""Seconds for which a rank may be silent where `IMPATIENT` starts the run, instead of 20."""
 IMPATIENT = f"""
 import sys
 from ppo_bench.common import ranks

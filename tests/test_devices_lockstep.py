@@ -18,7 +18,7 @@ TRXL = ["env=cartpole_masked", "network=trxl", "network.dim=16", "network.memory
 
 
 def lockstep(words: list[str], outputs: Path) -> None:
-    """Of torch_compile docs/devices.md has such a command, which test_documents.py runs."""
+    """Lockstep of torch_eager and JAX; test_documents.py runs docs/devices.md, which has one of torch_compile."""
     words = ["devices=[1,2]", *TWO, "precision=float64", "frameworks=[torch_eager,jax_xla]", *words]
     words.append(f"outputs={outputs}")
     assert equivalence(words) == 0

@@ -188,7 +188,7 @@ TOGETHER = (
     ("EnvPool", "EGL's driver", "pygame"),
     ("EnvPool's ROMs", "Qt", "EGL", "programs"),
 )
-"""What is hidden at once, since a machine takes seconds: each has lines of its own."""
+"""Groups of packages and programs that are hidden at once, since a machine takes seconds; each has its own lines."""
 
 
 def test_everything_is_hidden_once() -> None:

@@ -24,7 +24,7 @@ CASES = [
     *((True, continuous, "1101001") for continuous in (False, True)),
 ]
 COMPILED = [(False, False, "1101001"), (False, True, "0010110"), (True, False, "1101001")]
-"""Those that torch_compile is asked for: each design and kind of actions, and images."""
+"""Cases of torch_compile: each design and kind of actions, and images."""
 TOLERANCE = 1e-5
 
 

@@ -135,7 +135,7 @@ def test_their_transitions_teach_nothing() -> None:
 
 
 def test_lockstep_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a network with a memory; tests/test_devices_lockstep.py has games of one without."""
+    """A network with a memory; tests/test_devices_lockstep.py has games of one without."""
     words = [word for word in PAST if not word.startswith("network.")]
     words += ["network=gru", "total_timesteps=2560", "precision=float64", "frameworks=[torch_eager,jax_xla]"]
     assert equivalence([*words, f"outputs={tmp_path}"]) == 0

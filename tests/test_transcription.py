@@ -155,7 +155,7 @@ COMPILED = [
     "gru",
     "lstm_cnn",
 ]
-"""Those that torch_compile is asked for: each takes it 10 s."""
+"""Cases of torch_compile, which takes 10 s for each."""
 
 
 @pytest.fixture(autouse=True)

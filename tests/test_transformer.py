@@ -62,7 +62,7 @@ def test_positions_by_hand(ns: Namespace) -> None:
 
 
 def test_far_positions_stay_apart_beside_layers_of_few_bits() -> None:
-    """Of 384 components; bfloat16 has not all integers above 256."""
+    """Encodings of 384 components: bfloat16 lacks every second integer above 256."""
     places = torch.tensor([95.0, 118.0])
     found = attention.sinusoids(torch, places, torch.zeros(2, 384, dtype=torch.bfloat16))
     assert_allclose(found, attention.sinusoids(torch, places, torch.zeros(2, 384)), rtol=0, atol=0)

@@ -81,19 +81,18 @@ def start(count: int, make: Callable[..., Any], *arguments: Any) -> list[Other]:
     spawn = multiprocessing.get_context("spawn")
     multiprocessing.resource_tracker.ensure_running()  # starting it later would reset the signal mask
     others: list[Other] = []
-    processes: list[Any] = []
     try:
         for rank in range(1, count):
             ours, theirs = spawn.Pipe()
-            processes.append(spawn.Process(target=_serve, args=(theirs, rank, make, arguments)))
+            process = spawn.Process(target=_serve, args=(theirs, rank, make, arguments))
+            others.append(Other(rank, ours, process))
             with _signals_kept_until_served(), _without_main():
-                processes[-1].start()
+                process.start()
             theirs.close()
-            others.append(Other(rank, ours, processes[-1]))
     except BaseException:  # such as a Ctrl-C: nobody would answer the processes, and the end would wait for theirs
-        for process in processes:
-            if process.pid is not None:
-                process.kill()
+        for other in others:
+            if other.process and other.process.pid is not None:  # None: it has not started
+                other.process.kill()
         raise
     return others
 

@@ -111,8 +111,12 @@ class AtariEpisode(Lives):
         self._begun()
         return obs, info
 
-    def _at_limit(self) -> bool:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """See `Lives.step`; counts the game's steps."""
         self._steps += 1
+        return super().step(action)
+
+    def _at_limit(self) -> bool:
         return self._steps >= MAX_STEPS_PER_GAME
 
 

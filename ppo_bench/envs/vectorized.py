@@ -52,7 +52,7 @@ class Vectorized:
         return frame
 
     def _asked(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """What `method` returns. Raises `Failed` if a worker process has ended."""
+        """The result of `method`. Raises `Failed` if a worker process has ended."""
         try:
             return method(*args, **options)
         except (EOFError, ConnectionError) as error:

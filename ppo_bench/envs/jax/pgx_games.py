@@ -22,7 +22,7 @@ class PgxState(NamedTuple):
 
 
 class PgxGames:
-    """What `Dynamics` of N games of pgx have in common; pgx expects 32-bit types, also for constants that it makes."""
+    """The part that all `Dynamics` of N games of pgx share. Pgx expects 32-bit types, also for its own constants."""
 
     num_words = 2
 
