@@ -57,6 +57,7 @@ test: setup-procgen memory-gym
 # Trainings, kills and measurements that take minutes.
 test-slow: setup-procgen memory-gym
 	tests/browser/install.sh
+	command -v faketime > /dev/null || launch/apt_install.sh "make test-slow makes the clock jump" faketime
 	$(PYTEST) -m slow
 
 # The tests of tests/slurm, which start a SLURM of their own; needs root once, to install it.
