@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -231,6 +232,19 @@ def test_what_is_no_number_is_refused_by_name(capsys: pytest.CaptureFixture[str]
     words = ["env.id=tests.test_evaluation:Waits-v0", f"env.kwargs={{folder:{tmp_path}}}", "env.info=[name]"]
     assert exit_code(main, [*SMALL, *words, f"outputs={tmp_path}"]) == 1
     assert "info['name'] is not one number: leave it out of env.info" in capsys.readouterr().err
+
+
+def test_names_that_no_episode_tells_are_warned_of(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = [
+        "env.id=tests.test_evaluation:Waits-v0",
+        f"env.kwargs={{folder:{tmp_path}}}",
+        "env.info=[speed,sped]",
+        "total_timesteps=1280",
+    ]
+    assert exit_code(main, [*SMALL, *words, f"outputs={tmp_path}"]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "env.info" in line]
+    assert len(warnings) == 1
+    assert re.search(r"none of \d+ episodes has told sped$", warnings[0])
 
 
 def test_gymnasium_and_envpool_tell_the_same_of_hopper(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

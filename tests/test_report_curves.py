@@ -43,6 +43,15 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     assert abs(database.runs[numbers[own]].recent_return_mean - np.mean(returns[-100:])) < 1e-9
 
 
+def test_steps_of_the_run_that_an_unfinished_one_started_from_are_not_in_its_speed(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "o", "cartpole", "jax_xla", 1, 50, finished=False)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    later = [row | {"iteration": row["iteration"] + 100, "global_step": row["global_step"] + 51_200} for row in lines]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in later))
+    (run,) = open_database([str(tmp_path / "o")]).runs
+    assert (run.global_step, run.mean_sps) == (150 * 512, pytest.approx(50 * 512 / lines[-1]["wall_seconds"]))
+
+
 def test_a_framework_without_a_finished_run_is_in_no_comparison_of_speeds(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

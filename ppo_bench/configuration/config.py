@@ -14,7 +14,7 @@ from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.choices import Backend, Network, Tracker
 from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.folders import choose_folder
-from ppo_bench.configuration.identity import env_of, former_identity, identity
+from ppo_bench.configuration.identity import env_of, identity
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
@@ -237,17 +237,10 @@ class Config:
     @property
     def experiment(self) -> str:
         """`<env>-<backend>-<framework>-<hash>`, with the hash of the identity."""
-        return self._experiment(self.task.name, self.identity)
-
-    def _experiment(self, name: str, hashed: dict[str, Any]) -> str:
-        names = (name, self.backend.name, self.framework.name, digest(hashed))
+        names = (self.task.name, self.backend.name, self.framework.name, digest(self.identity))
         return "-".join(file_name(name) for name in names)
 
     @property
     def run_folder(self) -> Path:
-        """`<outputs>/<name>/<experiment>/seed<k>`, or the existing folder of an earlier version's run."""
-        former = former_identity(self.hashed, self._loaded)
-        experiments = (self.experiment, self._experiment(former["env"]["name"], former))
-        above, seed = Path(self.root.outputs) / self.root.name, f"seed{self.root.seed}"
-        folders = [above / experiment / seed for experiment in experiments]
-        return next((folder for folder in folders if folder.exists()), folders[0])
+        """`<outputs>/<name>/<experiment>/seed<k>`."""
+        return Path(self.root.outputs) / self.root.name / self.experiment / f"seed{self.root.seed}"

@@ -54,18 +54,6 @@ def identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, 
     return trained
 
 
-def former_identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, Any]:
-    """The identity of the same configuration in earlier versions, in which every spelling had a folder of its own."""
-    trained = _without(config, *NOT_TRAINED)
-    trained["env"] = _env(config, by_its_own_id=False)
-    trained["checkpoint"] = {"every_iterations": config["checkpoint"]["every_iterations"]}
-    trained["checkpoint"] |= {"load": loaded} if loaded else {}
-    trained["framework"] = _without(config["framework"], "compile_cache")
-    if trained.get("algorithm") == PLAIN:
-        del trained["algorithm"]
-    return trained
-
-
 def roundest(low: int, count: int) -> int:
     """The number with the most trailing zeros in `range(low, low + count)`, as people would type it."""
     power = 10 ** len(str(low + count))
@@ -81,13 +69,13 @@ def env_of(config: Mapping[str, Any]) -> tuple[str, str]:
     return (env["name"], own) if env.get("id") in (None, own) else (env["id"], env["id"])
 
 
-def _env(config: Mapping[str, Any], by_its_own_id: bool = True) -> dict[str, Any]:
+def _env(config: Mapping[str, Any]) -> dict[str, Any]:
     """The environment without the other ids and names that its file offers."""
     env = config["env"]
     name, env_id = env_of(config)
     known = ("name", "ids", "id", "game", "mode", "atari", "kwargs", "wrappers", "info")
     return {
-        "name": name if by_its_own_id else env.get("id") or env["name"],
+        "name": name,
         "id": env_id,
         "num_envs": config["ppo"]["num_envs"],
         "atari": env.get("atari"),

@@ -20,6 +20,7 @@ from ppo_bench.common.files import SCHEMA_VERSION, read_json, write_json
 from ppo_bench.common.progress import say
 from ppo_bench.common.rows import NO_ROWS, Mark, Rows, check_rows
 from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import USUALLY_TOLD
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
@@ -168,13 +169,20 @@ class Record:
 
         `evaluated` holds the columns of an evaluation; see ppo_bench/runs/evaluation.py.
         """
-        loop, first_step = self.loop, self.loop.global_step
+        loop, first_step, earlier = self.loop, self.loop.global_step, self.loop.episodes
         loop.count(metrics, episodes, self.config.ppo.batch_size)
+        if earlier < RECENT_EPISODES <= loop.episodes:
+            self._warn_of_untold()
         loop.wall_seconds = self._earlier_seconds + seconds
         if None not in evaluated.values():
             loop.evaluation = dict(evaluated) or loop.evaluation
         self._metrics.append([_metrics_row(loop, metrics, episodes, sps) | dict(evaluated)])
         self._episodes.append([_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]])
+
+    def _warn_of_untold(self) -> None:
+        untold = set(self.config.task.info) - USUALLY_TOLD - set(self.loop.recent_told)
+        if untold:
+            say(f"warning: env.info: none of {self.loop.episodes} episodes has told {', '.join(sorted(untold))}")
 
     def save(self, arrays: Arrays) -> Path:
         """Write a checkpoint; older checkpoints stay until `prune`."""

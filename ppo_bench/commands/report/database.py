@@ -210,14 +210,15 @@ def _sum_up(database: Database, readable: set[int]) -> None:
     """Set the counters of unfinished runs from their rows, and renumber the `readable` runs."""
     connection = database.connection
     unfinished = {number: run for number, run in enumerate(database.runs) if number in readable and not run.finished}
-    for number, iterations, global_step, wall_seconds, sps, episodes in connection.execute(
-        "select run, max(iteration), max(global_step), max(wall_seconds), median(sps), sum(episodes)::BIGINT "
-        "from steps group by run"
+    for number, rows, iterations, global_step, wall_seconds, sps, episodes in connection.execute(
+        "select run, count(*), max(iteration), max(global_step), max(wall_seconds), median(sps), "
+        "sum(episodes)::BIGINT from steps group by run"
     ).fetchall():
         if run := unfinished.get(number):
             run.iterations, run.global_step, run.wall_seconds = iterations, global_step, wall_seconds
             run.steady_sps, run.episodes = sps, episodes
-            run.mean_sps = global_step / wall_seconds if wall_seconds else None
+            own_steps = rows * run.setting["ppo.num_envs"] * run.setting["ppo.num_steps"]
+            run.mean_sps = own_steps / wall_seconds if wall_seconds else None
     with_episodes = {n: run for n, run in unfinished.items() if (run.path / "episodes.jsonl").is_file()}
     if with_episodes:
         rows = rows_of([run.path / "episodes.jsonl" for run in with_episodes.values()], ("global_step", "return"))
