@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 from campaign_rows import KEPT, MEASURED, PAIR, SWITCHES, trained, with_precision
 from comparisons import between_backends, between_frameworks, between_switches
-from verdicts import as_csv, summary, table, verdicts
+from verdicts import as_csv, summary, table, unpublished, verdicts
 
 from ppo_bench.commands.report.charts import STEPS, TIME, Figure, Lines, Series
 from ppo_bench.commands.report.curves import curves
@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> int:
     tables = {
         "summary": summary(found),
         "verdicts": table(found),
+        "unpublished": unpublished(out),
         "frameworks": between_frameworks(out),
         "backends": between_backends(out),
         "switches": between_switches(out),

@@ -174,6 +174,17 @@ def table(found: Sequence[Row]) -> str:
     return "\n".join([*lines, *(["", "Not trained:", "", *untrained] if untrained else [])])
 
 
+def unpublished(out: Path) -> str:
+    """A Markdown table of the campaigns that no published table belongs to, but for those over `SWITCHES`."""
+    own = [run for run in rows_of(out) if run["campaign"] not in SCRIPTS and not run["switches"]]
+    lines = ["| env | framework, backend | million steps | seeds | final return |", "|" + "---|" * 5]
+    for way in dict.fromkeys(map(_way, own)):
+        finals = np.array([run["final_return_mean"] for run in own if _way(run) == way])
+        cells = [way.env_id, str(way), f"{way.steps / 1e6:g}", str(len(finals)), shown(moments(finals))]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def summary(found: Sequence[Row]) -> str:
     """The numbers of rows by verdict, in two sentences."""
     of_row = {(row.reference.variant, row.reference.env): row for row in found}

@@ -41,7 +41,7 @@ def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
     (tmp_path / "docs" / "results").mkdir(parents=True)
-    blocks = ("summary", "verdicts", "frameworks", "backends", "trained", "switches")
+    blocks = ("summary", "verdicts", "frameworks", "backends", "unpublished", "trained", "switches")
     page = "# Results\n" + "".join(f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in blocks) + "end\n"
     (tmp_path / "docs" / "results.md").write_text(page)
     return tmp_path / "docs"
@@ -178,6 +178,18 @@ def test_simulators_are_compared_by_hand(docs: Path, tmp_path: Path) -> None:
     assert first == "| Hopper-v4 | torch_compile | envpool | 3 | 32.00 ± 2.00 |  |  |"
     # The standard error is 2 sqrt(2 / 3), and t of 4 degrees at 95% is 2.132.
     assert second.startswith("| Hopper-v4 | torch_compile | gymnasium | 3 | 52.00 ± 2.00 | +20.00 [+16.52, +23.48] | ")
+
+
+def test_a_campaign_that_nobody_published_is_listed(docs: Path, tmp_path: Path) -> None:
+    changes: dict[str, object] = {"config.name": "campaign/minatar", "config.total_timesteps": 10_000_000}
+    for seed, final in enumerate((10.0, 12.0, 14.0), 1):
+        write_run(tmp_path / "o", "minatar_breakout", "jax_xla", seed, 8, final=final, changes=changes)
+    write_run(tmp_path / "p", "cartpole", "jax_xla", 1, 8, changes={"config.name": "campaign/classic"})
+    results(tmp_path / "o", tmp_path / "p", "--docs", docs)
+    _, _, after = (docs / "results.md").read_text().partition("<!-- unpublished -->\n")
+    assert after.partition("<!--")[0].splitlines()[2:] == [
+        "| minatar_breakout-v0 | jax_xla, gymnasium | 10 | 3 | 12.00 ± 2.00 |"
+    ]
 
 
 def test_a_campaign_over_switches_is_compared_by_hand(docs: Path, tmp_path: Path) -> None:

@@ -4,104 +4,96 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.precision import PRECISIONS
 
 
+def _is_inside(name: str) -> bool:
+    path = Path(name)
+    return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
+
+
+class Rule(NamedTuple):
+    """What values of a key must be: a test, and the words for what fails it."""
+
+    holds: Callable[[Any], bool]
+    words: str
+
+    def or_null(self) -> Rule:
+        """The rule for a key that may be null."""
+        return Rule(lambda value: value is None or self.holds(value), f"{self.words}, or null")
+
+
+NATURAL = Rule(lambda value: value >= 1, "must be at least 1")
+POSITIVE = Rule(lambda value: 0 < value < math.inf, "must be above 0")
+NOT_NEGATIVE = Rule(lambda value: 0 <= value < math.inf, "must not be negative")
+UNIT = Rule(lambda value: 0 <= value <= 1, "must lie between 0 and 1")
+NOT_BLANK = Rule(lambda value: value is None or value.strip() != "", "must not be empty")
+RULES = {
+    "seed": Rule(lambda value: 0 <= value < 2**31, f"must lie between 0 and {2**31 - 1}"),
+    "num_seeds": NATURAL,
+    "precision": Rule(lambda value: value in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}"),
+    "device": Rule(
+        lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is not None, "choose auto, cpu, cuda or cuda:<i>"
+    ),
+    "devices": NATURAL,
+    "name": Rule(_is_inside, "must be a relative path without '..'"),
+    "outputs": Rule(lambda value: value.strip() != "", "must name a folder"),
+    "env.game": Rule(lambda value: value is None or value.strip() != "", "must name a game"),
+    "env.name": NOT_BLANK,
+    "env.id": NOT_BLANK,
+    "env.players": NATURAL,
+    "env.atari.frames": NATURAL,
+    "env.atari.repeat_action_probability": Rule(lambda value: 0 <= value < 1, "must be at least 0 and below 1"),
+    "checkpoint.every_iterations": NATURAL,
+    "checkpoint.keep": NATURAL,
+    "video.every_episodes": NOT_NEGATIVE,
+    "evaluation.every_iterations": NOT_NEGATIVE,
+    "evaluation.episodes": NATURAL,
+    "rating.games": NOT_NEGATIVE,
+    "rating.opponents": NATURAL,
+    "opponents.pool_size": NOT_NEGATIVE,
+    "opponents.every_iterations": NATURAL,
+    "ppo.shards": NATURAL,
+    "ppo.num_envs": NATURAL,
+    "ppo.num_steps": NATURAL,
+    "ppo.update_epochs": NATURAL,
+    "ppo.num_minibatches": NATURAL,
+    "ppo.learning_rate": POSITIVE,
+    "ppo.final_learning_rate": NOT_NEGATIVE,
+    "ppo.anneal_timesteps": NATURAL.or_null(),
+    "ppo.adam_eps": POSITIVE,
+    "ppo.weight_decay": NOT_NEGATIVE,
+    "ppo.gamma": UNIT,
+    "ppo.gae_lambda": UNIT,
+    "ppo.clip_coef": POSITIVE,
+    "ppo.ent_coef": NOT_NEGATIVE,
+    "ppo.final_ent_coef": NOT_NEGATIVE.or_null(),
+    "ppo.vf_coef": NOT_NEGATIVE,
+    "ppo.max_grad_norm": POSITIVE,
+    "ppo.target_kl": POSITIVE.or_null(),
+    "ppo.obs_clip": POSITIVE,
+    "ppo.reward_clip": POSITIVE,
+}
+
+
 def check_values(config: Config) -> None:
     """Raise `ConfigError` for the first value that is out of range."""
     root, ppo = config.root, config.ppo
-    evaluated = root.evaluation.every_iterations
-    unit, positive, natural = "must lie between 0 and 1", "must be above 0", "must be at least 1"
-    checks: list[tuple[str, Any, bool, str]] = [
-        ("seed", root.seed, 0 <= root.seed < 2**31, f"must lie between 0 and {2**31 - 1}"),
-        ("num_seeds", root.num_seeds, root.num_seeds >= 1, natural),
-        (
-            "seed + num_seeds",
-            root.seed + root.num_seeds,
-            root.seed + root.num_seeds <= 2**31,
-            f"must be at most {2**31}",
-        ),
-        ("precision", root.precision, root.precision in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}"),
-        (
-            "device",
-            root.device,
-            re.fullmatch(r"auto|cpu|cuda(:\d+)?", root.device) is not None,
-            "choose auto, cpu, cuda or cuda:<i>",
-        ),
-        ("name", root.name, _is_inside(root.name), "must be a relative path without '..'"),
-        ("env.game", root.env.game, root.env.game is None or root.env.game.strip() != "", "must name a game"),
-        ("env.name", root.env.name, root.env.name.strip() != "", "must not be empty"),
-        ("env.id", root.env.id, root.env.id is None or root.env.id.strip() != "", "must not be empty"),
-        ("outputs", root.outputs, root.outputs.strip() != "", "must name a folder"),
-        (
-            "checkpoint.every_iterations",
-            root.checkpoint.every_iterations,
-            root.checkpoint.every_iterations >= 1,
-            natural,
-        ),
-        ("checkpoint.keep", root.checkpoint.keep, root.checkpoint.keep >= 1, natural),
-        ("video.every_episodes", root.video.every_episodes, root.video.every_episodes >= 0, "must not be negative"),
-        ("opponents.pool_size", config.opponents.pool_size, config.opponents.pool_size >= 0, "must not be negative"),
-        ("evaluation.every_iterations", evaluated, evaluated >= 0, "must not be negative"),
-        ("evaluation.episodes", root.evaluation.episodes, root.evaluation.episodes >= 1, natural),
-        ("rating.games", root.rating.games, root.rating.games >= 0, "must not be negative"),
-        ("rating.opponents", root.rating.opponents, root.rating.opponents >= 1, natural),
-        (
-            "opponents.every_iterations",
-            config.opponents.every_iterations,
-            config.opponents.every_iterations >= 1,
-            natural,
-        ),
-        ("env.players", root.env.players, root.env.players >= 1, natural),
-        ("devices", root.devices, root.devices >= 1, natural),
-        ("ppo.shards", ppo.shards, ppo.shards >= 1, natural),
-        ("ppo.num_envs", ppo.num_envs, ppo.num_envs >= 1, natural),
-        ("ppo.num_steps", ppo.num_steps, ppo.num_steps >= 1, natural),
-        ("ppo.update_epochs", ppo.update_epochs, ppo.update_epochs >= 1, natural),
-        ("ppo.num_minibatches", ppo.num_minibatches, ppo.num_minibatches >= 1, natural),
-        ("ppo.learning_rate", ppo.learning_rate, _positive(ppo.learning_rate), positive),
-        ("ppo.adam_eps", ppo.adam_eps, _positive(ppo.adam_eps), positive),
-        ("ppo.gamma", ppo.gamma, 0 <= ppo.gamma <= 1, unit),
-        ("ppo.gae_lambda", ppo.gae_lambda, 0 <= ppo.gae_lambda <= 1, unit),
-        ("ppo.clip_coef", ppo.clip_coef, _positive(ppo.clip_coef), positive),
-        ("ppo.ent_coef", ppo.ent_coef, 0 <= ppo.ent_coef < math.inf, "must not be negative"),
-        (
-            "ppo.final_learning_rate",
-            ppo.final_learning_rate,
-            0 <= ppo.final_learning_rate < math.inf,
-            "must not be negative",
-        ),
-        ("ppo.weight_decay", ppo.weight_decay, 0 <= ppo.weight_decay < math.inf, "must not be negative"),
-        (
-            "ppo.final_ent_coef",
-            ppo.final_ent_coef,
-            ppo.final_ent_coef is None or 0 <= ppo.final_ent_coef < math.inf,
-            "must not be negative, or null",
-        ),
-        (
-            "ppo.anneal_timesteps",
-            ppo.anneal_timesteps,
-            ppo.anneal_timesteps is None or ppo.anneal_timesteps >= 1,
-            f"{natural}, or null",
-        ),
-        ("ppo.vf_coef", ppo.vf_coef, 0 <= ppo.vf_coef < math.inf, "must not be negative"),
-        ("ppo.max_grad_norm", ppo.max_grad_norm, _positive(ppo.max_grad_norm), positive),
-        ("ppo.target_kl", ppo.target_kl, ppo.target_kl is None or _positive(ppo.target_kl), f"{positive}, or null"),
-        ("ppo.obs_clip", ppo.obs_clip, _positive(ppo.obs_clip), positive),
-        ("ppo.reward_clip", ppo.reward_clip, _positive(ppo.reward_clip), positive),
-    ]
-    if root.env.atari:
-        checks.append(("env.atari.frames", root.env.atari.frames, root.env.atari.frames >= 1, natural))
-        sticky = root.env.atari.repeat_action_probability
-        checks.append(("env.atari.repeat_action_probability", sticky, 0 <= sticky < 1, "between 0 and 1"))
-    for key, value, good, rule in checks:
-        if not good:
-            raise ConfigError(f"{key}={value}: {rule}")
+    for key, rule in RULES.items():
+        if key.startswith("env.atari.") and root.env.atari is None:
+            continue
+        value = attrgetter(key)(config if key.startswith(("ppo.", "opponents.")) else root)
+        if not rule.holds(value):
+            raise ConfigError(f"{key}={value}: {rule.words}")
+    if root.seed + root.num_seeds > 2**31:
+        raise ConfigError(f"seed + num_seeds={root.seed + root.num_seeds}: must be at most {2**31}")
     if ppo.batch_size % ppo.num_minibatches:
         raise ConfigError(
             f"ppo.num_minibatches={ppo.num_minibatches} does not divide the batch of ppo.num_envs x ppo.num_steps = "
@@ -113,10 +105,10 @@ def check_values(config: Config) -> None:
             f"opponents.pool_size={config.opponents.pool_size}: {root.env.name} is for one player, and only games have "
             "opponents: use opponents=none"
         )
-    if evaluated and root.env.players > 1:
+    if root.evaluation.every_iterations and root.env.players > 1:
         raise ConfigError(
-            f"evaluation.every_iterations={evaluated}: against itself a policy's mean return is zero; in games "
-            "checkpoints are rated by their matches (rating.games)"
+            f"evaluation.every_iterations={root.evaluation.every_iterations}: against itself a policy's mean return is "
+            "zero; in games checkpoints are rated by their matches (rating.games)"
         )
     if ppo.final_ent_coef is not None and ppo.anneal_timesteps is None:
         raise ConfigError(
@@ -157,12 +149,3 @@ def _check_devices(config: Config) -> None:
         raise ConfigError(
             f"devices={root.devices}: num_seeds={root.num_seeds} divides the devices among seeds; use num_seeds=1"
         )
-
-
-def _positive(value: float) -> bool:
-    return 0 < value < math.inf
-
-
-def _is_inside(name: str) -> bool:
-    path = Path(name)
-    return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
