@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ppo_bench.configuration.choices import Backend
-from ppo_bench.envs.base import Task
+from ppo_bench.envs.base import Backend, Task
 from ppo_bench.envs.jax.backend import CONTINUOUS
 from ppo_bench.envs.observed import make_env
 

@@ -5,33 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from omegaconf import DictConfig
 
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
 
 BUILDS = {"framework": "runner", "backend": "make", "network": "build", "algorithm": "loss", "tracker": "open"}
 """Method that each choice of a group has to have, by group."""
-
-
-class Backend(Protocol):
-    """A choice of the group `backend`, made from its YAML file: where environments come from."""
-
-    in_graph: ClassVar[bool]
-    """Whether its environments are `GraphEnv`s, part of a JAX program; false if they run on the host."""
-    vmappable: ClassVar[bool]
-    """Whether `jax.vmap` can step several sets of its environments, as a training of several seeds needs."""
-    name: str
-
-    def require(self) -> None:
-        """Raise `ConfigError` if a package of the backend is not installed or an option is out of range."""
-
-    def make(self, task: Task) -> VectorEnv | GraphEnv:
-        """The environments of `task`."""
 
 
 class Network(Protocol):

@@ -11,12 +11,11 @@ from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.launched import launched
 from ppo_bench.common.values import digest, file_name
-from ppo_bench.configuration.choices import Backend, Network, Tracker
+from ppo_bench.configuration.choices import Network, Tracker
 from ppo_bench.configuration.compose import key_of
-from ppo_bench.configuration.folders import choose_folder
 from ppo_bench.configuration.identity import env_of, identity
 from ppo_bench.configuration.schema import RootSchema
-from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
+from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem
@@ -222,7 +221,7 @@ class Config:
     @property
     def folders(self) -> list[Path]:
         """Folders of the command's runs, one for each seed, as `rerun` chooses them now."""
-        return [choose_folder(config.run_folder, self.root.rerun) for config in self.of_each_seed()]
+        return [chosen_folder(config.run_folder, self.root.rerun) for config in self.of_each_seed()]
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -244,3 +243,16 @@ class Config:
     def run_folder(self) -> Path:
         """`<outputs>/<name>/<experiment>/seed<k>`."""
         return Path(self.root.outputs) / self.root.name / self.experiment / f"seed{self.root.seed}"
+
+
+def chosen_folder(folder: Path, rerun: bool) -> Path:
+    """`folder`, or with `rerun` the first of `<folder>-rerun<n>`, n = 2, 3, ..., that is not complete.
+
+    The result does not depend on whether `folder` exists, so that the same command resumes the rerun that it started.
+    """
+    if not rerun:
+        return folder
+    n = 2
+    while ((beside := folder.with_name(f"{folder.name}-rerun{n}")) / "result.json").exists():
+        n += 1
+    return beside

@@ -239,6 +239,22 @@ class Task:
             )
 
 
+class Backend(Protocol):
+    """A choice of the group `backend`, made from its YAML file: where environments come from."""
+
+    in_graph: ClassVar[bool]
+    """Whether its environments are `GraphEnv`s, part of a JAX program; false if they run on the host."""
+    vmappable: ClassVar[bool]
+    """Whether `jax.vmap` can step several sets of its environments, as a training of several seeds needs."""
+    name: str
+
+    def require(self) -> None:
+        """Raise `ConfigError` if a package of the backend is not installed or an option is out of range."""
+
+    def make(self, task: Task) -> VectorEnv | GraphEnv:
+        """The environments of `task`."""
+
+
 def require_no_info(task: Task, backend: str) -> None:
     """Raise `ConfigError` if the task records `info` entries besides the default one, which `backend` cannot do."""
     if set(task.info) - USUALLY_TOLD:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import EnvStep, GraphEnv, Seen, Start, Step, Task, VectorEnv
+from ppo_bench.envs.base import Backend, EnvStep, GraphEnv, Seen, Start, Step, Task, VectorEnv
 
 
-class Makes(Protocol):
-    """The part of a backend that makes environments."""
-
-    def make(self, task: Task) -> VectorEnv | GraphEnv:
-        """The environments of `task`."""
-
-
-def make_env(backend: Makes, task: Task) -> VectorEnv | GraphEnv:
+def make_env(backend: Backend, task: Task) -> VectorEnv | GraphEnv:
     """The environments of `task` on `backend`, reduced to the components that the task observes.
 
     Raises `ConfigError` if they lack such components, and whatever `backend` raises.

@@ -17,7 +17,6 @@ from ppo_bench.common.errors import ConfigError, Failed, Interrupted
 from ppo_bench.common.progress import ProgressDisplay, say
 from ppo_bench.common.stopping import stop_requests
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.folders import choose_folder
 from ppo_bench.envs.observed import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics, Runner
@@ -65,7 +64,7 @@ def train(config: Config, started_at: float) -> list[Path]:
     `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on the signals of
     `ppo_bench/common/stopping.py`.
     """
-    runs = [SeedRun(own, choose_folder(own.run_folder, own.root.rerun)) for own in config.of_each_seed()]
+    runs = [SeedRun(*each) for each in zip(config.of_each_seed(), config.folders, strict=True)]
     finished = [run.folder for run in runs if (run.folder / "result.json").exists()]
     todo = [run for run in runs if run.folder not in finished]
     for folder in finished:
