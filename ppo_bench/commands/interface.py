@@ -17,7 +17,6 @@ from ppo_bench.envs.base import Seen
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.arrays import Tree
-from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.play import Agent, load_agent, play
 from ppo_bench.runs.recorded import load_run
@@ -81,7 +80,6 @@ class Trained:
             self._agent: Agent = load_agent(config, checkpoint.load_named(path), env, greedy, seed)
         finally:
             env.close()
-        self._bounds: ActionBounds | None = action_bounds(self.action_space, self._agent.rescale_actions)
         self.reset()
 
     def reset(self) -> None:
@@ -106,7 +104,7 @@ class Trained:
         start = np.zeros(len(obs), bool) if start is None else np.asarray(start, bool)
         actions, self._carry = self._agent.act(self._step, Seen(obs, legal=legal), start, self._carry)
         self._step += 1
-        return self._bounds.within(np, actions) if self._bounds else actions
+        return actions
 
     def evaluate(self, episodes: int = 10, num_envs: int = 10) -> np.ndarray:
         """Returns `[episodes]` of whole episodes of the trained task, played in `num_envs` new environments.

@@ -63,8 +63,7 @@ def main(arguments: list[str]) -> int:
         if request.against == "all":
             return _show([_row("both", all_lines(_in_tic_tac_toe(config, agent)))], {})
         opponent = _opponent(config, env, request)
-        players, rescales = config.task.players, config.root.env.rescale_actions
-        games = list(play_match(env, players, agent, opponent, request.games, request.seed, rescales))
+        games = list(play_match(env, config.task.players, agent, opponent, request.games, request.seed))
     finally:
         env.close()
     rows = [_row(name, _outcomes(games, seats)) for name, seats in _seats(config.task.players)]
@@ -106,9 +105,6 @@ def _opponent(config: Config, env: VectorEnv, request: Request) -> Player:
     theirs, saved = _recorded(request.against, request)
     if theirs.task.name != config.task.name:
         raise ConfigError(f"against={request.against}: it plays {theirs.task.name}, and not {config.task.name}")
-    rescales = config.root.env.rescale_actions
-    if theirs.root.env.rescale_actions != rescales:
-        raise ConfigError(f"against={request.against}: one of the two has env.rescale_actions=true, and the other not")
     return load_agent(theirs, saved, env, request.greedy, request.seed)
 
 

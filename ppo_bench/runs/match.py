@@ -10,7 +10,6 @@ import numpy as np
 from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Tree
-from ppo_bench.mathematics.normalize import action_bounds
 from ppo_bench.runs.play import Player, quotas
 
 
@@ -34,7 +33,6 @@ def play_match(
     theirs: Player,
     games: int,
     seed: int,
-    rescale_actions: bool = False,
     stop: Sequence[int] = (),
 ) -> Iterator[Game]:
     """`games` whole games with `players` rows each, yielded as they end; `ours` plays one row, `theirs` the others.
@@ -43,11 +41,8 @@ def play_match(
     The numbers fix which games count, so that short ones are not favoured. Ends with the first
     step after which `stop` is not empty.
     """
-    boards, bounds = env.num_envs // players, action_bounds(env.action_space, rescale_actions)
-    seen, everyone = (
-        env.reset(noise.env_seeds(seed, 0, env.num_envs, noise.Stream.EVALUATION_ENV_SEEDS)),
-        np.ones(env.num_envs, bool),
-    )
+    boards, everyone = env.num_envs // players, np.ones(env.num_envs, bool)
+    seen = env.reset(noise.env_seeds(seed, 0, env.num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
     number, last = np.arange(boards), boards * quotas(games, boards)
     start, done = np.ones(env.num_envs, bool), np.zeros(env.num_envs, bool)
     our_row, t = np.zeros(boards, np.int64), 0
@@ -63,7 +58,7 @@ def play_match(
         )
         actions = np.where(is_ours.reshape(-1, *[1] * (actions.ndim - 1)), actions, others)
         illegal += (_against_the_rules(seen, actions) & is_ours & ~done).reshape(boards, players).any(1)
-        step = env.step(bounds.within(np, actions) if bounds else actions)
+        step = env.step(actions)
         returns += step.raw_reward.reshape(boards, players)
         seen, start, done, t = step.seen, done, step.terminated | step.truncated, t + 1
         for board in np.flatnonzero(step.episode_over[::players]):

@@ -12,7 +12,6 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.mathematics import noise, normalize
 from ppo_bench.mathematics.arrays import Arrays, Tree, restored
-from ppo_bench.mathematics.normalize import action_bounds
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, masked
 from ppo_bench.runners.base import Episode, Policy
@@ -28,7 +27,8 @@ class Player(Protocol):
         """The memory of a policy before its first step in fresh environments, `[N, ...]`."""
 
     def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
-        """Actions `[N]` or `[N, A]` for the observations in `seen` after `t` steps, and the carry after this step.
+        """The environments' actions `[N]` or `[N, A]` for the observations in `seen` after `t` steps, and the carry
+        after this step.
 
         `start [N]` bool says which rows forget their carry before the step.
         """
@@ -60,8 +60,8 @@ class Agent:
     """Take the likeliest action; false samples one, as in training."""
     seed: int
     """Seed of the samples."""
-    rescale_actions: bool = False
-    """See `Problem.rescale_actions`."""
+    bounds: normalize.ActionBounds | None = None
+    """Bounds of the environment's actions; None if they are discrete."""
 
     def carry(self, num_envs: int) -> Arrays:
         """See `Player.carry`: the network's memory, all zeros."""
@@ -76,16 +76,17 @@ class Agent:
         head, _, carry = self.policy(self.network.arrange(obs), start, carry)
         head, distribution = masked(np, head, seen.legal), self.network.distribution
         if self.greedy:
-            return np.asarray(distribution.mode(np, head)), carry
-        noise_of_step = self._noise(t, len(obs)).astype(head[0].dtype)
-        return np.asarray(distribution.sample(np, head, noise_of_step)), carry
+            actions = np.asarray(distribution.mode(np, head))
+        else:
+            noise_of_step = self._noise(t, len(obs)).astype(head[0].dtype)
+            actions = np.asarray(distribution.sample(np, head, noise_of_step))
+        return self.bounds.within(np, actions) if self.bounds else actions, carry
 
     def _noise(self, t: int, num_envs: int) -> np.ndarray:
         if self.network.discrete:
             return gumbel_of_step(self.seed, t, num_envs, self.network.actions.lanes)
-        variates: np.ndarray = noise.normal(np, _words(self.seed, t, num_envs, self.network.actions.lanes), np.float64)[
-            0
-        ]
+        words = _words(self.seed, t, num_envs, self.network.actions.lanes)
+        variates: np.ndarray = noise.normal(np, words, np.float64)[0]
         return variates
 
 
@@ -103,7 +104,7 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
         config.root.precision,
         greedy,
         seed,
-        config.root.env.rescale_actions,
+        normalize.action_bounds(env.action_space, config.root.env.rescale_actions),
     )
 
 
@@ -124,12 +125,11 @@ def play(env: VectorEnv, agent: Agent, episodes: int, seed: int, stop: Sequence[
     wanted = quotas(episodes, num_envs)
     counted = np.zeros(num_envs, np.int64)
     seen = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
-    bounds = action_bounds(env.action_space, agent.rescale_actions)
     done, start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), no_totals(num_envs), 0
     carry: Tree = agent.carry(num_envs)
     while (counted < wanted).any() and not stop:
         actions, carry = agent.act(t, seen, start, carry)
-        step = env.step(bounds.within(np, actions) if bounds else actions)
+        step = env.step(actions)
         told = {name: numbers[None] for name, numbers in getattr(env, "told", {}).items()}
         totals, ended = fold_episodes(totals, step.raw_reward[None], step.episode_over[None], ~done[None], told)
         for episode in ended:

@@ -103,8 +103,7 @@ class Rater:
 
     def _margins(self, ours: Agent, theirs: Agent, seed: int, stop: Sequence[int]) -> list[float]:
         """Margins of the games: our return less the best return of another player, one for each game."""
-        players, rescales = self._config.task.players, self._config.root.env.rescale_actions
-        games = play_match(self._games(), players, ours, theirs, self._wanted.games, seed, rescales, stop)
+        games = play_match(self._games(), self._config.task.players, ours, theirs, self._wanted.games, seed, stop)
         return [game.returned - game.best_other for game in games]
 
     def _agent(self, checkpoints: Path, iteration: int) -> Agent:
