@@ -12,8 +12,9 @@ import numpy as np
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters, shares_minibatches
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Tree
-from ppo_bench.mathematics.normalize import ActionBounds, Moments, action_bounds
+from ppo_bench.mathematics.normalize import Across, ActionBounds, Moments, action_bounds, here
 from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkSpec, Outputs
@@ -125,6 +126,20 @@ class Problem:
     def num_envs(self) -> int:
         """Number of environments in this process."""
         return self.part.size(self.ppo.num_envs)
+
+    @property
+    def first_env(self) -> int:
+        """Index of the first of these environments among all."""
+        return self.part.first(self.ppo.num_envs)
+
+    def env_seeds(self, seed: int, iteration: int) -> list[int]:
+        """Seeds of this process's environments for a reset by the key (seed, iteration)."""
+        return noise.env_seeds(seed, iteration, self.ppo.num_envs)[self.first_env :][: self.num_envs]
+
+    @property
+    def across(self) -> Across:
+        """Moments over all processes, from those of this one."""
+        return self.peers.across if self.peers else here
 
     @cached_property
     def action_bounds(self) -> ActionBounds | None:

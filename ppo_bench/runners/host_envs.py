@@ -9,9 +9,9 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.envs.base import GraphEnv, Seen
-from ppo_bench.mathematics import noise, normalize
+from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays, filled
-from ppo_bench.mathematics.normalize import Across, Moments, here
+from ppo_bench.mathematics.normalize import Moments
 from ppo_bench.runners.base import Episode, Problem
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
 from ppo_bench.runners.episodes import Totals, fold_episodes, not_finite
@@ -50,8 +50,7 @@ class HostEnvs:
             raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
         self._env, self._network, self._ppo = problem.env, problem.network, problem.ppo
         self._num_envs, self._peers = problem.num_envs, problem.peers
-        self._first = problem.part.first(problem.ppo.num_envs)
-        self._across: Across = problem.peers.across if problem.peers else here
+        self._seeds, self._first, self._across = problem.env_seeds, problem.first_env, problem.across
         self._stands = env_arrays(problem)
         self._statistics = normalization_arrays(problem.env.observation_space.shape)
         self._all_act = np.ones(problem.num_envs, bool)
@@ -68,8 +67,7 @@ class HostEnvs:
 
     def start(self, arrays: Arrays, seed: int, iteration: int) -> Arrays:
         """State after a reset of the environments by the key (seed, iteration); statistics are taken from `arrays`."""
-        seeds = noise.env_seeds(seed, iteration, self._ppo.num_envs)[self._first :][: self._num_envs]
-        seen = self._env.reset(seeds)
+        seen = self._env.reset(self._seeds(seed, iteration))
         state = self.own(arrays | filled(self._stands))
         state |= {f"envs.{name}": array for name, array in seen._asdict().items() if array is not None}
         self._require_choice(seen.legal)

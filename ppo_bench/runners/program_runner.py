@@ -14,9 +14,7 @@ import numpy as np
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import EnvStep, GraphEnv
-from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
-from ppo_bench.mathematics.normalize import here
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros, with_pool
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals, not_finite
@@ -76,9 +74,8 @@ class ProgramRunner:
         self._run_ahead(state)
         state.iteration += 1
         learning_rate, played, measured = state.ahead.pop(0)
-        played, measured = self.learning.devices.fetch(
-            (played, measured)
-        )  # waits for this iteration; the device goes on
+        # It waits for this iteration, while the device goes on.
+        played, measured = self.learning.devices.fetch((played, measured))
         state.totals, metrics, episodes = self.reported(learning_rate, played, measured, state.totals)
         return state, metrics, episodes
 
@@ -109,7 +106,7 @@ class ProgramRunner:
         """Totals, metrics and episodes of an iteration from its results on the host; `totals` are those before it."""
         raw_rewards = np.asarray(played.raw_rewards)
         if not np.isfinite(raw_rewards).all():
-            raise not_finite("a reward", raw_rewards.T, self.problem.part.first(self.problem.ppo.num_envs))
+            raise not_finite("a reward", raw_rewards.T, self.problem.first_env)
         totals, episodes = fold_episodes(totals, raw_rewards, np.asarray(played.episode_over), np.asarray(played.valid))
         own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.valid))}
         names = (metric.name for metric in metrics_of(self.problem.algorithm, self.problem.network))
@@ -178,18 +175,16 @@ class ProgramRunner:
         Running statistics are those in `statistics`, updated by the first observations.
         """
         problem, stands = self.problem, filled(of_kinds(self._declared, Kind.ENVIRONMENT))
-        first, across = problem.part.first(problem.ppo.num_envs), problem.peers.across if problem.peers else here
-        seeds = noise.env_seeds(seed, iteration, problem.ppo.num_envs)[first:][: problem.num_envs]
         carry = under("envs.carry", stands)
         apart = (*FOLDED, *named("envs.carry", carry))
         stands = {name: array for name, array in stands.items() if name.startswith("envs.") and name not in apart}
         stands |= named("normalize", under("normalize", statistics))
         with jax.default_device(self.learning.device), jax.enable_x64(True):
-            start = self._env.reset(seeds)
+            start = self._env.reset(problem.env_seeds(seed, iteration))
             arrays = {name: jnp.array(array) for name, array in stands.items()}
             shown = start.seen._asdict().items()
             arrays |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
-            arrays |= observed(problem, arrays, start.seen.obs, across)
+            arrays |= observed(problem, arrays, start.seen.obs, problem.across)
             # Commits the arrays to the devices, like the program's results.
             envs = Envs(start.state, arrays, jax.tree.map(jnp.array, carry))
             envs = self.learning.devices.put(envs, specs_of_envs(envs))

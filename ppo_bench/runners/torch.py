@@ -85,7 +85,7 @@ class TorchLearner:
             torch.from_numpy(np.asarray(numbers, np.int32)).to(self._device)
             for numbers in (
                 np.arange(self._ppo.num_steps + 1),
-                problem.part.first(self._ppo.num_envs) + np.arange(problem.num_envs),
+                problem.first_env + np.arange(problem.num_envs),
                 np.arange(self._network.actions.lanes),
                 np.arange(self._ppo.update_epochs),
                 first_row + self._computation.samples,

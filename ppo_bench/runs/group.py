@@ -70,7 +70,7 @@ class Member:
     def step(self) -> tuple[Metrics, list[Episode]]:
         """See `Runner.step`; episodes have the numbers of environments and steps that count over all processes."""
         self._state, metrics, episodes = self.runner.step(self._state)
-        first, count = self.part.first(self.problem.ppo.num_envs), self.part.count
+        first, count = self.problem.first_env, self.part.count
         return metrics, [e._replace(env=first + e.env, step=e.step * count) for e in episodes]
 
     def export(self) -> Arrays:
