@@ -37,6 +37,11 @@ def require(module: str, extra: str, purpose: str) -> None:
         raise ConfigError(f"{purpose} needs {module}, which is not installed: pip install 'ppo-bench[{extra}]'")
 
 
+def one_line(said: object) -> str:
+    """`said`, such as an exception, as text without line breaks."""
+    return " ".join(str(said).split())
+
+
 def nearest(word: str, known: Iterable[str]) -> list[str]:
     """Up to three of the `known` words that are similar to `word`, the most similar first, ignoring case."""
     by_lower = {name.lower(): name for name in known}

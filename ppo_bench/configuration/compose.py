@@ -14,7 +14,7 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, IntegerNode, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ppo_bench.common.errors import ConfigError, nearest
+from ppo_bench.common.errors import ConfigError, nearest, one_line
 from ppo_bench.common.paths import CONF
 
 MANY_KEYS = 20  # more than fit in one line
@@ -160,11 +160,6 @@ def _env_file(name: str) -> Any:
     file: Any = OmegaConf.load(CONF / "env" / f"{name}.yaml")
     bases = [_env_file(base) for base in file.get("defaults", []) if isinstance(base, str) and base != "_self_"]
     return OmegaConf.merge(*bases, file)
-
-
-def one_line(error: object) -> str:
-    """The message of `error` without line breaks."""
-    return " ".join(str(error).split())
 
 
 def _group_without_name(overrides: Sequence[str]) -> str:

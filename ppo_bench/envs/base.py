@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.values import younger
 from ppo_bench.tuning.switches import ON, Tuning
 
@@ -286,7 +286,7 @@ def supported_spaces(task: Task, observation_space: gymnasium.Space, action_spac
     if not isinstance(action_space, spaces.Discrete) and not (
         vector and (floats or not isinstance(action_space, spaces.Box))
     ):
-        shown = " ".join(str(action_space).split())
+        shown = one_line(action_space)
         raise ConfigError(
             f"{task.id}: actions {shown} are not supported, only Discrete, MultiDiscrete and MultiBinary of one "
             "dimension, and vectors of floats"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ppo_bench.common.errors import ConfigError, nearest
+from ppo_bench.common.errors import ConfigError, nearest, one_line
 from ppo_bench.envs.base import Task
 
 SET_HERE = {
@@ -46,7 +46,7 @@ def imported_envpool() -> Any:
     try:
         import envpool
     except (ImportError, OSError) as error:
-        said = " ".join(str(error).split())
+        said = one_line(error)
         raise ConfigError(
             f"EnvPool and its ROMs cannot be loaded ({said}): pip install --force-reinstall envpool envpool-assets"
         ) from error

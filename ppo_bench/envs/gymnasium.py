@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import ConfigError, Failed, require
+from ppo_bench.common.errors import ConfigError, Failed, one_line, require
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
@@ -60,7 +60,7 @@ class GymnasiumEnv:
         except Exception as error:  # whatever the environment's own constructor raises
             if "mujoco" in str(error).lower():
                 require("mujoco", "mujoco", f"{task.id} on backend=gymnasium")
-            said = " ".join(str(error).split()) or type(error).__name__
+            said = one_line(error) or type(error).__name__
             if isinstance(error, OSError) and task.atari:
                 said = f"its ROM cannot be read ({said}): pip install --force-reinstall ale-py, which has it"
             raise ConfigError(f"gymnasium cannot make {task.id!r}: {said}") from error

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, Failed, nearest, require
+from ppo_bench.common.errors import ConfigError, Failed, nearest, one_line, require
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
 from ppo_bench.envs.base import Seen, Step, Task, require_no_info, supported_spaces
 from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
@@ -130,7 +130,7 @@ def _called(env_id: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
     except Exception as error:  # whatever the environment's own code raises
-        said = " ".join(str(error).split()) or type(error).__name__
+        said = one_line(error) or type(error).__name__
         if isinstance(error, OSError) and "rom " in said:
             raise ConfigError(
                 f"{env_id}: {said.split('.', maxsplit=1)[0]}: pip install --force-reinstall ale-py, which brings it"
@@ -155,5 +155,5 @@ def _try(task: Task, game: Game) -> None:
     except Failed as error:
         raise ConfigError(str(error)) from error
     except Exception as error:  # whatever the environment's own code raises
-        said = " ".join(str(error).split())
+        said = one_line(error)
         raise ConfigError(f"{task.id}: it fails in random play with {type(error).__name__}: {said}") from error

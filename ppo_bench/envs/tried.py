@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.envs.base import choices_of
 
 
@@ -44,7 +44,7 @@ def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Exception as error:  # whatever the environment's own code raises
-        said = " ".join(str(error).split())
+        said = one_line(error)
         raise ConfigError(f"{name}: {method} raises {type(error).__name__}" + (f": {said}" if said else "")) from error
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-Array = Any  # an array of whichever namespace `xp` is
+from ppo_bench.mathematics.arrays import Array
 
 LONGEST = 1e4
 """The base of the wavelengths of `sinusoids`: they range from 2 pi to almost `2 pi * LONGEST` positions."""

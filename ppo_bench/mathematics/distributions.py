@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-Array = Any  # an array of whichever namespace `xp` is
+from ppo_bench.mathematics.arrays import Array
+
 Head = tuple[Array, ...]  # parameters of the policy's distribution: (logits,) or (mean, log_std)
 
 

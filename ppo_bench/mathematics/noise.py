@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-Array = Any  # an array of whichever namespace `xp` is
+from ppo_bench.mathematics.arrays import Array
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

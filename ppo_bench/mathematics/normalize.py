@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError
-
-Array = Any  # an array of whichever namespace `xp` is
+from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.mathematics.arrays import Array
 
 EPSILON = 1e-8
 INITIAL_COUNT = 1e-4
@@ -178,6 +177,6 @@ def action_bounds(space: Any, rescaled: bool) -> ActionBounds | None:
 
     bounded = isinstance(space, spaces.Box)
     if rescaled and not (bounded and np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        shown = " ".join(str(space).split())
+        shown = one_line(space)
         raise ConfigError(f"env.rescale_actions=true is for actions of floats with bounds, not {shown}: use false")
     return ActionBounds(space.low, space.high, rescaled) if bounded else None

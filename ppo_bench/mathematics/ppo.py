@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-Array = Any  # an array of whichever namespace `xp` is
+from ppo_bench.mathematics.arrays import Array
+
 Total = Callable[[Array], Array]  # the sum of an array over the devices that share a training
 
 

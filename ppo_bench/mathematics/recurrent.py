@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-Array = Any  # an array of whichever namespace `xp` is
+from ppo_bench.mathematics.arrays import Array
+
 State = tuple[Array, ...]
 """Arrays `[B, H]`; the first is the hidden state, which is the cell's output."""
 

@@ -20,11 +20,11 @@ from pathlib import Path
 import hydra
 from hydra.errors import HydraException
 
-from ppo_bench.common.errors import ConfigError, Interrupted
+from ppo_bench.common.errors import ConfigError, Interrupted, one_line
 from ppo_bench.common.files import make_folder
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
-from ppo_bench.configuration.compose import explain, of_hydra, one_line, search_path
+from ppo_bench.configuration.compose import explain, of_hydra, search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import are_complete
 from ppo_bench.sweeps.expand import corner, sweep_jobs

@@ -19,10 +19,10 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.locks import lock
 from ppo_bench.common.progress import duration, say
-from ppo_bench.configuration.compose import one_line, search_path
+from ppo_bench.configuration.compose import search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
 from ppo_bench.runs.results import are_complete, in_use

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.errors import ConfigError, one_line, require
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.atari import FRAME_SKIP
 from ppo_bench.envs.base import Seen, Step, Task, VectorEnv
@@ -104,7 +104,7 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
         if np.shape(picture)[2:] != (3,) or picture.dtype != np.uint8:
             raise TypeError("its renderer gives no picture of [H, W, 3] bytes")
     except Exception as error:  # whatever the environment's renderer and the libraries below it raise
-        said = " ".join(str(error).split())
+        said = one_line(error)
         needs = f"; classic control needs pip install 'ppo-bench[video]', {MUJOCO_NEEDS}"
         hint = "" if "not implemented" in said.lower() else needs
         raise ConfigError(f"{asked}: {config.task.id} cannot be drawn ({said}){hint}") from error
@@ -136,12 +136,14 @@ def _maker(config: Config) -> Callable[[], Scene]:
 
 
 def _by_gymnasium(task: Task) -> Scene:
-    env = GymnasiumEnv(task, "sync", render_mode="rgb_array")
-    return Scene(env, lambda obs: env.render(), ATARI_FPS // FRAME_SKIP if task.atari else env.render_fps)
+    return _drawn(GymnasiumEnv(task, "sync", render_mode="rgb_array"), task)
 
 
 def _by_pettingzoo(task: Task) -> Scene:
-    env = PettingZooEnv(task, "sync")
+    return _drawn(PettingZooEnv(task, "sync"), task)
+
+
+def _drawn(env: GymnasiumEnv | PettingZooEnv, task: Task) -> Scene:
     return Scene(env, lambda obs: env.render(), ATARI_FPS // FRAME_SKIP if task.atari else env.render_fps)
 
 
