@@ -16,6 +16,11 @@ SCHEMA_VERSION = 1
 """Version of the format of every JSON file that a command writes."""
 
 
+def is_complete(run_folder: Path) -> bool:
+    """Whether the run in `run_folder` is complete: it then has its result, and only then."""
+    return (run_folder / "result.json").exists()
+
+
 def jsonable(value: Any) -> Any:
     """`value` with None in place of NaN and infinities, which JSON does not have."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -9,6 +9,7 @@ from typing import Any
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.files import is_complete
 from ppo_bench.common.launched import launched
 from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.choices import Network, Tracker
@@ -216,7 +217,7 @@ class Config:
     def job_folder(self) -> Path:
         """The folder that identifies a command: that of its first run that is not complete, else of its first run."""
         folders = self.folders
-        return next((folder for folder in folders if not (folder / "result.json").exists()), folders[0])
+        return next((folder for folder in folders if not is_complete(folder)), folders[0])
 
     @property
     def folders(self) -> list[Path]:
@@ -253,6 +254,6 @@ def chosen_folder(folder: Path, rerun: bool) -> Path:
     if not rerun:
         return folder
     n = 2
-    while ((beside := folder.with_name(f"{folder.name}-rerun{n}")) / "result.json").exists():
+    while is_complete(beside := folder.with_name(f"{folder.name}-rerun{n}")):
         n += 1
     return beside

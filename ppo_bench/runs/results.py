@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import make_folder
+from ppo_bench.common.files import is_complete, make_folder
 from ppo_bench.common.locks import lock
 from ppo_bench.common.rows import read_rows
 
@@ -71,7 +71,7 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 def are_complete(folders: Sequence[Path]) -> bool:
     """Whether the runs in all of `folders` are complete."""
-    return all((folder / "result.json").exists() for folder in folders)
+    return all(map(is_complete, folders))
 
 
 def in_use(folder: Path) -> bool:

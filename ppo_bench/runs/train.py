@@ -14,6 +14,7 @@ import numpy as np
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import ConfigError, Failed, Interrupted
+from ppo_bench.common.files import is_complete
 from ppo_bench.common.progress import ProgressDisplay, say
 from ppo_bench.common.stopping import stop_requests
 from ppo_bench.configuration.config import Config
@@ -65,7 +66,7 @@ def train(config: Config, started_at: float) -> list[Path]:
     `ppo_bench/common/stopping.py`.
     """
     runs = [SeedRun(*each) for each in zip(config.of_each_seed(), config.folders, strict=True)]
-    finished = [run.folder for run in runs if (run.folder / "result.json").exists()]
+    finished = [run.folder for run in runs if is_complete(run.folder)]
     todo = [run for run in runs if run.folder not in finished]
     for folder in finished:
         report_finished(folder)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import is_complete
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import of_hydra, search_path
 from ppo_bench.configuration.load import load_config
@@ -66,7 +67,7 @@ def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[Submitte
     if len(folders) > 1:
         raise ConfigError(f"outputs={','.join(sorted(folders))}: one submission has one folder of outputs")
     tasks = tasks_per_node(launch, [config for config, _ in configs])
-    check_environments(config for config, _ in configs if not (config.job_folder / "result.json").exists())
+    check_environments(config for config, _ in configs if not is_complete(config.job_folder))
     return Path(folders.pop()), list(runs.values()), tasks
 
 
