@@ -14,6 +14,7 @@ from ppo_bench.common.paths import CONF
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config
+from ppo_bench.configuration.ranges import RULES
 from ppo_bench.envs.base import Atari
 from ppo_bench.networks.spec import Auto
 from ppo_bench.sweeps.expand import expand
@@ -180,6 +181,12 @@ def test_an_id_with_slashes_names_one_folder() -> None:
     folder = load_config(["backend=gymnasium", "env.id=ALE/Pong-v5", "outputs=runs"]).run_folder
     assert folder.parent.parent == Path("runs/default")
     assert folder.parent.name.startswith("ALE_Pong-v5-gymnasium-")
+
+
+def test_every_number_among_the_hyperparameters_has_a_range() -> None:
+    numbers = [f"ppo.{each.name}" for each in fields(Hyperparameters) if str(each.type) != "bool"]
+    assert len(numbers) == 20
+    assert [key for key in RULES if key.startswith("ppo.")] == sorted(numbers, key=list(RULES).index)
 
 
 def test_the_yaml_that_explains_the_hyperparameters_has_all_of_them_and_no_others() -> None:
