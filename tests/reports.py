@@ -23,12 +23,6 @@ def report(capfd: pytest.CaptureFixture[str], *arguments: object, drawn: bool = 
     return code, printed.out, printed.err
 
 
-def assert_one_line(error: str, fragment: str) -> None:
-    assert error.startswith("ppo_bench: ")
-    assert error.count("\n") == 1
-    assert fragment in error
-
-
 def rows(path: Path) -> list[dict[str, str]]:
     with open(path, newline="") as file:
         return list(csv.DictReader(file))

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from ppo_bench.commands import check
+from tests.refusals import assert_one_line
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +94,4 @@ def test_the_command_refuses_an_unknown_environment_with_one_line() -> None:
     done = run_check("env=cartpole", "env.id=CartPol-v1", "backend=gymnasium")
     assert done.returncode == 2
     assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("ppo_bench: ")
-    assert "CartPol-v1" in line
+    assert_one_line(done.stderr, "CartPol-v1")

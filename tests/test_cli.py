@@ -13,6 +13,7 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
+from tests.refusals import assert_one_line
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -168,14 +169,6 @@ def command(text: str, outputs: Path) -> list[str]:
         *([] if "--cfg" in flags else [*SMALL, f"outputs={outputs}"]),
         *(w for w in words if w not in flags),
     ]
-
-
-def assert_one_line(error: str, fragment: str) -> None:
-    assert error.startswith("ppo_bench: ")
-    assert error.endswith("\n")
-    assert error.count("\n") == 1
-    assert fragment in error.removeprefix("ppo_bench: ")
-    assert "Traceback" not in error
 
 
 @pytest.mark.parametrize(("text", "fragment"), WRONG.items(), ids=list(WRONG))

@@ -14,7 +14,8 @@ from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
-from tests.test_cli import ENVIRONMENT, assert_one_line
+from tests.refusals import assert_one_line
+from tests.test_cli import ENVIRONMENT
 
 
 def test_help_names_every_choice_and_the_common_overrides(capsys: pytest.CaptureFixture[str]) -> None:

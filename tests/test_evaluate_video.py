@@ -13,6 +13,7 @@ from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.evaluations import ON_CPU, SMALL, config_with, evaluated, trained
+from tests.refusals import assert_one_line
 
 pytestmark = pytest.mark.slow
 
@@ -64,8 +65,7 @@ def test_mujoco_is_drawn_or_the_library_that_is_missing_is_named(
     error = capfd.readouterr().err
     if code:  # without the system's EGL
         assert code == 2
-        assert "apt install libegl1" in error
-        assert error.count("\n") == 1
+        assert_one_line(error, "apt install libegl1")
         assert not (folder / "evaluations").exists()
         return
     (report,) = folder.glob("evaluations/*.json")

@@ -16,6 +16,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.checkpoint import Checkpoint, digest, load, save
+from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
 
 BATCH, LOADED = 512, 10
@@ -202,7 +203,6 @@ def test_a_checkpoint_that_does_not_fit_is_one_line_and_leaves_nothing(
     before = sorted(tmp_path.rglob("*"))
     assert exit_code(main, [*RUN, *overrides, f"checkpoint.load={source}", f"outputs={tmp_path}/outputs"]) == 2
     printed = capfd.readouterr()
-    assert fragment in printed.err
-    assert printed.err.count("\n") == 1
+    assert_one_line(printed.err, fragment)
     assert printed.out == ""
     assert sorted(tmp_path.rglob("*")) == before

@@ -24,6 +24,7 @@ from ppo_bench.runs import tic_tac_toe
 from ppo_bench.runs.match import Game, play_match
 from ppo_bench.runs.opponents import Opponent, kuhn, uniform
 from tests.evaluations import ON_CPU
+from tests.refusals import assert_one_line
 from tests.test_seams import ACTING
 
 TINY = ["env=tic_tac_toe", "ppo.num_envs=8", "ppo.num_steps=16", "checkpoint.every_iterations=1", ON_CPU]
@@ -237,8 +238,8 @@ def test_wrong_input_is_one_line(
 ) -> None:
     assert exit_code(main, [str(connect_four), *words]) == 2
     error = capfd.readouterr().err
-    assert error.startswith(f"ppo_bench: {message}"), error
-    assert error.count("\n") == 1
+    assert_one_line(error, message)
+    assert error.startswith(f"ppo_bench: {message}")
 
 
 def test_players_of_other_games_are_refused(

@@ -11,6 +11,7 @@ import pytest
 
 from ppo_bench.commands.query import main
 from ppo_bench.common.cli import exit_code
+from tests.refusals import assert_one_line
 from tests.synthetic import write_run, write_sweep
 
 
@@ -83,8 +84,7 @@ def test_lines_that_are_cut_are_no_rows(outputs: Path, capfd: pytest.CaptureFixt
 def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert exit_code(main, [sql, str(outputs)]) == 2
     error = capfd.readouterr().err
-    assert error.count("\n") == 1
-    assert fragment in error
+    assert_one_line(error, fragment)
     assert "the views are runs, metrics, episodes" in error
 
 

@@ -14,7 +14,8 @@ import pytest
 from ppo_bench.commands.report.command import main
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.common.cli import exit_code
-from tests.reports import aggregates, assert_one_line, report, rows, write_round_sweep
+from tests.refusals import assert_one_line
+from tests.reports import aggregates, report, rows, write_round_sweep
 from tests.synthetic import write_run, write_sweep
 
 

@@ -18,7 +18,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.journal import finished
-from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL, assert_one_line
+from tests.refusals import assert_one_line
+from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.sweeps import sweep_job
 from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.submit import main as submit
-from tests.test_cli import GYM, ROOT, SMALL, assert_one_line
+from tests.refusals import assert_one_line
+from tests.test_cli import GYM, ROOT, SMALL
 from tests.test_sweep import LONG, run_folder, started, states, wait_for
 
 pytestmark = pytest.mark.slow

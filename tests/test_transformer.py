@@ -26,9 +26,9 @@ from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.networks.transformer import Block, TransformerSpec, Trxl
 from tests.namespaces import NAMESPACES, Namespace
+from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings, Ends
-from tests.test_cli import assert_one_line
 from tests.test_seams import ACTING
 
 ROWS, STEPS, DIM = 3, 5, 8

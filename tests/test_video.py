@@ -23,6 +23,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.trackers.mirror import videos
 from ppo_bench.runs.video import filmer
+from tests.refusals import assert_one_line
 
 pytestmark = pytest.mark.slow
 
@@ -220,6 +221,6 @@ def test_what_cannot_be_drawn_is_one_line_before_anything_is_written(
     words = [*text.split(), "device=cpu", "total_timesteps=2048", "video.every_episodes=7", f"outputs={tmp_path}"]
     assert exit_code(main, words) == 2
     error = capfd.readouterr().err
-    assert f"ppo_bench: video.every_episodes=7: {why}" in error
-    assert error.count("\n") == 1
+    assert_one_line(error, why)
+    assert error.startswith(f"ppo_bench: video.every_episodes=7: {why}")
     assert not list(tmp_path.iterdir())

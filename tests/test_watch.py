@@ -20,7 +20,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.rows import last_rows
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import in_use, own_folder
-from tests.test_cli import ENVIRONMENT, GYM, SMALL, assert_one_line
+from tests.refusals import assert_one_line
+from tests.test_cli import ENVIRONMENT, GYM, SMALL
 
 
 @pytest.fixture(scope="module")
