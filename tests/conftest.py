@@ -13,10 +13,10 @@ import torch
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from tests.evaluations import CARTPOLE, RUNS, trained
+from tests.evaluations import CARTPOLE, RUNS
 from tests.namespaces import NAMESPACES, Namespace
 from tests.runners import FRAMEWORKS
-from tests.training import RUN, run_folder
+from tests.training import RUN, run_folder, trained
 
 jax.config.update("jax_num_cpu_devices", 2)  # so that a program of several seeds is divided on any machine
 
@@ -65,12 +65,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that nothing interrupted; not to be changed."""
     outputs = tmp_path_factory.mktemp("finished")
     assert exit_code(main, [*RUN, f"outputs={outputs}"]) == 0
-    return run_folder(outputs)
+    return run_folder(*RUN, f"outputs={outputs}")
 
 
 @pytest.fixture
 def copied(finished: Path, tmp_path: Path) -> Path:
     """A copy of `finished`, under the outputs folder `tmp_path`."""
-    folder = run_folder(tmp_path)
+    folder = run_folder(*RUN, f"outputs={tmp_path}")
     shutil.copytree(finished, folder, symlinks=True)
     return folder

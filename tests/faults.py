@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 import random
 import shutil
@@ -17,11 +15,9 @@ from typing import Any
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runners.checkpoint import find, load
 from tests.exploit import Exploit
+from tests.training import ENVIRONMENT, ROOT, learnt
 
-ROOT = Path(__file__).parents[1]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 COMPOSING = threading.Lock()
 """Hydra composes one configuration at a time."""
 MEMORY_BYTES = 16 * 2**30
@@ -52,16 +48,6 @@ def configured(overrides: list[str]) -> Config:
 
 def folder_of(overrides: list[str]) -> Path:
     return configured(overrides).run_folder
-
-
-def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]:
-    """All that a run learnt, without the time that it took: metrics, episodes and everything in its last checkpoint."""
-    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timeless = [{key: row[key] for key in row if key not in ("wall_seconds", "sps")} for row in metrics]
-    arrays = load(find(folder)).arrays
-    best = (folder / "checkpoints" / "best").resolve().name.encode()
-    episodes = (folder / "episodes.jsonl").read_bytes()
-    return timeless, episodes, {name: arrays[name].tobytes() for name in arrays} | {"best": best}
 
 
 def started_run(overrides: list[str], count: int, wait_seconds: float = 0.0) -> Path:

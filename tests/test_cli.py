@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +13,7 @@ from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.refusals import assert_one_line
-
-ROOT = Path(__file__).parent.parent
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
-GYM = ["backend=gymnasium"]
-SMALL = ["total_timesteps=1024"]  # what is wrongly accepted is over soon
+from tests.training import ENVIRONMENT, GYM, SHORT
 
 WRONG = {
     # choices
@@ -166,7 +161,7 @@ def command(text: str, outputs: Path) -> list[str]:
     flags = [word for word in words if word.startswith("-")]
     return [
         *flags,
-        *([] if "--cfg" in flags else [*SMALL, f"outputs={outputs}"]),
+        *([] if "--cfg" in flags else [*SHORT, f"outputs={outputs}"]),
         *(w for w in words if w not in flags),
     ]
 
@@ -219,7 +214,7 @@ def test_a_missing_package_is_named(
 ) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == hidden else real(name, *rest))
-    code = exit_code(main, [*arguments, *SMALL, f"outputs={tmp_path}/outputs"])
+    code = exit_code(main, [*arguments, *SHORT, f"outputs={tmp_path}/outputs"])
     printed = capfd.readouterr()
     assert code == 2
     assert_one_line(printed.err, fragment)
@@ -233,7 +228,7 @@ def test_outputs_that_cannot_be_written_are_named(
 ) -> None:
     in_the_way = tmp_path / "outputs"
     in_the_way.write_text("a file")
-    code = exit_code(main, [*GYM, *SMALL, f"outputs={in_the_way}{below}"])
+    code = exit_code(main, [*GYM, *SHORT, f"outputs={in_the_way}{below}"])
     assert code == 2
     assert_one_line(capfd.readouterr().err, f"cannot write to {in_the_way}")
     assert in_the_way.read_text() == "a file"
@@ -242,7 +237,7 @@ def test_outputs_that_cannot_be_written_are_named(
 def test_a_run_whose_checkpoints_are_all_damaged_says_how_to_start_afresh(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    arguments = [*GYM, *SHORT, f"outputs={tmp_path}"]
     checkpoints = load_config(arguments).run_folder / "checkpoints"
     for name in ("iteration_00000001", "iteration_00000002"):
         (checkpoints / name).mkdir(parents=True)

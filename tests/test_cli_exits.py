@@ -15,7 +15,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from tests.refusals import assert_one_line
-from tests.test_cli import ENVIRONMENT
+from tests.training import ENVIRONMENT
 
 
 def test_help_names_every_choice_and_the_common_overrides(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from ppo_bench.runners.checkpoint import find, load
-from tests.faults import ENVIRONMENT, ROOT, command, contents, finish, folder_of, learnt, rows
+from tests.faults import command, contents, finish, folder_of, rows
+from tests.training import ENVIRONMENT, ROOT, learnt
 
 pytestmark = pytest.mark.slow
 

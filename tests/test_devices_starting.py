@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import ENVIRONMENT, ROOT, command
+from tests.faults import command
 from tests.test_devices_faults import SECONDS, TWO, _children, _command_line
+from tests.training import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,9 @@ import pytest
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
-from tests.evaluations import ON_CPU, SMALL, config_with, evaluated, trained
+from tests.evaluations import ON_CPU, SMALL, config_with, evaluated
 from tests.refusals import assert_one_line
+from tests.training import trained
 
 pytestmark = pytest.mark.slow
 

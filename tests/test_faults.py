@@ -14,20 +14,19 @@ from typing import Any
 
 import pytest
 
-from tests import faults
+from tests import faults, training
 from tests.faults import (
-    ENVIRONMENT,
     command,
     contents,
     finish,
     folder_of,
     kill_and_restart,
-    learnt,
     resume_damaged,
     rows,
     started_run,
 )
 from tests.mutations import SMALL, mutated, run_mutated
+from tests.training import ENVIRONMENT, learnt
 
 pytestmark = pytest.mark.slow
 
@@ -163,6 +162,6 @@ def test_a_clock_that_jumps_changes_nothing_but_the_date(tmp_path: Path) -> None
     assert started > datetime.now(UTC) + timedelta(days=9)
     assert datetime.fromtimestamp((folder / "result.json").stat().st_mtime, UTC) < datetime.now(UTC) + timedelta(days=1)
     assert learnt(folder) == learnt(folder_of(whole))
-    seconds = [json.loads(line)["wall_seconds"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    seconds = [row["wall_seconds"] for row in training.rows(folder)]
     assert seconds == sorted(seconds)
     assert seconds[-1] < 60

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from ppo_bench.runners import checkpoint
-from tests.faults import ENVIRONMENT, ROOT, command, folder_of
+from tests.faults import command, folder_of
+from tests.training import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -30,10 +29,10 @@ from ppo_bench.networks.torch import TorchOps, named_views
 from ppo_bench.tuning.switches import Tuning
 from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
+from tests.training import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
 GAMES = sorted({env for env, backend, env_id in offered() if env_id.endswith("Easy-v0")} - {"procgen"})
 FRAMES = spaces.Box(0, 255, (3, 64, 64), np.uint8)
 
@@ -214,7 +213,7 @@ def test_a_missing_qt_is_one_line_that_names_its_packages(tmp_path: Path) -> Non
     """In a process of its own, to which a folder shows a library without content in place of Qt's."""
     (tmp_path / "libQt5Core.so.5").touch()
     command = [sys.executable, "-m", "ppo_bench", "env=starpilot", f"outputs={tmp_path}/outputs"]
-    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment = ENVIRONMENT | {"LD_LIBRARY_PATH": str(tmp_path)}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 2, run.stderr
     for word in ("StarpilotEasy-v0", "libqt5core5a", "libqt5gui5", "make setup-procgen"):

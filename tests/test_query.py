@@ -13,6 +13,7 @@ from ppo_bench.commands.query import main
 from ppo_bench.common.cli import exit_code
 from tests.refusals import assert_one_line
 from tests.synthetic import write_run, write_sweep
+from tests.training import rows
 
 
 @pytest.fixture
@@ -54,11 +55,8 @@ def test_the_folder_in_which_one_is_can_be_asked(
 
 def test_columns_of_newer_versions_are_there(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = write_run(outputs, seed=9, iterations=3)
-    rows = [
-        json.loads(line) | {"curiosity": 0.5, "SPS": 1, "seed": 3, 'a"b': 0, "file": 1}
-        for line in (folder / "metrics.jsonl").read_text().splitlines()
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    newer = [row | {"curiosity": 0.5, "SPS": 1, "seed": 3, 'a"b': 0, "file": 1} for row in rows(folder)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in newer))
     assert query(capfd, "select sum(curiosity) from metrics", outputs).split()[-1] == "1.5"
 
 

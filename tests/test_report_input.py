@@ -15,7 +15,7 @@ from ppo_bench.commands.report.command import main
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.common.cli import exit_code
 from tests.refusals import assert_one_line
-from tests.reports import aggregates, report, rows, write_round_sweep
+from tests.reports import aggregates, read_table, report, write_round_sweep
 from tests.synthetic import write_run, write_sweep
 
 
@@ -99,7 +99,7 @@ def test_a_broken_folder_is_named_and_left_out(kind: str, tmp_path: Path, capfd:
     code, _, errors = report(capfd, tmp_path / "o")
     assert code == 0
     assert f"left out: {broken}: {reason}" in errors
-    (left,) = rows(tmp_path / "o" / "report" / "tables" / "left_out.csv")
+    (left,) = read_table(tmp_path / "o" / "report" / "tables" / "left_out.csv")
     assert left["folder"] == str(broken)
     assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_eager", "final_return_mean"][3] == 2
     # Alone, it is nothing to report on.
@@ -173,7 +173,7 @@ def test_names_with_markup_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixt
     markdown = (outputs / "report" / "tables" / "returns.md").read_text()
     assert "&lt;/script&gt;" in markdown
     assert "\\|$x^2$" in markdown
-    assert {row["env"] for row in rows(outputs / "report" / "tables" / "returns.csv")} == {NASTY}
+    assert {row["env"] for row in read_table(outputs / "report" / "tables" / "returns.csv")} == {NASTY}
     assert len(list((outputs / "report" / "figures").glob("learning_*.svg"))) == 1
 
 

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from ppo_bench.commands.report.command import main
 from tests.synthetic import write_run, write_sweep
+from tests.training import rows
 
 pytestmark = pytest.mark.slow
 
@@ -154,8 +155,8 @@ HEIGHTS = """one => one.querySelector("path.mean").getAttribute("d").match(/ (-?
 def test_a_constant_curve_can_be_smoothed(browser: Browser, tmp_path: Path) -> None:
     """Its means differ in the last digit."""
     folder = write_run(tmp_path / "o", iterations=150)
-    rows = [json.loads(line) | {"entropy": 0.1} for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    level = [row | {"entropy": 0.1} for row in rows(folder)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in level))
     assert main([str(tmp_path / "o"), "--resamples", "200"]) == 0
     with Opened(browser, tmp_path / "o" / "report" / "report.html", DESKTOP) as opened:
         for width in ("3", "7", "15"):

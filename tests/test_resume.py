@@ -27,7 +27,8 @@ from tests.training import BATCH, EVERY, ITERATIONS, ROOT, RUN, learnt, rows, ru
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    arguments, folder = [*RUN, f"outputs={tmp_path}"], run_folder(tmp_path)
+    arguments = [*RUN, f"outputs={tmp_path}"]
+    folder = run_folder(*arguments)
     code, error = stop_after_first_checkpoint([sys.executable, "-m", "ppo_bench", *arguments], folder, number)
     assert not (folder / "result.json").exists()
     newest = max(int(path.name.removeprefix("iteration_")) for path in (folder / "checkpoints").glob("iteration_*"))
@@ -51,7 +52,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     assert "warning" not in printed.err
     assert learnt(folder) == learnt(finished)
     assert not list((folder / "checkpoints").glob("snapshot_*"))
-    seconds = [row["wall_seconds"] for row in rows(folder / "metrics.jsonl")]
+    seconds = [row["wall_seconds"] for row in rows(folder)]
     assert seconds == sorted(seconds)
 
 
@@ -61,20 +62,20 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
 ) -> None:
     backend = ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=3"] if at_once > 1 else []
     arguments = ["env=cartpole", *backend, "checkpoint.every_iterations=900", f"outputs={tmp_path}"]
-    folder = run_folder(tmp_path, arguments)
+    folder = run_folder(*arguments)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "ppo_bench", *arguments]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
         while run.poll() is None and not (folder / "metrics.jsonl").exists():
             time.sleep(0.01)
-        while run.poll() is None and len(rows(folder / "metrics.jsonl")) < 7:
+        while run.poll() is None and len(rows(folder)) < 7:
             time.sleep(0.01)
         run.send_signal(signal.SIGTERM)
         _, error = run.communicate(timeout=300)
     assert run.returncode == 130, error
     (snapshot,) = (folder / "checkpoints").glob("snapshot_*")
     iteration = int(snapshot.name.removeprefix("snapshot_"))
-    assert iteration == len(rows(folder / "metrics.jsonl"))
+    assert iteration == len(rows(folder))
     assert iteration % at_once == 0
     assert f"stopped after iteration {iteration}; nothing is to be resumed before the first checkpoint" in error
     assert f"python -m ppo_bench.evaluate {folder} plays it as it is" in error
@@ -89,7 +90,7 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
 def test_a_signal_to_all_processes_of_a_run_stops_it_as_one_to_the_run_does(tmp_path: Path) -> None:
     """As `timeout` sends it, and as a job of SLURM gets it: it ends the processes of the environments at once."""
     arguments = [*RUN, "backend.vectorization=async", "total_timesteps=1_000_000", f"outputs={tmp_path}"]
-    folder = run_folder(tmp_path, arguments)
+    folder = run_folder(*arguments)
     command = [sys.executable, "-m", "ppo_bench", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:

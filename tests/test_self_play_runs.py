@@ -171,8 +171,8 @@ def test_a_run_with_a_pool_starts_from_one_without(tmp_path: Path) -> None:
 
 def test_metrics_of_a_run_are_of_the_rows_that_learn(finished: Path) -> None:
     own, _, _ = sides(16, 2)
-    assert {row["env"] for row in rows(finished / "episodes.jsonl")} <= set(own.tolist())
-    assert all(a["iteration"] < b["iteration"] for a, b in pairwise(rows(finished / "metrics.jsonl")))
+    assert {row["env"] for row in rows(finished, "episodes")} <= set(own.tolist())
+    assert all(a["iteration"] < b["iteration"] for a, b in pairwise(rows(finished)))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -20,7 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from ppo_bench.common.paths import CONF
 from tests.test_report_page import DESKTOP, LIGHTNESS, PHONE, PROGRAMS, Opened
-from tests.training import ROOT
+from tests.training import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it."""
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    environment = ENVIRONMENT | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert built.stderr == ""

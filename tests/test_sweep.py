@@ -16,10 +16,9 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.journal import finished
 from tests.refusals import assert_one_line
-from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
+from tests.training import ENVIRONMENT, GYM, ROOT, SHORT, rows, run_folder
 
 pytestmark = pytest.mark.slow
 
@@ -49,26 +48,22 @@ def children(process: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
-def run_folder(*words: str) -> Path:
-    return load_config(words).run_folder
-
-
 def states(outputs: Path) -> list[tuple[str, str]]:
     """State and run folder's name of all outcomes that the sweeps of a folder have noted, oldest first."""
-    rows = [
+    noted = [
         json.loads(row) for path in sorted(outputs.glob(".sweeps/*.jsonl")) for row in path.read_text().splitlines()
     ]
-    return [(row[0], Path(row[2]).name) for row in rows]
+    return [(row[0], Path(row[2]).name) for row in noted]
 
 
 def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = ["-m", "seed=1,2", *GYM, *SMALL, "outputs=runs"]
+    arguments = ["-m", "seed=1,2", *GYM, *SHORT, "outputs=runs"]
     assert exit_code(main, arguments) == 0
     printed = capfd.readouterr()
-    folders = [run_folder(f"seed={seed}", *GYM, *SMALL, "outputs=runs") for seed in (1, 2)]
+    folders = [run_folder(f"seed={seed}", *GYM, *SHORT, "outputs=runs") for seed in (1, 2)]
     assert printed.out.splitlines() == [str(folder) for folder in folders]
     assert printed.err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     assert sorted(folders[0].parent.iterdir()) == folders
@@ -100,7 +95,7 @@ def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
 def test_a_sweep_with_one_wrong_job_starts_none(
     overrides: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code(main, ["-m", *overrides, *GYM, *SMALL, f"outputs={tmp_path}/outputs"]) == 2
+    assert exit_code(main, ["-m", *overrides, *GYM, *SHORT, f"outputs={tmp_path}/outputs"]) == 2
     printed = capfd.readouterr()
     assert_one_line(printed.err, fragment)
     assert printed.out == ""
@@ -110,7 +105,7 @@ def test_a_sweep_with_one_wrong_job_starts_none(
 def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    overrides = [*GYM, *SHORT, f"outputs={tmp_path}"]
     assert exit_code(main, ["-m", "ppo.learning_rate=1e30,0.001", *overrides]) == 1
     lines = capfd.readouterr().err.splitlines()
     assert lines[0].startswith("ppo_bench: job 1 of 2: ppo.learning_rate=1e+30")
@@ -135,7 +130,7 @@ def test_a_sweep_over_an_environment_whose_file_is_elsewhere(tmp_path: Path) -> 
     own = (CONF / "env" / "cartpole.yaml").read_text().replace("name: cartpole", "name: mine")
     (tmp_path / "conf" / "env" / "mine.yaml").write_text(own)
     where = f"hydra.searchpath=[file://{tmp_path}/conf]"
-    words = [where, "env=mine", "seed=1,2", *GYM, *SMALL, f"outputs={tmp_path}/outputs"]
+    words = [where, "env=mine", "seed=1,2", *GYM, *SHORT, f"outputs={tmp_path}/outputs"]
     assert exit_code(main, ["-m", *words]) == 0
     assert len(list((tmp_path / "outputs").glob("default/mine-*/seed*/result.json"))) == 2
 
@@ -191,15 +186,14 @@ def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_not
     assert said.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 1 skipped"
     assert (folders[0] / "result.json").stat() == first
     for folder in folders:
-        rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
-        assert [row["iteration"] for row in rows] == list(range(1, 31))
+        assert [row["iteration"] for row in rows(folder)] == list(range(1, 31))
     assert states(tmp_path) == [("done", f"seed{seed}") for seed in (1, 2, 3)]
 
 
 @pytest.mark.skipif(CPUS < 2, reason="one CPU")
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_jobs_side_by_side_share_the_cpus_and_fail_alone(launcher: str, tmp_path: Path) -> None:
-    overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    overrides = [*GYM, *SHORT, f"outputs={tmp_path}"]
     jobs = [f"hydra/launcher={launcher}", "ppo.learning_rate=0.001,1e30", "seed=1", *overrides]
     # In a process of its own: launchers have their way with a process's signals and files.
     sweep = subprocess.run(
@@ -248,7 +242,7 @@ def test_optuna_maximises_the_final_return_and_trains_no_trial_twice(
 def test_a_search_over_what_is_not_there_is_one_line(
     word: str, fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code(main, ["-m", "hydra/sweeper=optuna", word, *GYM, *SMALL, f"outputs={tmp_path}/outputs"]) == 2
+    assert exit_code(main, ["-m", "hydra/sweeper=optuna", word, *GYM, *SHORT, f"outputs={tmp_path}/outputs"]) == 2
     assert_one_line(capfd.readouterr().err, fragment)
     assert list(tmp_path.iterdir()) == []
 

@@ -15,8 +15,8 @@ from ppo_bench.sweeps import sweep_job
 from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.submit import main as submit
 from tests.refusals import assert_one_line
-from tests.test_cli import GYM, ROOT, SMALL
-from tests.test_sweep import LONG, run_folder, started, states, wait_for
+from tests.test_sweep import LONG, started, states, wait_for
+from tests.training import GYM, ROOT, SHORT, run_folder
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def test_a_run_that_is_complete_is_done_however_its_process_ends(
         return Failure(-11, "killed by SIGSEGV")
 
     monkeypatch.setattr(sweep_job, "train_in_process", ends_badly)
-    assert exit_code(main, ["-m", "seed=1", *GYM, *SMALL, f"outputs={tmp_path}"]) == 0
+    assert exit_code(main, ["-m", "seed=1", *GYM, *SHORT, f"outputs={tmp_path}"]) == 0
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 1 done, 0 failed, 0 skipped"
 
 
@@ -60,7 +60,7 @@ def test_what_a_job_raises_is_told(
         raise OSError("no locks here")
 
     monkeypatch.setattr(sweep_job, "in_use", raises)
-    assert exit_code(main, ["-m", "seed=1,2", *GYM, *SMALL, f"outputs={tmp_path}"]) == 1
+    assert exit_code(main, ["-m", "seed=1,2", *GYM, *SHORT, f"outputs={tmp_path}"]) == 1
     said = capfd.readouterr().err
     assert said.count("OSError: no locks here") == 4  # at once, and in the table
     assert said.splitlines()[-1] == "ppo_bench: 0 done, 2 failed, 0 skipped"
@@ -71,7 +71,7 @@ def test_an_interpolated_word_makes_no_run_of_its_own(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    assert exit_code(main, ["-m", "name=${env.name}-x", "seed=1,2", *GYM, *SMALL, "outputs=~/runs"]) == 0
+    assert exit_code(main, ["-m", "name=${env.name}-x", "seed=1,2", *GYM, *SHORT, "outputs=~/runs"]) == 0
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     assert len(list((tmp_path / "home" / "runs" / "cartpole-x").rglob("result.json"))) == 2
     assert not (tmp_path / "~").exists()

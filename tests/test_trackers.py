@@ -21,9 +21,9 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.trackers import mirrors
 from ppo_bench.runs.trackers.mirror import tagged, tags_of
 from ppo_bench.runs.trackers.tensorboard import Tensorboard
-from tests.mirrored import events, history, mirrors_of, rows, wandb_records
-from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
+from tests.mirrored import events, history, mirrors_of, wandb_records
 from tests.trackers import Troubled
+from tests.training import ENVIRONMENT, GYM, ROOT, SHORT, rows
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +118,7 @@ def test_a_finished_run_is_mirrored_afterwards_with_its_videos(
 ) -> None:
     from ppo_bench.commands.evaluate import main as evaluate
 
-    run = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    run = [*GYM, *SHORT, f"outputs={tmp_path}"]
     assert exit_code(main, run) == 0
     folder = load_config(run).run_folder
     assert exit_code(evaluate, [str(folder), "episodes=1", "video=true"]) == 0
@@ -151,7 +151,7 @@ def test_every_seed_of_a_program_has_events_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_video_that_cannot_be_read_costs_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    run = [*GYM, *SHORT, f"outputs={tmp_path}"]
     assert exit_code(main, run) == 0
     folder = load_config(run).run_folder
     (folder / "videos").mkdir()
@@ -174,7 +174,7 @@ def test_a_tracker_that_fails_or_hangs_at_any_moment_costs_a_warning(
     if trouble == "hang":
         monkeypatch.setattr(mirrors, "READY_SECONDS", 2.0)
         monkeypatch.setattr(mirrors, "FINISH_SECONDS", 2.5)
-    run = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    run = [*GYM, *SHORT, f"outputs={tmp_path}"]
     tracker = [f"+tracker.troubled.{key}" for key in ("_target_=tests.trackers.Troubled", f"moment={moment}")]
     assert exit_code(main, [*run, *tracker, f"+tracker.troubled.trouble={trouble}"]) == 0
     folder = load_config(run).run_folder
@@ -232,7 +232,7 @@ def test_a_wandb_server_that_never_answers_costs_a_warning_and_seconds(
 ) -> None:
     monkeypatch.setenv("WANDB_BASE_URL", silent_server)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    run = [*GYM, *SMALL, f"outputs={tmp_path}", "tracker=wandb"]
+    run = [*GYM, *SHORT, f"outputs={tmp_path}", "tracker=wandb"]
     started = time.monotonic()
     assert exit_code(main, run) == 0
     assert time.monotonic() - started < mirrors.READY_SECONDS + 30  # wandb itself would try for minutes
@@ -247,7 +247,7 @@ def test_a_package_that_cannot_be_imported_costs_a_warning(
 ) -> None:
     (tmp_path / "wandb.py").write_text("raise ImportError('libbroken.so: no such file')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
-    assert exit_code(main, [*GYM, *SMALL, f"outputs={tmp_path}/runs", "tracker=wandb"]) == 0
+    assert exit_code(main, [*GYM, *SHORT, f"outputs={tmp_path}/runs", "tracker=wandb"]) == 0
     assert "warning: tracker=wandb has stopped: ImportError: libbroken.so: no such file" in capfd.readouterr().err
 
 
@@ -271,7 +271,7 @@ def test_a_second_interruption_does_not_wait_for_trackers(started_by: list[str],
     folder = load_config(words).run_folder
     command = [*started_by, sys.executable, "-c", PATIENT, *words]
     with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as run:
-        while run.poll() is None and not rows(folder):
+        while run.poll() is None and not (folder / "metrics.jsonl").exists():
             time.sleep(0.05)
         run.send_signal(signal.SIGINT)
         log = folder / "troubled" / "mirror.log"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import statistics
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,16 +17,14 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.trackers.mirror import videos
 from ppo_bench.runs.video import filmer
 from tests.refusals import assert_one_line
+from tests.training import ENVIRONMENT, ROOT, rows, run_folder, timeless, trained
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 EVERY = 30
 RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=8192", "checkpoint.every_iterations=4"]
 FILMED = [*RUN, f"video.every_episodes={EVERY}"]
@@ -44,19 +40,6 @@ def clone(monkeypatch: pytest.MonkeyPatch) -> None:
 def filmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with films; not to be changed."""
     return trained(tmp_path_factory.mktemp("filmed"), *FILMED)
-
-
-def trained(outputs: Path, *overrides: str) -> Path:
-    assert exit_code(main, [*overrides, f"outputs={outputs}"]) == 0
-    return folder_of(outputs, *overrides)
-
-
-def folder_of(outputs: Path, *overrides: str) -> Path:
-    return load_config([*overrides, f"outputs={outputs}"]).run_folder
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def frames_of(path: Path) -> np.ndarray:
@@ -77,11 +60,7 @@ def films(folder: Path) -> list[str]:
 def test_films_change_nothing_of_the_run(filmed: Path, tmp_path: Path) -> None:
     plain = trained(tmp_path, *RUN)
     assert filmed.relative_to(filmed.parents[2]) == plain.relative_to(tmp_path)
-    timeless = [
-        [{k: v for k, v in row.items() if k not in ("wall_seconds", "sps")} for row in rows(folder / "metrics.jsonl")]
-        for folder in (filmed, plain)
-    ]
-    assert timeless[0] == timeless[1]
+    assert timeless(filmed) == timeless(plain)
     assert (filmed / "episodes.jsonl").read_bytes() == (plain / "episodes.jsonl").read_bytes()
     newest = [load(folder / "checkpoints/iteration_00000016") for folder in (filmed, plain)]
     assert newest[0].loop | {"wall_seconds": 0, "metrics_mark": 0} == newest[1].loop | {
@@ -93,7 +72,7 @@ def test_films_change_nothing_of_the_run(filmed: Path, tmp_path: Path) -> None:
 
 
 def test_a_film_is_made_at_the_first_checkpoint_after_so_many_episodes(filmed: Path) -> None:
-    ended = np.cumsum([row["episodes"] for row in rows(filmed / "metrics.jsonl")])[3::4]
+    ended = np.cumsum([row["episodes"] for row in rows(filmed)])[3::4]
     expected: list[int] = []
     for episodes in ended:
         if episodes - (expected or [0])[-1] >= EVERY:
@@ -117,10 +96,10 @@ def test_the_seconds_of_a_film_are_taken_from_the_run(tmp_path: Path, monkeypatc
     """As if each took a thousand, of which the clock knows nothing."""
     monkeypatch.setattr(filmer.Filmer, "film", lambda *arguments: 1000.0)
     folder = trained(tmp_path, *RUN)
-    seconds = [row["wall_seconds"] for row in rows(folder / "metrics.jsonl")]
+    seconds = [row["wall_seconds"] for row in rows(folder)]
     assert [-round(second, -3) for second in seconds] == [1000.0 * (k // 4) for k in range(16)]
     result = json.loads((folder / "result.json").read_text())
-    assert result["steady_sps"] == statistics.median(row["sps"] for row in rows(folder / "metrics.jsonl")) > 0
+    assert result["steady_sps"] == statistics.median(row["sps"] for row in rows(folder)) > 0
 
 
 def test_trackers_are_given_the_films_with_their_steps(filmed: Path) -> None:
@@ -132,7 +111,7 @@ def test_trackers_are_given_the_films_with_their_steps(filmed: Path) -> None:
 
 
 def test_a_resumed_run_films_nothing_twice(filmed: Path, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, *FILMED)
+    folder = run_folder(*FILMED, f"outputs={tmp_path}")
     shutil.copytree(filmed, folder, symlinks=True)
     before = {path: path.stat().st_mtime_ns for path in (folder / "videos").iterdir()}
     (folder / "result.json").unlink()
@@ -168,7 +147,7 @@ def test_a_film_that_fails_costs_a_warning(
 
 
 def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = folder_of(tmp_path, *FILMED)
+    folder = run_folder(*FILMED, f"outputs={tmp_path}")
     folder.mkdir(parents=True)
     (folder / "videos").write_text("mine")
     trained(tmp_path, *FILMED)

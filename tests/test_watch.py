@@ -21,13 +21,13 @@ from ppo_bench.common.rows import last_rows
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import in_use, own_folder
 from tests.refusals import assert_one_line
-from tests.test_cli import ENVIRONMENT, GYM, SMALL
+from tests.training import ENVIRONMENT, GYM, SHORT, rows
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run's folder; not to be changed."""
-    words = [*GYM, *SMALL, f"outputs={tmp_path_factory.mktemp('finished')}"]
+    words = [*GYM, *SHORT, f"outputs={tmp_path_factory.mktemp('finished')}"]
     assert exit_code(train, words) == 0
     return load_config(words).run_folder
 
@@ -55,8 +55,8 @@ def test_a_run_is_running_until_it_is_killed(
     process, folder = training
     os.kill(process.pid, signal.SIGSTOP)  # so that the files stay as they are
     (row,) = Watched(tmp_path).rows()
-    last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
-    returns = [json.loads(line)["return"] for line in (folder / "episodes.jsonl").read_text().splitlines()[-100:]]
+    last = rows(folder)[-1]
+    returns = [row["return"] for row in rows(folder, "episodes")[-100:]]
     assert (row.state, row.env, row.backend, row.framework, row.seed) == (
         *("running", "cartpole", "gymnasium", "torch_eager"),
         2,
