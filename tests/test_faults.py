@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests import faults, training
+from tests import faults
 from tests.faults import (
     command,
     contents,
@@ -22,11 +21,11 @@ from tests.faults import (
     folder_of,
     kill_and_restart,
     resume_damaged,
-    rows,
     started_run,
 )
 from tests.mutations import SMALL, mutated, run_mutated
-from tests.training import ENVIRONMENT, learnt
+from tests.processes import count_rows, started, wait_until
+from tests.training import ENVIRONMENT, learnt, rows
 
 pytestmark = pytest.mark.slow
 
@@ -95,14 +94,14 @@ def test_on_a_full_disk_a_run_ends_with_one_line_and_goes_on_when_there_is_room(
     assert finish(whole).returncode == 0
     run = [*RUN, f"outputs={small_disk}"]
     folder = folder_of(run)
-    rows = small_disk / "other"
-    rows.write_bytes(bytes(400_000))  # room for a checkpoint or two
+    other_file = small_disk / "other"
+    other_file.write_bytes(bytes(400_000))  # room for a checkpoint or two
     full = finish(run)
     assert full.returncode == 1
     last = full.stderr.splitlines()[-1]
     assert last.startswith(f"ppo_bench: No space left on device: {folder}")
     assert "Traceback" not in full.stderr
-    rows.unlink()
+    other_file.unlink()
     assert finish(run).returncode == 0
     assert learnt(folder) == learnt(folder_of(whole))
 
@@ -152,16 +151,15 @@ def test_a_clock_that_jumps_changes_nothing_but_the_date(tmp_path: Path) -> None
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
     folder = folder_of(jumped)
-    with subprocess.Popen(command(jumped), env=fake, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        while run.poll() is None and rows(folder) < 20:
-            time.sleep(0.01)
+    with started(*jumped, by=command([]), env=fake, stdout=subprocess.PIPE) as run:
+        wait_until(run, lambda: count_rows(folder) >= 20)
         clock.write_text("-10d")
         _, error = run.communicate(timeout=300)
     assert run.returncode == 0, error
-    started = datetime.fromisoformat(json.loads((folder / "run.json").read_text())["started"])
-    assert started > datetime.now(UTC) + timedelta(days=9)
+    began = datetime.fromisoformat(json.loads((folder / "run.json").read_text())["started"])
+    assert began > datetime.now(UTC) + timedelta(days=9)
     assert datetime.fromtimestamp((folder / "result.json").stat().st_mtime, UTC) < datetime.now(UTC) + timedelta(days=1)
     assert learnt(folder) == learnt(folder_of(whole))
-    seconds = [row["wall_seconds"] for row in training.rows(folder)]
+    seconds = [row["wall_seconds"] for row in rows(folder)]
     assert seconds == sorted(seconds)
     assert seconds[-1] < 60

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,8 +14,9 @@ from ppo_bench.commands.report.folders import read
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
+from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
-from tests.training import timeless
+from tests.training import ENVIRONMENT, timeless
 
 pytestmark = pytest.mark.slow
 
@@ -126,14 +123,10 @@ def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
 
 def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
     words = [*TOGETHER, "total_timesteps=51_200"]
-    command = [sys.executable, "-m", "ppo_bench", *words, f"outputs={tmp_path / 'killed'}"]
     runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_seed()
-    divided = os.environ | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=divided) as process:
-        while not any((runs[1].run_folder / "checkpoints").glob("iteration_*")):
-            assert process.poll() is None, "it was over before it could be killed"
-            time.sleep(0.01)
-        process.kill()
+    divided = ENVIRONMENT | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
+    with started(*words, f"outputs={tmp_path / 'killed'}", env=divided) as process:
+        wait_until(process, lambda: has_checkpoint(runs[1].run_folder))
     assert not any((run.run_folder / "result.json").exists() for run in runs)
     for name in ("killed", "whole"):
         assert exit_code(main, [*words, f"outputs={tmp_path / name}"]) == 0

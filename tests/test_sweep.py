@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +15,9 @@ from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.sweeps.journal import finished
+from tests.processes import TRAIN, children, has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT, GYM, ROOT, SHORT, rows, run_folder
+from tests.training import GYM, ROOT, SHORT, rows, run_folder
 
 pytestmark = pytest.mark.slow
 
@@ -30,22 +29,6 @@ CPUS = len(os.sched_getaffinity(0))
 def clone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the processes of jobs use the package that is tested."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-def started(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "ppo_bench", *words]
-    return subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True)
-
-
-def wait_for(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
-def children(process: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 def states(outputs: Path) -> list[tuple[str, str]]:
@@ -140,9 +123,8 @@ def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_
     alone: bool, tmp_path: Path
 ) -> None:
     jobs = ["-m", "seed=1,2", "total_timesteps=100_000", "checkpoint.every_iterations=5", f"outputs={tmp_path}"]
-    with started(*jobs) as run:
-        while run.poll() is None and not any(tmp_path.glob("default/*/seed1/checkpoints/iteration_*")):
-            time.sleep(0.05)
+    with started(*jobs, start_new_session=True) as run:
+        wait_until(run, lambda: any(tmp_path.glob("default/*/seed1/checkpoints/iteration_*")))
         if alone:  # the sweep, and not the training that it has started
             run.send_signal(signal.SIGINT)
         else:
@@ -158,19 +140,15 @@ def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_
 def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_nothing_twice(tmp_path: Path) -> None:
     words = ["seed=1,2,3", *LONG, f"outputs={tmp_path}"]
     folders = [run_folder(f"seed={seed}", *LONG, f"outputs={tmp_path}") for seed in (1, 2, 3)]
-
-    def has_checkpoint(seed: int) -> bool:
-        return any((folders[seed - 1] / "checkpoints").glob("iteration_*"))
-
     with started("-m", *words) as sweep:
-        wait_for("a checkpoint of seed 1", lambda: has_checkpoint(1))
+        wait_until(sweep, lambda: has_checkpoint(folders[0]))
         for process in (sweep.pid, *children(sweep.pid)):
             os.kill(process, signal.SIGKILL)
         sweep.communicate()
     assert not (folders[0] / "result.json").exists()
 
     with started("-m", *words) as sweep:
-        wait_for("a checkpoint of seed 2", lambda: has_checkpoint(2))
+        wait_until(sweep, lambda: has_checkpoint(folders[1]))
         first = (folders[0] / "result.json").stat()
         (job,) = children(sweep.pid)
         os.kill(job, signal.SIGSTOP)
@@ -196,9 +174,7 @@ def test_jobs_side_by_side_share_the_cpus_and_fail_alone(launcher: str, tmp_path
     overrides = [*GYM, *SHORT, f"outputs={tmp_path}"]
     jobs = [f"hydra/launcher={launcher}", "ppo.learning_rate=0.001,1e30", "seed=1", *overrides]
     # In a process of its own: launchers have their way with a process's signals and files.
-    sweep = subprocess.run(
-        [sys.executable, "-m", "ppo_bench", "-m", *jobs], check=False, cwd=ROOT, capture_output=True, text=True
-    )
+    sweep = subprocess.run([*TRAIN, "-m", *jobs], check=False, cwd=ROOT, capture_output=True, text=True)
     assert sweep.returncode == 1
     lines = sweep.stderr.splitlines()
     each = "1 CPU" if CPUS < 4 else f"{CPUS // 2} CPUs"

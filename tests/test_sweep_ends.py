@@ -14,8 +14,9 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.sweeps import sweep_job
 from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.submit import main as submit
+from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
-from tests.test_sweep import LONG, started, states, wait_for
+from tests.test_sweep import LONG, states
 from tests.training import GYM, ROOT, SHORT, run_folder
 
 pytestmark = pytest.mark.slow
@@ -30,13 +31,13 @@ def clone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sweep_that_nobody_reads_is_stopped_by_one_signal(tmp_path: Path) -> None:
     words = ["seed=1,2,3", *LONG, f"outputs={tmp_path}"]
     folder = run_folder("seed=1", *LONG, f"outputs={tmp_path}")
-    sweep = started("-m", *words)
-    assert sweep.stderr
-    sweep.stderr.readline()
-    sweep.stderr.close()  # as `2>&1 | head` does
-    wait_for("a checkpoint of seed 1", lambda: any((folder / "checkpoints").glob("iteration_*")))
-    os.killpg(sweep.pid, signal.SIGINT)
-    assert sweep.wait(timeout=120) == 130
+    with started("-m", *words, start_new_session=True) as sweep:
+        assert sweep.stderr
+        sweep.stderr.readline()
+        sweep.stderr.close()  # as `2>&1 | head` does
+        wait_until(sweep, lambda: has_checkpoint(folder))
+        os.killpg(sweep.pid, signal.SIGINT)
+        assert sweep.wait(timeout=120) == 130
     assert states(tmp_path) == []
     assert not any(tmp_path.glob("default/*/seed2"))
 

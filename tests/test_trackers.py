@@ -22,6 +22,7 @@ from ppo_bench.runs.trackers import mirrors
 from ppo_bench.runs.trackers.mirror import tagged, tags_of
 from ppo_bench.runs.trackers.tensorboard import Tensorboard
 from tests.mirrored import events, history, mirrors_of, wandb_records
+from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.trackers import Troubled
 from tests.training import ENVIRONMENT, GYM, ROOT, SHORT, rows
 
@@ -46,12 +47,9 @@ def clone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path: Path) -> None:
     run = [*GYM, "total_timesteps=30_720", "checkpoint.every_iterations=10", f"outputs={tmp_path}"]
     folder = load_config(run).run_folder
-    command = [sys.executable, "-m", "ppo_bench", *BOTH, *run]
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as killed:
-        while not (folder / "checkpoints" / "iteration_00000020").exists() and killed.poll() is None:
-            time.sleep(0.02)
-        killed.kill()
-    resumed = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    with started(*BOTH, *run, stderr=subprocess.DEVNULL) as killed:
+        wait_until(killed, (folder / "checkpoints" / "iteration_00000020").exists)
+    resumed = subprocess.run([*TRAIN, *BOTH, *run], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert resumed.stdout == f"{folder}\n"
     assert all(line.startswith("ppo_bench: ") for line in resumed.stderr.splitlines())
     assert "warning" not in resumed.stderr
@@ -269,14 +267,11 @@ def test_a_second_interruption_does_not_wait_for_trackers(started_by: list[str],
     tracker = ["_target_=tests.trackers.Troubled", "moment=close", "trouble=hang"]
     words = [*GYM, "total_timesteps=1_000_000", f"outputs={tmp_path}", *(f"+tracker.troubled.{key}" for key in tracker)]
     folder = load_config(words).run_folder
-    command = [*started_by, sys.executable, "-c", PATIENT, *words]
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as run:
-        while run.poll() is None and not (folder / "metrics.jsonl").exists():
-            time.sleep(0.05)
+    with started(*words, by=[*started_by, sys.executable, "-c", PATIENT]) as run:
+        wait_until(run, lambda: count_rows(folder) > 0)
         run.send_signal(signal.SIGINT)
         log = folder / "troubled" / "mirror.log"
-        while run.poll() is None and "chatter" not in log.read_text():  # until the tracker hangs in its end
-            time.sleep(0.05)
+        wait_until(run, lambda: "chatter" in log.read_text())  # until the tracker hangs in its end
         run.send_signal(signal.SIGINT)
         _, error = run.communicate(timeout=60)
     assert run.returncode == 130, error

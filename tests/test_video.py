@@ -6,8 +6,6 @@ import json
 import shutil
 import signal
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,8 +18,9 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.trackers.mirror import videos
 from ppo_bench.runs.video import filmer
+from tests.processes import children, command_line, started, wait_until
 from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT, ROOT, rows, run_folder, timeless, trained
+from tests.training import ROOT, rows, run_folder, timeless, trained
 
 pytestmark = pytest.mark.slow
 
@@ -158,12 +157,9 @@ def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path: Path, capfd: pyt
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_film_ends_with_its_training(number: signal.Signals, tmp_path: Path) -> None:
     often = [*troubled("hang"), "checkpoint.every_iterations=2", "video.every_episodes=1", f"outputs={tmp_path}"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "ppo_bench", *often], env=ENVIRONMENT, stdout=subprocess.DEVNULL
-    ) as run:
-        while not (made := films_being_made(run.pid)):
-            assert run.poll() is None
-            time.sleep(0.05)
+    with started(*often) as run:
+        wait_until(run, lambda: films_being_made(run.pid))
+        made = films_being_made(run.pid)
         run.send_signal(number)
         assert run.wait() == (130 if number == signal.SIGTERM else -signal.SIGKILL)
     deadline = time.monotonic() + 120
@@ -173,13 +169,12 @@ def test_a_film_ends_with_its_training(number: signal.Signals, tmp_path: Path) -
     assert not list(tmp_path.rglob("videos/*.mp4"))
 
 
-def films_being_made(training: int) -> list[str]:
+def films_being_made(training: int) -> list[int]:
     """The processes of a training's films, less that which tries whether there can be any."""
-    children = Path(f"/proc/{training}/task/{training}/children").read_text().split()
-    return [child for child in children if "episode_" in Path(f"/proc/{child}/cmdline").read_text()]
+    return [child for child in children(training) if "episode_" in command_line(child)]
 
 
-def is_alive(process: str) -> bool:
+def is_alive(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
