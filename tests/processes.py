@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.training import ENVIRONMENT
 
 TRAIN = [sys.executable, "-m", "ppo_bench"]
@@ -51,6 +53,18 @@ def count_rows(folder: Path) -> int:
     """Number of rows of metrics that a run has written so far."""
     path = folder / "metrics.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@contextmanager
+def small_disk(size: str, folder: Path) -> Iterator[Path]:
+    """A file system in memory of a size, as `mount` reads it, at a new folder."""
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=False).returncode:
+        pytest.skip("mounting a file system needs root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def children(pid: int) -> list[int]:

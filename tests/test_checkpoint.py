@@ -17,6 +17,7 @@ from numpy.testing import assert_array_equal
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.runners.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
 from tests.exploit import Exploit
+from tests.training import flip_a_bit
 
 ARRAYS = {
     "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -52,12 +53,6 @@ def put_in_place(path: Path, data: bytes) -> None:
     (path / "arrays.safetensors").write_bytes(data)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps(state | {"arrays_sha256": hashlib.sha256(data).hexdigest()}))
-
-
-def flip_a_bit(path: Path) -> None:
-    data = bytearray((path / "arrays.safetensors").read_bytes())
-    data[-1] ^= 1
-    (path / "arrays.safetensors").write_bytes(data)
 
 
 def truncate(path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from ppo_bench.runners.checkpoint import find, load
 from tests.faults import SECONDS, SHARDED, TWO, command, contents, finish, folder_of
-from tests.processes import children, command_line, count_rows, wait_until
+from tests.processes import children, command_line, count_rows, small_disk, wait_until
 from tests.training import ENVIRONMENT, ROOT, learnt
 
 pytestmark = pytest.mark.slow
@@ -220,11 +220,7 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_of_rank_0_is_one_line_and_the_run_goes_on_when_there_is_room(tmp_path: Path, whole: Any) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], check=False).returncode:
-        pytest.skip("mounting a file system needs root")
-    try:
+    with small_disk("600k", tmp_path / "disk") as disk:
         run = [*TWO, f"outputs={disk}"]
         other_file = disk / "other"
         other_file.write_bytes(bytes(400_000))  # room for a checkpoint or two
@@ -236,8 +232,6 @@ def test_a_full_disk_of_rank_0_is_one_line_and_the_run_goes_on_when_there_is_roo
         other_file.unlink()
         assert finish(run).returncode == 0
         assert learnt(folder_of(run)) == whole
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_torchrun_starts_the_ranks_too(whole: Any, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.faults import (
     started_run,
 )
 from tests.mutations import SMALL, mutated, run_mutated
-from tests.processes import count_rows, started, wait_until
+from tests.processes import count_rows, small_disk, started, wait_until
 from tests.training import ENVIRONMENT, learnt, rows
 
 pytestmark = pytest.mark.slow
@@ -77,24 +77,18 @@ def test_a_configuration_at_random_is_refused_in_one_line_or_runs(seed: int, tmp
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 600 kB in memory."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], check=False).returncode:
-        pytest.skip("mounting a file system needs root")
-    yield disk
-    subprocess.run(["umount", "-l", disk], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 600 kB."""
+    with small_disk("600k", tmp_path / "disk") as disk:
+        yield disk
 
 
-def test_on_a_full_disk_a_run_ends_with_one_line_and_goes_on_when_there_is_room(
-    small_disk: Path, tmp_path: Path
-) -> None:
+def test_on_a_full_disk_a_run_ends_with_one_line_and_goes_on_when_there_is_room(disk: Path, tmp_path: Path) -> None:
     whole = [*RUN, f"outputs={tmp_path / 'whole'}"]
     assert finish(whole).returncode == 0
-    run = [*RUN, f"outputs={small_disk}"]
+    run = [*RUN, f"outputs={disk}"]
     folder = folder_of(run)
-    other_file = small_disk / "other"
+    other_file = disk / "other"
     other_file.write_bytes(bytes(400_000))  # room for a checkpoint or two
     full = finish(run)
     assert full.returncode == 1
@@ -106,10 +100,10 @@ def test_on_a_full_disk_a_run_ends_with_one_line_and_goes_on_when_there_is_room(
     assert learnt(folder) == learnt(folder_of(whole))
 
 
-def test_a_disk_that_becomes_read_only_is_named_and_nothing_changes(small_disk: Path) -> None:
-    run = [*RUN, f"outputs={small_disk}"]
+def test_a_disk_that_becomes_read_only_is_named_and_nothing_changes(disk: Path) -> None:
+    run = [*RUN, f"outputs={disk}"]
     folder = started_run(run, 12)
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     before = contents(folder)
     refused = finish(run)
     assert refused.returncode == 2

@@ -17,7 +17,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.checkpoint import Checkpoint, digest, load, save
 from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
-from tests.training import rows, trained
+from tests.training import flip_a_bit, rows, trained
 
 BATCH, LOADED = 512, 10
 RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", "checkpoint.every_iterations=10"]
@@ -147,12 +147,6 @@ def test_what_diverges_before_a_checkpoint_of_its_own_says_that_nothing_is_kept(
     words = [*RUN, f"total_timesteps={(LOADED + 5) * BATCH}", "ppo.learning_rate=1e30", "ppo.anneal_lr=false"]
     assert exit_code(main, [*words, f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}", f"outputs={tmp_path}"]) == 1
     assert capfd.readouterr().err.splitlines()[-1].endswith("it was before the first checkpoint")
-
-
-def flip_a_bit(path: Path) -> None:
-    data = bytearray((path / "arrays.safetensors").read_bytes())
-    data[-1] ^= 1
-    (path / "arrays.safetensors").write_bytes(data)
 
 
 WRONG = {

@@ -13,17 +13,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from tests.reports import aggregates, read_table, report, write_round_sweep
+from tests.reports import aggregates, read_table, report
 from tests.synthetic import FRAMEWORKS, write_run, write_sweep
 from tests.training import ROOT, rows
 
 COLUMNS = ["env", "backend", "framework", "metric", "point", "low", "high", "seeds"]
-
-
-@pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of round numbers."""
-    return write_round_sweep(tmp_path_factory.mktemp("sweep") / "outputs")
 
 
 def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

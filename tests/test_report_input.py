@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ppo_bench.commands.report.command import main
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.common.cli import exit_code
+from tests.processes import small_disk
 from tests.refusals import assert_one_line
-from tests.reports import aggregates, read_table, report, write_round_sweep
+from tests.reports import aggregates, read_table, report
 from tests.synthetic import write_run, write_sweep
-
-
-@pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of round numbers."""
-    return write_round_sweep(tmp_path_factory.mktemp("sweep") / "outputs")
 
 
 def test_a_folder_without_runs_is_exit_code_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -198,30 +190,20 @@ def test_an_older_report_is_replaced_and_anything_else_is_not(
     assert_one_line(errors, "is a file")
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Any:
-    """A disk of 320 KiB, which is less than a report takes."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a disk of its own needs the right to mount one")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
 def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
-    small_disk: Path, sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    out = small_disk / "report"
-    code, _, errors = report(capfd, sweep, "--out", out, drawn=True)
-    assert code == 1
-    assert_one_line(
-        errors.splitlines(keepends=True)[-1], f"cannot write {out}: No space left on device; what was there is kept"
-    )
-    assert list(small_disk.iterdir()) == []
-    out.mkdir()
-    (out / "report.html").write_text("the older one")
-    assert report(capfd, sweep, "--out", out, drawn=True)[0] == 1
-    assert [path.name for path in small_disk.iterdir()] == ["report"]
-    assert (out / "report.html").read_text() == "the older one"
+    # Less than a report takes.
+    with small_disk("320k", tmp_path / "disk") as disk:
+        out = disk / "report"
+        code, _, errors = report(capfd, sweep, "--out", out, drawn=True)
+        assert code == 1
+        assert_one_line(
+            errors.splitlines(keepends=True)[-1], f"cannot write {out}: No space left on device; what was there is kept"
+        )
+        assert list(disk.iterdir()) == []
+        out.mkdir()
+        (out / "report.html").write_text("the older one")
+        assert report(capfd, sweep, "--out", out, drawn=True)[0] == 1
+        assert [path.name for path in disk.iterdir()] == ["report"]
+        assert (out / "report.html").read_text() == "the older one"

@@ -19,16 +19,10 @@ from tests.processes import TRAIN, children, has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
 from tests.training import GYM, ROOT, SHORT, rows, run_folder
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
 LONG = [*GYM, "total_timesteps=15_360", "checkpoint.every_iterations=5"]
 CPUS = len(os.sched_getaffinity(0))
-
-
-@pytest.fixture(autouse=True)
-def clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the processes of jobs use the package that is tested."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def states(outputs: Path) -> list[tuple[str, str]]:

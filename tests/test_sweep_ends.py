@@ -17,15 +17,9 @@ from ppo_bench.sweeps.slurm.submit import main as submit
 from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
 from tests.test_sweep import LONG, states
-from tests.training import GYM, ROOT, SHORT, run_folder
+from tests.training import GYM, SHORT, run_folder
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the processes of jobs use the package that is tested."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
 
 def test_a_sweep_that_nobody_reads_is_stopped_by_one_signal(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.trackers import Troubled
 from tests.training import ENVIRONMENT, GYM, ROOT, SHORT, rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
 BOTH = ["tracker=[tensorboard,wandb]", "tracker.wandb.mode=offline", "tracker.wandb.project=test"]
 CLEANRL = {
@@ -36,12 +36,6 @@ CLEANRL = {
 }
 OWN = {"losses/gradient_norm", "charts/masked_fraction"}
 """What CleanRL has no tag for."""
-
-
-@pytest.fixture(autouse=True)
-def clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the processes of trackers use the package that is tested."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path: Path) -> None:

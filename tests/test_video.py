@@ -18,35 +18,22 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.trackers.mirror import videos
 from ppo_bench.runs.video import filmer
+from tests.films import frames_of
 from tests.processes import children, command_line, started, wait_until
 from tests.refusals import assert_one_line
-from tests.training import ROOT, rows, run_folder, timeless, trained
+from tests.training import rows, run_folder, timeless, trained
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
 EVERY = 30
 RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=8192", "checkpoint.every_iterations=4"]
 FILMED = [*RUN, f"video.every_episodes={EVERY}"]
 
 
-@pytest.fixture(autouse=True)
-def clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the processes of films use the package that is tested."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
 @pytest.fixture(scope="module")
 def filmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with films; not to be changed."""
     return trained(tmp_path_factory.mktemp("filmed"), *FILMED)
-
-
-def frames_of(path: Path) -> np.ndarray:
-    """`[T, H, W, 3]` uint8."""
-    import av
-
-    with av.open(str(path)) as container:
-        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
 
 
 def films(folder: Path) -> list[str]:

@@ -55,3 +55,10 @@ def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]
 def snapshot(folder: Path) -> dict[Path, tuple[bytes, int]]:
     """The content of each file below `folder`, and when it was written."""
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+def flip_a_bit(path: Path) -> None:
+    """Damage to the arrays of a checkpoint, in a single bit."""
+    data = bytearray((path / "arrays.safetensors").read_bytes())
+    data[-1] ^= 1
+    (path / "arrays.safetensors").write_bytes(data)
