@@ -23,8 +23,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MOST_AHEAD, ProgramRunner
 from ppo_bench.runs.train import build_runner
-from tests.runners import problem_for, runner_for
-from tests.test_seams import ACTING
+from tests.runners import ACTING, problem_for, runner_for
 from tests.training import rows, timeless
 
 SEED = 3

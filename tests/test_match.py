@@ -24,7 +24,7 @@ from ppo_bench.runs.match import Game, play_match
 from ppo_bench.runs.opponents import Opponent, kuhn, uniform
 from tests.evaluations import ON_CPU
 from tests.refusals import assert_one_line
-from tests.test_seams import ACTING
+from tests.runners import ACTING
 from tests.training import trained
 
 TINY = ["env=tic_tac_toe", "ppo.num_envs=8", "ppo.num_steps=16", "checkpoint.every_iterations=1", ON_CPU]

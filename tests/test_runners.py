@@ -21,9 +21,8 @@ from ppo_bench.envs.base import Step
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Problem
 from tests.probes import Endless
-from tests.runners import FRAMEWORKS, problem_for, relative_distance, runner_for
+from tests.runners import ACTING, FRAMEWORKS, problem_for, relative_distance, runner_for
 from tests.scenes import RandomScenes, Recorder
-from tests.test_seams import ACTING
 
 SEED = 3
 

@@ -39,9 +39,9 @@ def rows(folder: Path, name: str = "metrics") -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
 
 
-def timeless(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a run's metrics, but for what a clock has measured."""
-    return [{key: value for key, value in row.items() if key not in ("wall_seconds", "sps")} for row in rows(folder)]
+def timeless(folder: Path, name: str = "metrics") -> list[dict[str, Any]]:
+    """The rows of a run's metrics or episodes, but for what a clock has measured."""
+    return [{key: row[key] for key in row if key not in ("wall_seconds", "sps")} for row in rows(folder, name)]
 
 
 def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]:
