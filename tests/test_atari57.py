@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import ale_py
@@ -22,6 +21,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.compose import offered, snake_case
 from ppo_bench.configuration.load import load_config
+from tests.processes import TRAIN
 from tests.training import ENVIRONMENT, rows
 
 pytestmark = pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_missing_rom_is_one_line(backend: str, tmp_path: Path) -> None:
     for rom in tmp_path.rglob("krull.bin"):
         rom.unlink()
     places = {"ENVPOOL_ASSETS_PATH": str(tmp_path / "envpool"), "ALE_ROMS_DIR": str(tmp_path / "ale")}
-    command = [sys.executable, "-m", "ppo_bench", "env=krull", f"backend={backend}", f"outputs={tmp_path}/outputs"]
+    command = [*TRAIN, "env=krull", f"backend={backend}", f"outputs={tmp_path}/outputs"]
     run = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT | places, check=False)
     said = run.stderr.strip()
     assert run.returncode == 2, said

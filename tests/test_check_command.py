@@ -12,6 +12,7 @@ import pytest
 
 from ppo_bench.commands import check
 from tests.refusals import assert_one_line
+from tests.training import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ ENDS = "episodes end within the play"
 
 def run_check(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ppo_bench.check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_the_command_prints_a_line_for_each_rule_and_the_verdict() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
+from tests.processes import TRAIN
 from tests.refusals import assert_one_line
 from tests.training import ENVIRONMENT, GYM, SHORT
 
@@ -181,7 +181,7 @@ def test_a_wrong_command_line_ends_with_one_line_that_names_it(
 
 @pytest.mark.parametrize(("text", "fragment"), WRONG_IN_A_PROCESS.items(), ids=list(WRONG_IN_A_PROCESS))
 def test_a_wrong_command_line_ends_a_process_with_exit_code_2(text: str, fragment: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "ppo_bench", *command(text, tmp_path / "outputs")]
+    words = [*TRAIN, *command(text, tmp_path / "outputs")]
     process = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert process.returncode == 2
     assert_one_line(process.stderr, fragment)

@@ -236,7 +236,7 @@ def test_a_full_disk_of_rank_0_is_one_line_and_the_run_goes_on_when_there_is_roo
 
 def test_torchrun_starts_the_ranks_too(whole: Any, tmp_path: Path) -> None:
     run = [*TWO, f"outputs={tmp_path}"]
-    torchrun = [command([])[2], "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "ppo_bench"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "ppo_bench"]
     for _ in range(2):
         ended = subprocess.run(
             [*torchrun, *run], check=False, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300

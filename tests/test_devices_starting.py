@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def test_a_script_without_a_guard_trains_on_two_devices(tmp_path: Path) -> None:
     words = [*TWO, "total_timesteps=1024", f"outputs={tmp_path / 'outputs'}"]
     script.write_text(f"import ppo_bench\nprint(len(ppo_bench.train({words!r})))\n")
     ended = subprocess.run(
-        [command([])[2], str(script)],
+        [sys.executable, str(script)],
         check=False,
         cwd=ROOT,
         env=ENVIRONMENT,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
+from tests.processes import TRAIN
 from tests.runners import problem_for, runner_for
 from tests.training import ENVIRONMENT
 
@@ -206,7 +206,7 @@ def test_programs_of_a_pool_are_not_kept_for_other_processes(tmp_path: Path) -> 
     kept = {}
     for backend in ("jax", "envpool_xla"):
         cache = tmp_path / backend
-        command = [sys.executable, "-m", "ppo_bench", "framework=jax_xla", f"backend={backend}", "total_timesteps=512"]
+        command = [*TRAIN, "framework=jax_xla", f"backend={backend}", "total_timesteps=512"]
         options = [f"framework.compile_cache={cache}", f"outputs={tmp_path}/outputs"]
         subprocess.run([*command, *options], check=True, capture_output=True, env=ENVIRONMENT)
         kept[backend] = list(cache.rglob("jit_iterate*"))

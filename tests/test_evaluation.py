@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 import traceback
 from pathlib import Path
@@ -22,7 +21,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.play import play
 from ppo_bench.runs.trackers.mirror import tagged
-from tests.training import rows, timeless, trained
+from tests.processes import TRAIN, started, wait_until
+from tests.training import ENVIRONMENT, rows, timeless, trained
 
 GREEDY, SAMPLED = "evaluation_return_greedy", "evaluation_return_sampled"
 SMALL = ["ppo.num_envs=2", "ppo.num_steps=64", "total_timesteps=640", "checkpoint.every_iterations=2", "device=cpu"]
@@ -31,8 +31,9 @@ EVALUATED = ["evaluation.every_iterations=2", "evaluation.episodes=3"]
 
 def trained_apart(tmp_path: Path, *words: str) -> Path:
     """The folder of a run of a process of its own: worker processes are forked there, where JAX is not."""
-    command = [sys.executable, "-m", "ppo_bench", *SMALL, f"outputs={tmp_path}", *words]
-    return Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+    command = [*TRAIN, *SMALL, f"outputs={tmp_path}", *words]
+    ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    return Path(ended.stdout.splitlines()[-1])
 
 
 def learnt(folder: Path) -> list[dict[str, Any]]:
@@ -99,9 +100,9 @@ def test_seconds_of_evaluations_are_in_no_time(
         yield from play(*arguments)
 
     monkeypatch.setattr("ppo_bench.runs.evaluation.play", slow)
-    started = time.perf_counter()
+    began = time.perf_counter()
     folder = trained(tmp_path, *SMALL, *EVALUATED)
-    elapsed = time.perf_counter() - started
+    elapsed = time.perf_counter() - began
     result = json.loads((folder / "result.json").read_text())
     assert elapsed - result["wall_seconds"] > 3  # three evaluations by two policies, of half a second each
     times = [row["wall_seconds"] for row in rows(folder)]
@@ -112,18 +113,14 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = [*SMALL, "env.id=tests.test_evaluation:Waits-v0", "evaluation.every_iterations=3", "evaluation.episodes=1"]
-    words += ["checkpoint.every_iterations=2", f"outputs={tmp_path}/stopped"]
+    words += ["checkpoint.every_iterations=2", f"env.kwargs={{folder:{tmp_path}}}", f"outputs={tmp_path}/stopped"]
     waits = tmp_path / "waits"
     waits.touch()
-    command = [sys.executable, "-m", "ppo_bench", *words, f"env.kwargs={{folder:{tmp_path}}}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for _ in range(1200):
-        if (tmp_path / "evaluating").exists() or process.poll() is not None:
-            break
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    waits.unlink()
-    _, said = process.communicate(timeout=60)
+    with started(*words, stdout=subprocess.PIPE) as process:
+        wait_until(process, (tmp_path / "evaluating").exists)
+        process.send_signal(signal.SIGINT)
+        waits.unlink()
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert not (tmp_path / "played").exists()  # it stopped with the step, not with the episode
     assert "stopped after iteration 3" in said
@@ -131,8 +128,8 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
     assert [row[GREEDY] for row in rows(folder)] == [None] * 3
     kept = {path.name for path in (folder / "checkpoints").iterdir()}
     assert {"iteration_00000002", "snapshot_00000003"} <= kept
-    again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    whole = trained(tmp_path / "whole", *words, f"env.kwargs={{folder:{tmp_path}}}")
+    again = subprocess.run([*TRAIN, *words], env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True)
+    whole = trained(tmp_path / "whole", *words)
     assert "resuming" in again.stderr
     assert learnt(folder) == learnt(whole)
     assert [row[GREEDY] for row in rows(folder)] == [row[GREEDY] for row in rows(whole)]

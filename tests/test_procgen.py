@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto, ImpalaCnn
 from ppo_bench.networks.torch import TorchOps, named_views
 from ppo_bench.tuning.switches import Tuning
+from tests.processes import TRAIN
 from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
 from tests.training import ENVIRONMENT
@@ -212,7 +212,7 @@ def test_an_unknown_game_is_one_line_with_the_nearest_names(capsys: pytest.Captu
 def test_a_missing_qt_is_one_line_that_names_its_packages(tmp_path: Path) -> None:
     """In a process of its own, to which a folder shows a library without content in place of Qt's."""
     (tmp_path / "libQt5Core.so.5").touch()
-    command = [sys.executable, "-m", "ppo_bench", "env=starpilot", f"outputs={tmp_path}/outputs"]
+    command = [*TRAIN, "env=starpilot", f"outputs={tmp_path}/outputs"]
     environment = ENVIRONMENT | {"LD_LIBRARY_PATH": str(tmp_path)}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 2, run.stderr

@@ -13,7 +13,7 @@ from ppo_bench.commands.query import main
 from ppo_bench.common.cli import exit_code
 from tests.refusals import assert_one_line
 from tests.synthetic import write_run, write_sweep
-from tests.training import rows
+from tests.training import ROOT, rows
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd
 def test_a_reader_that_has_seen_enough_is_no_error(outputs: Path) -> None:
     command = [sys.executable, "-m", "ppo_bench.query", "select * from range(1_000_000)", str(outputs)]
     with subprocess.Popen(
-        command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as query_of_many_rows:
         assert query_of_many_rows.stdout is not None
         assert query_of_many_rows.stderr is not None
