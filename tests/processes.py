@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +69,11 @@ def small_disk(size: str, folder: Path) -> Iterator[Path]:
 
 def children(pid: int) -> list[int]:
     """The processes that a process has started and that have not ended."""
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for path in threads for child in path.read_text().split()]
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # a thread may have ended meanwhile
+            found += map(int, path.read_text().split())
+    return found
 
 
 def command_line(pid: int) -> str:
