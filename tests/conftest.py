@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import pytest
@@ -13,11 +14,15 @@ import torch
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from tests.evaluations import CARTPOLE, RUNS, trained
+from tests.evaluations import CARTPOLE, RUNS
 from tests.namespaces import NAMESPACES, Namespace
 from tests.runners import FRAMEWORKS
-from tests.training import RUN, run_folder
+from tests.training import ROOT, RUN, run_folder, trained
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 jax.config.update("jax_num_cpu_devices", 2)  # so that a program of several seeds is divided on any machine
 
 
@@ -41,6 +46,25 @@ def frameworks_as_they_begin() -> Iterator[None]:
         torch.compiler.reset()
 
 
+@pytest.fixture
+def clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have processes that the tested code starts use the package that is tested."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    assert program, "there is no Chromium: tests/browser/install.sh installs it"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
 @pytest.fixture(scope="session")
 def eager(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short run on CartPole by torch_eager; not to be changed."""
@@ -61,16 +85,24 @@ def run(eager: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of round numbers; not to be changed."""
+    from tests.reports import write_round_sweep
+
+    return write_round_sweep(tmp_path_factory.mktemp("sweep") / "outputs")
+
+
+@pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that nothing interrupted; not to be changed."""
     outputs = tmp_path_factory.mktemp("finished")
     assert exit_code(main, [*RUN, f"outputs={outputs}"]) == 0
-    return run_folder(outputs)
+    return run_folder(*RUN, f"outputs={outputs}")
 
 
 @pytest.fixture
 def copied(finished: Path, tmp_path: Path) -> Path:
     """A copy of `finished`, under the outputs folder `tmp_path`."""
-    folder = run_folder(tmp_path)
+    folder = run_folder(*RUN, f"outputs={tmp_path}")
     shutil.copytree(finished, folder, symlinks=True)
     return folder

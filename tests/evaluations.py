@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.commands.__main__ import main as train
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.load import load_config
 
 CARTPOLE = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=2048", "checkpoint.every_iterations=2"]
 SMALL = ["ppo.num_steps=16", "ppo.num_envs=2", "ppo.num_minibatches=1", "ppo.update_epochs=1", "total_timesteps=32"]
@@ -17,12 +15,6 @@ INSIDE = ["framework=jax_xla", "backend=envpool_xla"]
 ON_CPU = "device=cpu"
 
 RUNS = dict[str, Path]
-
-
-def trained(outputs: Path, *overrides: str) -> Path:
-    arguments = [*overrides, ON_CPU, f"outputs={outputs}"]
-    assert exit_code(train, arguments) == 0
-    return load_config(arguments).run_folder
 
 
 def evaluated(folder: Path, *overrides: str) -> dict[str, Any]:

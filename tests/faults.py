@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 import random
 import shutil
-import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,11 +13,15 @@ from typing import Any
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runners.checkpoint import find, load
 from tests.exploit import Exploit
+from tests.processes import TRAIN, count_rows, started, wait_until
+from tests.training import ENVIRONMENT, ROOT, learnt
 
-ROOT = Path(__file__).parents[1]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+SHARDED = ["env=cartpole", "framework=torch_eager", "device=cpu", "ppo.shards=2", "total_timesteps=12288"]
+SHARDED += ["checkpoint.every_iterations=5"]
+TWO = [*SHARDED, "devices=2"]
+SECONDS = 30.0
+"""Within which a failure of any rank ends a run on two devices."""
 COMPOSING = threading.Lock()
 """Hydra composes one configuration at a time."""
 MEMORY_BYTES = 16 * 2**30
@@ -29,7 +29,7 @@ MEMORY_BYTES = 16 * 2**30
 
 
 def command(overrides: list[str]) -> list[str]:
-    return ["prlimit", f"--as={MEMORY_BYTES}", sys.executable, "-m", "ppo_bench", *overrides]
+    return ["prlimit", f"--as={MEMORY_BYTES}", *TRAIN, *overrides]
 
 
 def finish(overrides: list[str], cwd: Path = ROOT, seconds: float = 600) -> subprocess.CompletedProcess[str]:
@@ -54,30 +54,19 @@ def folder_of(overrides: list[str]) -> Path:
     return configured(overrides).run_folder
 
 
-def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]:
-    """All that a run learnt, without the time that it took: metrics, episodes and everything in its last checkpoint."""
-    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timeless = [{key: row[key] for key in row if key not in ("wall_seconds", "sps")} for row in metrics]
-    arrays = load(find(folder)).arrays
-    best = (folder / "checkpoints" / "best").resolve().name.encode()
-    episodes = (folder / "episodes.jsonl").read_bytes()
-    return timeless, episodes, {name: arrays[name].tobytes() for name in arrays} | {"best": best}
-
-
 def started_run(overrides: list[str], count: int, wait_seconds: float = 0.0) -> Path:
     """Start a run, or go on with one, and kill it with -9 some seconds after it has `count` rows; its folder.
 
     With `count` 0 it is killed while it starts.
     """
     folder = folder_of(overrides)
-    with subprocess.Popen(
-        command(overrides), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as run:
+    before = _changed(folder)
+    with started(*overrides, by=command([]), cwd=ROOT, stdout=subprocess.DEVNULL) as run:
         if count:
-            _wait_for_rows(run, folder, count)
+            # A resumed run first cuts the rows of its predecessor back.
+            wait_until(run, lambda: _changed(folder) != before and count_rows(folder) >= count)
         time.sleep(wait_seconds)
         assert run.poll() is None, f"ended before it was killed: {run.stderr.read() if run.stderr else ''}"
-        run.send_signal(signal.SIGKILL)
     return folder
 
 
@@ -97,30 +86,15 @@ def kill_and_restart(
         else:
             count = _kept(folder_of(overrides)) + rng.randrange(1, 2 * every)
             folder = started_run(overrides, count, rng.uniform(0, iteration_seconds))
-        killed_at.append(rows(folder))
+        killed_at.append(count_rows(folder))
     run_to_end = finish(overrides)
     assert run_to_end.returncode == 0, run_to_end.stderr
     return killed_at
 
 
-def _wait_for_rows(run: subprocess.Popen[str], folder: Path, count: int) -> None:
-    path, deadline = folder / "metrics.jsonl", time.monotonic() + 600
-    before = _changed(path)
-    while run.poll() is None and time.monotonic() < deadline:
-        # A resumed run first cuts the rows of its predecessor back.
-        if _changed(path) != before and rows(folder) >= count:
-            return
-        time.sleep(0.005)
-
-
-def _changed(path: Path) -> int:
-    return path.stat().st_mtime_ns if path.exists() else 0
-
-
-def rows(folder: Path) -> int:
-    """Rows of metrics so far."""
+def _changed(folder: Path) -> int:
     path = folder / "metrics.jsonl"
-    return path.read_bytes().count(b"\n") if path.exists() else 0
+    return path.stat().st_mtime_ns if path.exists() else 0
 
 
 def _kept(folder: Path) -> int:

@@ -1,16 +1,26 @@
-"""Environment wrappers that fail while a video of the environment is rendered."""
+"""Frames of a video, and an environment wrapper that fails while a video of the environment is rendered."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 FRAMES = 5
 """That are drawn before the trouble."""
+
+
+def frames_of(path: Path) -> np.ndarray:
+    """All frames of a video, `[T, H, W, 3]` uint8."""
+    import av
+
+    with av.open(str(path)) as container:
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
 
 
 class Troubled(gymnasium.Wrapper[Any, Any, Any, Any]):

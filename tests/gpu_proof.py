@@ -24,7 +24,7 @@ from ppo_bench.common.files import SCHEMA_VERSION, write_json
 from ppo_bench.common.values import file_name
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.provenance import provenance
-from tests.faults import ROOT
+from tests.training import ROOT
 
 PART_SECONDS = 530
 LEAN = "--compile", "--cudagraphs"

@@ -11,11 +11,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.proto import wandb_internal_pb2 as messages
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "metrics.jsonl"
-    return [json.loads(row) for row in path.read_text().splitlines()] if path.exists() else []
-
-
 def events(folder: Path) -> EventAccumulator:
     accumulator = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
     accumulator.Reload()

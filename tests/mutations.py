@@ -21,97 +21,22 @@ KEYS = [
     *("ppo.clip_coef", "ppo.ent_coef", "ppo.vf_coef", "ppo.max_grad_norm", "ppo.target_kl", "ppo.norm_adv"),
     *("ppo.anneal_lr", "ppo.obs_clip", "ppo.reward_clip", "hydra.run.dir", "hydra/launcher", "hydra.nope", "nope"),
 ]
-VALUES = [
-    *(
-        "0",
-        "-1",
-        "1",
-        "2",
-        "4",
-        "64",
-        "0.5",
-        "3.5",
-        "1e-3",
-        "torch_compile",
-        "jax_xla",
-        "envpool",
-        "acrobot",
-        "float64",
-        "1e400",
-        "-1e400",
-        "nan",
-        "inf",
-        "1e-320",
-        "9" * 40,
-        "2147483648",
-        "true",
-        "null",
-    ),
-    *(
-        "''",
-        "' '",
-        "abc",
-        "été",
-        "日本",
-        "\u202e",
-        "😀",
-        "a b",
-        "a=b",
-        "a,b",
-        "[1,2]",
-        "[]",
-        "{a:1}",
-        "{}",
-        "{a:{b:[1]}}",
-    ),
-    *(
-        "${seed}",
-        "${nope}",
-        "${oc.env:HOME}",
-        "${oc.env:NOPE}",
-        "${ppo.num_envs}",
-        "${",
-        "$",
-        "%",
-        "\\",
-        "../x",
-        "/",
-        ".",
-    ),
-    *(
-        "range(1,3)",
-        "choice(1,2)",
-        "glob(*)",
-        "[",
-        "]",
-        "{",
-        "}",
-        "(",
-        ")",
-        "'",
-        '"',
-        "???",
-        "~",
-        "-",
-        "--",
-        "a/b",
-        "\t",
-    ),
-    *("os.system", "builtins.eval", "__import__('os')", "!!python/object:os.system", "x" * 5000),
-]
-LONE = ["", "=", "+", "~", "~seed", "+a", "++a=1", "+seed=1", "~ppo", "~env.id", "~nope", "a", "=1", "-x", "--nope"]
-LONE += [
-    "seed",
-    "@",
-    "seed@x=1",
-    "+ppo@x=classic",
-    "ppo@=classic",
-    "hydra/sweeper=nope",
-    "--cfg",
-    "\x00",
-    "é=1",
-    "a.b.c=1",
-]
+PLAIN = """
+0 -1 1 2 4 64 0.5 3.5 1e-3 torch_compile jax_xla envpool acrobot float64 1e400 -1e400 nan inf 1e-320
+9999999999999999999999999999999999999999 2147483648 true null ''
+"""
+FOREIGN = "abc été 日本 \u202e 😀"
+GRAMMAR = """
+a=b a,b [1,2] [] {a:1} {} {a:{b:[1]}} ${seed} ${nope} ${oc.env:HOME} ${oc.env:NOPE} ${ppo.num_envs} ${ $ % \\ ../x / .
+range(1,3) choice(1,2) glob(*) [ ] { } ( ) ' " ??? ~ - -- a/b
+"""
+CODE = "os.system builtins.eval __import__('os') !!python/object:os.system"
+VALUES = [*PLAIN.split(), "' '", *FOREIGN.split(), "a b", *GRAMMAR.split(), "\t", *CODE.split(), "x" * 5000]
+WORDS = """
+= + ~ ~seed +a ++a=1 +seed=1 ~ppo ~env.id ~nope a =1 -x --nope seed @ seed@x=1 +ppo@x=classic ppo@=classic
+hydra/sweeper=nope --cfg \x00 é=1 a.b.c=1
+"""
+LONE = ["", *WORDS.split()]
 PREFIXES = ["", "", "", "", "+", "++", "~"]
 
 

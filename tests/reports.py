@@ -23,13 +23,8 @@ def report(capfd: pytest.CaptureFixture[str], *arguments: object, drawn: bool = 
     return code, printed.out, printed.err
 
 
-def assert_one_line(error: str, fragment: str) -> None:
-    assert error.startswith("ppo_bench: ")
-    assert error.count("\n") == 1
-    assert fragment in error
-
-
-def rows(path: Path) -> list[dict[str, str]]:
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The rows of a table of the report."""
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
 
@@ -42,7 +37,7 @@ def aggregates(out: Path) -> dict[tuple[str, str, str], tuple[float, float, floa
         (row["env"], row["framework"], row["metric"]): (
             number(row["point"]), number(row["low"]), number(row["high"]), int(row["seeds"]),
         )
-        for row in rows(out / "tables" / "aggregate.csv")
+        for row in read_table(out / "tables" / "aggregate.csv")
     }  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.base import Problem, Runner
 
 FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
+ACTING = [name for name in FRAMEWORKS if name != "torch_compile"]
+"""Frameworks that differ in all but the update: the compiled one is PyTorch's there."""
 
 
 def problem_for(env: VectorEnv | GraphEnv, num_iterations: int, overrides: Sequence[str]) -> Problem:

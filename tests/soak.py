@@ -20,8 +20,9 @@ from typing import Any
 
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.train import build_runner
-from tests.faults import configured, finish, folder_of, kill_and_restart, learnt, resume_damaged, started_run
+from tests.faults import configured, finish, folder_of, kill_and_restart, resume_damaged, started_run
 from tests.mutations import mutated, run_mutated
+from tests.training import learnt
 
 AT_ONCE, KILLS, CONFIGURATIONS, DAMAGES = 2, 20, 200, 100
 CARTPOLE = ["env=cartpole", "total_timesteps=245760", "checkpoint.every_iterations=20"]

@@ -18,7 +18,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto
 from ppo_bench.tuning.switches import Tuning
-from tests.test_cli import assert_one_line
+from tests.refusals import assert_one_line
 
 pytestmark = pytest.mark.slow
 

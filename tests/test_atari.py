@@ -8,7 +8,7 @@ the middle of a frame skip, and the two take the maximum of different frames.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import ale_py
@@ -20,9 +20,11 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.envs import atari
 from ppo_bench.envs.atari import make_atari
-from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Atari, Step, Task, VectorEnv
+from ppo_bench.envs.atari_baselines import make_atari_baselines
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME, Atari, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
+from tests.ale import ale, copy, lives, play_to_the_end
 
 gymnasium.register_envs(ale_py)
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the v4 games are meant
@@ -74,14 +76,6 @@ def gymnasium_play(env_id: str, actions: np.ndarray) -> Iterator[Moment]:
         game_over = done and not info["life_lost"]
         yield Moment(obs, float(np.sign(raw_reward)), raw_reward, terminated, truncated, game_over, lives(env))
     env.close()
-
-
-def lives(env: gymnasium.Env[Any, Any]) -> int:
-    return int(ale(env).lives())
-
-
-def ale(env: gymnasium.Env[Any, Any]) -> Any:
-    return env.unwrapped.ale  # type: ignore[attr-defined]
 
 
 def random_actions(env_id: str, num_steps: int) -> np.ndarray:
@@ -161,21 +155,6 @@ def has_fire(game: str) -> bool:
     return "FIRE" in meanings
 
 
-def copy(step: Step) -> Step:
-    return step.map(np.copy)
-
-
-def play_to_the_end(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Random play to the end of an episode: its last two observations and its last info."""
-    rng = np.random.default_rng(1)
-    obs = np.empty(0)
-    while True:
-        before = obs
-        obs, _, terminated, truncated, info = env.step(rng.integers(4))
-        if terminated or truncated:
-            return before, obs, info
-
-
 def test_after_a_lost_life_the_same_game_goes_on() -> None:
     env = make_atari("BreakoutNoFrameskip-v4", True)
     env.reset(seed=1)
@@ -226,15 +205,6 @@ def test_an_episode_is_over_with_the_last_of_five_lives(backend: str) -> None:
     assert sum(step.episode_over[0] for step in steps) == sum(over)
 
 
-def test_a_seed_starts_a_new_game_in_the_middle_of_one() -> None:
-    env = make_atari("BreakoutNoFrameskip-v4", True)
-    fresh, _ = env.reset(seed=1)
-    play_to_the_end(env)
-    again, _ = env.reset(seed=1)
-    assert lives(env) == 5
-    assert_array_equal(again, fresh)
-
-
 def test_after_the_time_limit_of_a_wrapper_a_new_game_starts() -> None:
     """Its episodes are over, whether or not a life was lost just then."""
     limit = {"_target_": "gymnasium.wrappers.TimeLimit", "max_episode_steps": 40}
@@ -257,8 +227,19 @@ def test_after_the_time_limit_of_a_wrapper_a_new_game_starts() -> None:
     env.close()
 
 
-def test_without_episodic_life_an_episode_is_a_game() -> None:
-    env = make_atari("BreakoutNoFrameskip-v4", False)
+@pytest.mark.parametrize("make", [make_atari, make_atari_baselines])
+def test_a_seed_starts_a_new_game_in_the_middle_of_one(make: Callable[..., gymnasium.Env[Any, Any]]) -> None:
+    env = make("BreakoutNoFrameskip-v4", True)
+    fresh, _ = env.reset(seed=1)
+    play_to_the_end(env)
+    again, _ = env.reset(seed=1)
+    assert lives(env) == 5
+    assert_array_equal(again, fresh)
+
+
+@pytest.mark.parametrize("make", [make_atari, make_atari_baselines])
+def test_without_episodic_life_an_episode_is_a_game(make: Callable[..., gymnasium.Env[Any, Any]]) -> None:
+    env = make("BreakoutNoFrameskip-v4", False)
     env.reset(seed=1)
     _, _, info = play_to_the_end(env)
     assert not info["life_lost"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import ale_py
@@ -23,10 +21,11 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.compose import offered, snake_case
 from ppo_bench.configuration.load import load_config
+from tests.processes import TRAIN
+from tests.training import ENVIRONMENT, rows
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
 IDS = {(env, backend): env_id for env, backend, env_id in offered()}
 GAMES = sorted(path.stem for path in (CONF / "env").glob("*.yaml") if "# Atari: " in path.read_text())
 TWO_TIMES_100 = ["ppo.num_envs=2", "ppo.num_steps=100", "ppo.update_epochs=1", "total_timesteps=200"]
@@ -55,11 +54,11 @@ def test_a_game_starts_steps_200_times_and_ends_with_a_valid_result(game: str, t
     result = json.loads((folder / "result.json").read_text())
     assert (result["status"], result["env"], result["global_step"]) == ("complete", game, 200)
     assert result["steady_sps"] is None or result["steady_sps"] > 0
-    (row,) = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    (row,) = rows(folder)
     learnt = [row[name] for name in ("policy_loss", "value_loss", "entropy", "gradient_norm")]
     assert all(math.isfinite(value) for value in learnt)
     assert 0 < row["entropy"] <= math.log(18) + 1e-6
-    episodes = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+    episodes = rows(folder, "episodes")
     assert all(0 < episode["length"] <= 100 and math.isfinite(episode["return"]) for episode in episodes)
     assert len(episodes) == result["episodes"]
 
@@ -118,9 +117,8 @@ def test_a_missing_rom_is_one_line(backend: str, tmp_path: Path) -> None:
     for rom in tmp_path.rglob("krull.bin"):
         rom.unlink()
     places = {"ENVPOOL_ASSETS_PATH": str(tmp_path / "envpool"), "ALE_ROMS_DIR": str(tmp_path / "ale")}
-    command = [sys.executable, "-m", "ppo_bench", "env=krull", f"backend={backend}", f"outputs={tmp_path}/outputs"]
-    environment = os.environ | places | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    command = [*TRAIN, "env=krull", f"backend={backend}", f"outputs={tmp_path}/outputs"]
+    run = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT | places, check=False)
     said = run.stderr.strip()
     assert run.returncode == 2, said
     assert "ROM" in said

@@ -22,7 +22,7 @@ from ppo_bench.envs.atari_baselines import make_atari_baselines
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.gymnasium import GymnasiumEnv
-from tests.test_atari import ale, copy, lives, play_to_the_end
+from tests.ale import ale, copy, lives, play_to_the_end
 from tests.test_envs import BACKENDS, refusal
 from tests.test_presets import PRESETS
 
@@ -142,23 +142,6 @@ def test_an_episode_is_over_with_the_last_of_five_lives_and_a_new_game_begins() 
     env.close()
     assert len(over) >= 10
     assert over == [end % 5 == 4 for end in range(len(over))]
-
-
-def test_without_episodic_life_an_episode_is_a_game() -> None:
-    env = make_atari_baselines("BreakoutNoFrameskip-v4", False)
-    env.reset(seed=1)
-    _, _, info = play_to_the_end(env)
-    assert not info["life_lost"]
-    assert lives(env) == 0
-
-
-def test_a_seed_starts_a_new_game_in_the_middle_of_one() -> None:
-    env = make_atari_baselines("BreakoutNoFrameskip-v4", True)
-    fresh, _ = env.reset(seed=1)
-    play_to_the_end(env)
-    again, _ = env.reset(seed=1)
-    assert lives(env) == 5
-    assert_array_equal(again, fresh)
 
 
 def test_the_limit_of_frames_counts_those_of_the_reset_and_truncates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from ppo_bench.envs import atari
 from ppo_bench.envs.atari import make_atari
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.gymnasium import GymnasiumEnv
-from tests.test_atari import ale, copy
+from tests.ale import ale, copy
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the v4 games are meant
 

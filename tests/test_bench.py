@@ -18,7 +18,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from tests.test_cli import assert_one_line
+from tests.refusals import assert_one_line
 from tests.wrappers import STEP_SECONDS
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from ppo_bench.commands.bench.command import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.runs.provenance import provenance
-from tests.test_cli import assert_one_line
+from tests.refusals import assert_one_line
 
 
 def program(framework: str, sps: float, spread: float, **changes: Any) -> dict[str, Any]:

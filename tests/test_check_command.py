@@ -11,6 +11,8 @@ import sys
 import pytest
 
 from ppo_bench.commands import check
+from tests.refusals import assert_one_line
+from tests.training import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +21,7 @@ ENDS = "episodes end within the play"
 
 def run_check(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ppo_bench.check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_the_command_prints_a_line_for_each_rule_and_the_verdict() -> None:
@@ -93,6 +95,4 @@ def test_the_command_refuses_an_unknown_environment_with_one_line() -> None:
     done = run_check("env=cartpole", "env.id=CartPol-v1", "backend=gymnasium")
     assert done.returncode == 2
     assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("ppo_bench: ")
-    assert "CartPol-v1" in line
+    assert_one_line(done.stderr, "CartPol-v1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from numpy.testing import assert_array_equal
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.runners.checkpoint import Checkpoint, load, load_named, load_newest, prune, save
 from tests.exploit import Exploit
+from tests.training import flip_a_bit
 
 ARRAYS = {
     "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -50,13 +52,7 @@ def put_in_place(path: Path, data: bytes) -> None:
     """Other arrays under a checksum that is theirs."""
     (path / "arrays.safetensors").write_bytes(data)
     state = json.loads((path / "state.json").read_text())
-    (path / "state.json").write_text(json.dumps(state | {"sha256": hashlib.sha256(data).hexdigest()}))
-
-
-def flip_a_bit(path: Path) -> None:
-    data = bytearray((path / "arrays.safetensors").read_bytes())
-    data[-1] ^= 1
-    (path / "arrays.safetensors").write_bytes(data)
+    (path / "state.json").write_text(json.dumps(state | {"arrays_sha256": hashlib.sha256(data).hexdigest()}))
 
 
 def truncate(path: Path) -> None:
@@ -79,24 +75,40 @@ def replace_by_a_file(path: Path) -> None:
     path.touch()
 
 
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "flipped bit": flip_a_bit,
-    "truncated arrays": truncate,
-    "emptied arrays": lambda path: (path / "arrays.safetensors").write_bytes(b""),
-    "missing arrays": lambda path: (path / "arrays.safetensors").rename(path / "elsewhere"),
-    "no safetensors under a right checksum": lambda path: put_in_place(path, b"\0" * 64),
-    "a pickle": lambda path: (path / "arrays.safetensors").write_bytes(pickle.dumps(ARRAYS)),
-    "a pickle under a right checksum": lambda path: put_in_place(path, pickle.dumps(Exploit(path.parent / "run"))),
-    "missing state": lambda path: (path / "state.json").rename(path / "elsewhere"),
-    "emptied state": lambda path: (path / "state.json").write_text(""),
-    "state cut off": lambda path: (path / "state.json").write_text((path / "state.json").read_text()[:40]),
-    "state of another kind": lambda path: (path / "state.json").write_text("[1, 2]"),
-    "state that is no text": lambda path: (path / "state.json").write_bytes(b"\xff\xfe\0"),
-    "state without its keys": lambda path: (path / "state.json").write_text("{}"),
-    "no counters": lambda path: change_state(path, loop=None),
-    "other counters": lambda path: change_state(path, loop={}),
-    "emptied folder": empty_folder,
-    "a file in its place": replace_by_a_file,
+ARRAYS_DIFFER, COUNTERS_DIFFER = "checksum of arrays.safetensors", "checksum of the counters"
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "flipped bit": (flip_a_bit, ARRAYS_DIFFER),
+    "truncated arrays": (truncate, ARRAYS_DIFFER),
+    "emptied arrays": (lambda path: (path / "arrays.safetensors").write_bytes(b""), ARRAYS_DIFFER),
+    "missing arrays": (
+        lambda path: (path / "arrays.safetensors").rename(path / "elsewhere"),
+        "FileNotFoundError.*/arrays.safetensors",
+    ),
+    "no safetensors under a right checksum": (
+        lambda path: put_in_place(path, b"\0" * 64),
+        "SafetensorError",
+    ),
+    "a pickle": (lambda path: (path / "arrays.safetensors").write_bytes(pickle.dumps(ARRAYS)), ARRAYS_DIFFER),
+    "a pickle under a right checksum": (
+        lambda path: put_in_place(path, pickle.dumps(Exploit(path.parent / "run"))),
+        "SafetensorError",
+    ),
+    "missing state": (
+        lambda path: (path / "state.json").rename(path / "elsewhere"),
+        "FileNotFoundError.*/state.json",
+    ),
+    "emptied state": (lambda path: (path / "state.json").write_text(""), "JSONDecodeError"),
+    "state cut off": (
+        lambda path: (path / "state.json").write_text((path / "state.json").read_text()[:40]),
+        "JSONDecodeError",
+    ),
+    "state of another kind": (lambda path: (path / "state.json").write_text("[1, 2]"), "TypeError"),
+    "state that is no text": (lambda path: (path / "state.json").write_bytes(b"\xff\xfe\0"), "UnicodeDecodeError"),
+    "state without its keys": (lambda path: (path / "state.json").write_text("{}"), "KeyError"),
+    "no counters": (lambda path: change_state(path, loop=None), COUNTERS_DIFFER),
+    "other counters": (lambda path: change_state(path, loop={}), COUNTERS_DIFFER),
+    "emptied folder": (empty_folder, "FileNotFoundError.*/state.json"),
+    "a file in its place": (replace_by_a_file, "NotADirectoryError"),
 }
 
 
@@ -148,9 +160,9 @@ def test_keeping_one_never_leaves_none(tmp_path: Path) -> None:
         assert loaded_iteration(saved(tmp_path, iteration, keep=1)) == iteration
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=list(DAMAGES))
+@pytest.mark.parametrize(("damage", "reason"), DAMAGES.values(), ids=list(DAMAGES))
 def test_a_damaged_checkpoint_is_named_and_moved_aside_and_the_one_before_is_used(
-    tmp_path: Path, damage: Callable[[Path], object]
+    tmp_path: Path, damage: Callable[[Path], object], reason: str
 ) -> None:
     saved(tmp_path, 1, 2, 3)
     damaged = tmp_path / "iteration_00000003"
@@ -158,7 +170,7 @@ def test_a_damaged_checkpoint_is_named_and_moved_aside_and_the_one_before_is_use
     warnings: list[str] = []
     assert loaded_iteration(tmp_path, warnings.append) == 2
     assert len(warnings) == 1
-    assert f"{damaged} is damaged" in warnings[0]
+    assert re.search(rf"{re.escape(str(damaged))} is damaged \(.*{reason}", warnings[0])
     names = ["iteration_00000001", "iteration_00000002", "iteration_00000003.damaged"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert loaded_iteration(tmp_path) == 2

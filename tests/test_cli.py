@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +11,9 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
-
-ROOT = Path(__file__).parent.parent
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
-GYM = ["backend=gymnasium"]
-SMALL = ["total_timesteps=1024"]  # what is wrongly accepted is over soon
+from tests.processes import TRAIN
+from tests.refusals import assert_one_line
+from tests.training import ENVIRONMENT, GYM, SHORT
 
 WRONG = {
     # choices
@@ -165,17 +161,9 @@ def command(text: str, outputs: Path) -> list[str]:
     flags = [word for word in words if word.startswith("-")]
     return [
         *flags,
-        *([] if "--cfg" in flags else [*SMALL, f"outputs={outputs}"]),
+        *([] if "--cfg" in flags else [*SHORT, f"outputs={outputs}"]),
         *(w for w in words if w not in flags),
     ]
-
-
-def assert_one_line(error: str, fragment: str) -> None:
-    assert error.startswith("ppo_bench: ")
-    assert error.endswith("\n")
-    assert error.count("\n") == 1
-    assert fragment in error.removeprefix("ppo_bench: ")
-    assert "Traceback" not in error
 
 
 @pytest.mark.parametrize(("text", "fragment"), WRONG.items(), ids=list(WRONG))
@@ -193,7 +181,7 @@ def test_a_wrong_command_line_ends_with_one_line_that_names_it(
 
 @pytest.mark.parametrize(("text", "fragment"), WRONG_IN_A_PROCESS.items(), ids=list(WRONG_IN_A_PROCESS))
 def test_a_wrong_command_line_ends_a_process_with_exit_code_2(text: str, fragment: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "ppo_bench", *command(text, tmp_path / "outputs")]
+    words = [*TRAIN, *command(text, tmp_path / "outputs")]
     process = subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert process.returncode == 2
     assert_one_line(process.stderr, fragment)
@@ -226,7 +214,7 @@ def test_a_missing_package_is_named(
 ) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == hidden else real(name, *rest))
-    code = exit_code(main, [*arguments, *SMALL, f"outputs={tmp_path}/outputs"])
+    code = exit_code(main, [*arguments, *SHORT, f"outputs={tmp_path}/outputs"])
     printed = capfd.readouterr()
     assert code == 2
     assert_one_line(printed.err, fragment)
@@ -240,7 +228,7 @@ def test_outputs_that_cannot_be_written_are_named(
 ) -> None:
     in_the_way = tmp_path / "outputs"
     in_the_way.write_text("a file")
-    code = exit_code(main, [*GYM, *SMALL, f"outputs={in_the_way}{below}"])
+    code = exit_code(main, [*GYM, *SHORT, f"outputs={in_the_way}{below}"])
     assert code == 2
     assert_one_line(capfd.readouterr().err, f"cannot write to {in_the_way}")
     assert in_the_way.read_text() == "a file"
@@ -249,7 +237,7 @@ def test_outputs_that_cannot_be_written_are_named(
 def test_a_run_whose_checkpoints_are_all_damaged_says_how_to_start_afresh(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    arguments = [*GYM, *SHORT, f"outputs={tmp_path}"]
     checkpoints = load_config(arguments).run_folder / "checkpoints"
     for name in ("iteration_00000001", "iteration_00000002"):
         (checkpoints / name).mkdir(parents=True)

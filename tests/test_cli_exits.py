@@ -14,7 +14,9 @@ from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
-from tests.test_cli import ENVIRONMENT, assert_one_line
+from tests.processes import TRAIN
+from tests.refusals import assert_one_line
+from tests.training import ENVIRONMENT
 
 
 def test_help_names_every_choice_and_the_common_overrides(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +84,7 @@ def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:
 def test_without_a_home_compiled_programs_are_kept_beside_the_runs(tmp_path: Path) -> None:
     words = ["framework=jax_xla", "device=cpu", "ppo.num_envs=2", "ppo.num_steps=8", "ppo.num_minibatches=1"]
     run = subprocess.run(
-        [sys.executable, "-m", "ppo_bench", *words, "ppo.update_epochs=1", "total_timesteps=16"],
+        [*TRAIN, *words, "ppo.update_epochs=1", "total_timesteps=16"],
         env=ENVIRONMENT | {"HOME": "/proc/nobody"},
         cwd=tmp_path,
         check=False,

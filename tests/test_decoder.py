@@ -11,10 +11,9 @@ from numpy.testing import assert_allclose
 
 from ppo_bench.networks.decoder import cross_entropy
 from ppo_bench.networks.transformer import Trxl
-from tests.runners import problem_for, runner_for
+from tests.layers import DIM, SMALL, WAYS, drawn
+from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import RandomScenes
-from tests.test_seams import ACTING
-from tests.test_transformer import DIM, SMALL, WAYS, drawn
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -17,15 +17,12 @@ import numpy as np
 import pytest
 
 from ppo_bench.runners.checkpoint import find, load
-from tests.faults import ENVIRONMENT, ROOT, command, contents, finish, folder_of, learnt, rows
+from tests.faults import SECONDS, SHARDED, TWO, command, contents, finish, folder_of
+from tests.processes import children, command_line, count_rows, small_disk, wait_until
+from tests.training import ENVIRONMENT, ROOT, learnt
 
 pytestmark = pytest.mark.slow
 
-RUN = ["env=cartpole", "framework=torch_eager", "device=cpu", "ppo.shards=2", "total_timesteps=12288"]
-RUN += ["checkpoint.every_iterations=5"]
-TWO = [*RUN, "devices=2"]
-SECONDS = 30.0
-"""Within which a failure of any rank ends the run."""
 BEFORE = 7
 """Rows of metrics, of 24 in all, after which something happens to a run: the fifth has a checkpoint."""
 HANGS_SECONDS = 5.0
@@ -60,16 +57,12 @@ class Group:
         )
 
     def wait_for_rows(self, count: int) -> None:
-        deadline = time.monotonic() + 300
-        while rows(self.folder) < count:
-            assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
+        wait_until(self.process, lambda: count_rows(self.folder) >= count)
 
     @property
     def other(self) -> int:
         """The process of the second device."""
-        found = [pid for pid in _children(self.process.pid) if "spawn_main" in _command_line(pid)]
+        found = [pid for pid in children(self.process.pid) if "spawn_main" in command_line(pid)]
         assert len(found) == 1, found
         return found[0]
 
@@ -80,23 +73,11 @@ class Group:
         return self.process.returncode, error.strip().splitlines()[-1], time.monotonic() - started
 
 
-def _children(pid: int) -> list[int]:
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], check=False, capture_output=True, text=True)
-    return [int(word) for word in listed.stdout.split()]
-
-
-def _command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
-
-
 def _gone(pid: int, seconds: float = SECONDS) -> bool:
     """Whether a process has ended within that time; a zombie has."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if not _command_line(pid):
+        if not command_line(pid):
             return True
         time.sleep(0.1)
     return False
@@ -167,7 +148,7 @@ def test_rank_0_that_is_killed_leaves_no_orphan_and_goes_on_on_another_number_of
     group.process.kill()
     assert _gone(other)
     group.process.communicate()
-    folder = resumed(tmp_path, RUN)  # on one device
+    folder = resumed(tmp_path, SHARDED)  # on one device
     _, _, arrays = whole
     ours = load(find(folder)).arrays
     for name, array in ours.items():
@@ -239,11 +220,7 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_of_rank_0_is_one_line_and_the_run_goes_on_when_there_is_room(tmp_path: Path, whole: Any) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], check=False).returncode:
-        pytest.skip("mounting a file system needs root")
-    try:
+    with small_disk("600k", tmp_path / "disk") as disk:
         run = [*TWO, f"outputs={disk}"]
         other_file = disk / "other"
         other_file.write_bytes(bytes(400_000))  # room for a checkpoint or two
@@ -255,13 +232,11 @@ def test_a_full_disk_of_rank_0_is_one_line_and_the_run_goes_on_when_there_is_roo
         other_file.unlink()
         assert finish(run).returncode == 0
         assert learnt(folder_of(run)) == whole
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_torchrun_starts_the_ranks_too(whole: Any, tmp_path: Path) -> None:
     run = [*TWO, f"outputs={tmp_path}"]
-    torchrun = [command([])[2], "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "ppo_bench"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "ppo_bench"]
     for _ in range(2):
         ended = subprocess.run(
             [*torchrun, *run], check=False, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=300

@@ -9,7 +9,8 @@ import pytest
 
 from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.runners.checkpoint import find, load
-from tests.faults import finish, folder_of, rows, started_run
+from tests.faults import finish, folder_of, started_run
+from tests.processes import count_rows
 
 TWO = ["ppo.shards=2", "device=cpu"]
 SMALL = ["ppo.num_envs=4", "ppo.num_steps=32", "total_timesteps=512", "ppo.num_minibatches=2"]
@@ -97,7 +98,7 @@ def test_a_run_that_is_killed_goes_on_on_another_number_of_devices(framework: st
     whole, killed = ([*run, f"outputs={tmp_path / name}"] for name in ("whole", "killed"))
     assert finish(whole).returncode == 0
     folder = started_run([*killed, "devices=2"], 6)
-    assert 6 <= rows(folder) < 20
+    assert 6 <= count_rows(folder) < 20
     ended = finish(killed)
     assert ended.returncode == 0, ended.stderr
     assert "devices" in ended.stderr  # not what the run started with

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.faults import ENVIRONMENT, ROOT, command
-from tests.test_devices_faults import SECONDS, TWO, _children, _command_line
+from tests.faults import SECONDS, TWO, command
+from tests.processes import children, command_line, started, wait_until
+from tests.training import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -19,22 +21,16 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 1.5])
 def test_ctrl_c_while_the_ranks_start_is_one_line(seconds: float, tmp_path: Path) -> None:
     """A terminal sends it to every process of the group."""
-    process = subprocess.Popen(
-        command([*TWO, f"outputs={tmp_path}"]),
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  # a background job ignores it
-    )
-    deadline = time.monotonic() + 60
-    while not any("spawn_main" in _command_line(pid) for pid in _children(process.pid)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    time.sleep(seconds)
-    os.killpg(process.pid, signal.SIGINT)
-    _, error = process.communicate(timeout=SECONDS)
+
+    def heeded() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+
+    words = [*TWO, f"outputs={tmp_path}"]
+    with started(*words, by=command([]), cwd=ROOT, start_new_session=True, preexec_fn=heeded) as process:
+        wait_until(process, lambda: any("spawn_main" in command_line(pid) for pid in children(process.pid)))
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGINT)
+        _, error = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, error
     assert "Traceback" not in error
     assert error.strip().splitlines()[-1].startswith("ppo_bench: stopped")
@@ -45,7 +41,7 @@ def test_a_script_without_a_guard_trains_on_two_devices(tmp_path: Path) -> None:
     words = [*TWO, "total_timesteps=1024", f"outputs={tmp_path / 'outputs'}"]
     script.write_text(f"import ppo_bench\nprint(len(ppo_bench.train({words!r})))\n")
     ended = subprocess.run(
-        [command([])[2], str(script)],
+        [sys.executable, str(script)],
         check=False,
         cwd=ROOT,
         env=ENVIRONMENT,

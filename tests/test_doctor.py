@@ -16,7 +16,7 @@ from ppo_bench.commands import doctor
 from ppo_bench.commands.doctor import Answer, Row, main, shown
 from ppo_bench.common.cli import exit_code
 from ppo_bench.tuning import machine
-from tests.training import ROOT
+from tests.training import ENVIRONMENT
 
 SITE = Path(sysconfig.get_path("purelib"))
 CRASH = "import ctypes; ctypes.string_at(0)"
@@ -29,7 +29,7 @@ class Machine:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
         self.python = folder / "bin" / "python"
         (self.site,) = (folder / "lib").glob("*/site-packages")
-        self.environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        self.environment = ENVIRONMENT.copy()
         for path in SITE.iterdir():
             (self.site / path.name).symlink_to(path)
 

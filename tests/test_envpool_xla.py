@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,10 @@ from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
+from tests.processes import TRAIN
 from tests.runners import problem_for, runner_for
+from tests.training import ENVIRONMENT
 
-ROOT = Path(__file__).parent.parent
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
 TASKS = {
     "cartpole": CARTPOLE,
@@ -207,11 +206,9 @@ def test_programs_of_a_pool_are_not_kept_for_other_processes(tmp_path: Path) -> 
     kept = {}
     for backend in ("jax", "envpool_xla"):
         cache = tmp_path / backend
-        command = [sys.executable, "-m", "ppo_bench", "framework=jax_xla", f"backend={backend}", "total_timesteps=512"]
+        command = [*TRAIN, "framework=jax_xla", f"backend={backend}", "total_timesteps=512"]
         options = [f"framework.compile_cache={cache}", f"outputs={tmp_path}/outputs"]
-        subprocess.run(
-            [*command, *options], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
-        )
+        subprocess.run([*command, *options], check=True, capture_output=True, env=ENVIRONMENT)
         kept[backend] = list(cache.rglob("jit_iterate*"))
     assert kept["jax"]
     assert not kept["envpool_xla"]

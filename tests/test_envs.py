@@ -16,6 +16,7 @@ from ppo_bench.envs.base import Atari, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
 from ppo_bench.mathematics import noise
+from tests.policies import balance
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
 POSITION_LIMIT, ANGLE_LIMIT = 2.4, 0.2095
@@ -43,11 +44,6 @@ def outside(obs: np.ndarray) -> np.ndarray:
 def fall(obs: np.ndarray) -> np.ndarray:
     """A policy that holds the pole for some 40 steps."""
     return (obs[:, 2] > 0).astype(np.int64)
-
-
-def balance(obs: np.ndarray) -> np.ndarray:
-    """A policy that holds the pole for 500 steps."""
-    return (obs @ np.array([0.05, 0.2, 1.0, 1.0]) > 0).astype(np.int64)
 
 
 def play(env: VectorEnv, seeds: list[int], policy: Callable[[np.ndarray], np.ndarray], num_steps: int) -> list[Step]:

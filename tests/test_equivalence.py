@@ -17,6 +17,7 @@ from ppo_bench.commands.equivalence.tolerances import TOLERANCES
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import Failed
 from ppo_bench.mathematics.arrays import Arrays
+from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
 
 pytestmark = pytest.mark.slow
@@ -295,6 +296,4 @@ def test_variants_of_a_framework_are_compared_with_each_other(
 )
 def test_wrong_input_is_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(main, [*SMALL, *override.split()]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert_one_line(capsys.readouterr().err, message)

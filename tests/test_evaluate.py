@@ -24,8 +24,9 @@ from ppo_bench.networks.spec import Mlp
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.checkpoint import Checkpoint, load, save
 from ppo_bench.runs.play import Agent, play, quotas
-from tests.evaluations import CARTPOLE, INSIDE, ON_CPU, RUNS, config_with, evaluated, played, snapshot, trained
+from tests.evaluations import CARTPOLE, INSIDE, ON_CPU, RUNS, config_with, evaluated, played, snapshot
 from tests.runners import FRAMEWORKS
+from tests.training import trained
 
 # --- In every framework, on every backend -----------------------------------------------------------------------------
 

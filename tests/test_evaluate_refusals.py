@@ -13,6 +13,7 @@ from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.evaluations import config_with, snapshot
+from tests.refusals import assert_one_line
 
 WRONG = {
     "episode=3": "there is no key episode; did you mean episodes?",
@@ -37,13 +38,13 @@ WRONG = {
 }
 
 
-def refusal(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
-    """The one line of a command that ends with exit code 2."""
+def refusal(arguments: list[str], fragment: str, capfd: pytest.CaptureFixture[str]) -> str:
+    """The one line, with `fragment` in it, of a command that ends with exit code 2."""
     capfd.readouterr()
     assert exit_code(main, arguments) == 2
     printed = capfd.readouterr()
     assert printed.out == ""
-    assert printed.err.count("\n") == 1
+    assert_one_line(printed.err, fragment)
     return printed.err
 
 
@@ -51,7 +52,7 @@ def refusal(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
 def test_a_wrong_word_is_one_line_and_nothing_is_written(
     text: str, fragment: str, run: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert fragment in refusal([str(run), *text.split(" ")], capfd)
+    refusal([str(run), *text.split(" ")], fragment, capfd)
     assert not (run / "evaluations").exists()
 
 
@@ -105,13 +106,11 @@ def test_a_run_that_cannot_be_evaluated_is_one_line_and_is_left_as_it_is(
 ) -> None:
     damage(run)
     before = snapshot(run)
-    line = refusal([str(run)], capfd)
-    assert fragment in line
-    assert "rerun=true" not in line
+    assert "rerun=true" not in refusal([str(run)], fragment, capfd)
     assert snapshot(run) == before
     assert not (run / "evaluations").exists()
 
 
 def test_without_a_run_folder_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
-    assert "RUN_DIR" in refusal([], capfd)
-    assert "has no checkpoint: name a run folder" in refusal(["episodes=3"], capfd)
+    refusal([], "RUN_DIR", capfd)
+    refusal(["episodes=3"], "has no checkpoint: name a run folder", capfd)

@@ -12,19 +12,22 @@ import pytest
 from ppo_bench.commands.evaluate import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
-from tests.evaluations import ON_CPU, SMALL, config_with, evaluated, trained
+from tests.evaluations import ON_CPU, SMALL, config_with, evaluated
+from tests.films import frames_of
+from tests.refusals import assert_one_line
+from tests.training import trained
 
 pytestmark = pytest.mark.slow
 
 
-def frames_of(evaluation: dict[str, Any], folder: Path) -> np.ndarray:
+def only_frames(evaluation: dict[str, Any], folder: Path) -> np.ndarray:
     """Every frame of the only video in a folder, `[T, H, W, 3]`."""
     import av
 
     (path,) = folder.glob("evaluations/*.mp4")
     with av.open(str(path)) as container:
         assert float(container.streams.video[0].average_rate or 0) == evaluation["video"]["fps"]
-        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+    return frames_of(path)
 
 
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
@@ -34,7 +37,7 @@ def test_the_video_shows_the_first_episode_frame_by_frame(
     found = evaluated(run, f"framework={framework}", "episodes=2", "video=true")
     video = found["video"]
     assert (video["return"], video["length"]) == (found["returns"][0], found["lengths"][0])
-    frames = frames_of(found, run)
+    frames = only_frames(found, run)
     assert len(frames) == video["frames"] == video["length"] + 1
     assert frames.shape[1:] == (400, 600, 3)
     assert frames[0].std() > 5  # a cart and a pole on white
@@ -47,7 +50,7 @@ def test_the_video_shows_the_first_episode_frame_by_frame(
 def test_a_video_of_breakout_shows_one_game_of_five_lives(tmp_path: Path) -> None:
     folder = trained(tmp_path, "env=breakout", "backend=envpool", *SMALL)
     found = evaluated(folder, "backend=gymnasium", "episodes=1", "video=true")
-    frames = frames_of(found, folder)
+    frames = only_frames(found, folder)
     assert found["lengths"][0] > 5 * 15
     # After each of four lost lives a step that no policy takes starts the next life.
     assert len(frames) == found["lengths"][0] + 1 + 4
@@ -64,13 +67,12 @@ def test_mujoco_is_drawn_or_the_library_that_is_missing_is_named(
     error = capfd.readouterr().err
     if code:  # without the system's EGL
         assert code == 2
-        assert "apt install libegl1" in error
-        assert error.count("\n") == 1
+        assert_one_line(error, "apt install libegl1")
         assert not (folder / "evaluations").exists()
         return
     (report,) = folder.glob("evaluations/*.json")
     found = json.loads(report.read_text())
-    frames = frames_of(found, folder)
+    frames = only_frames(found, folder)
     assert len(frames) == found["video"]["length"] + 1
     assert len({frame.tobytes() for frame in frames}) > len(frames) // 2
 
@@ -80,7 +82,7 @@ def test_what_gymnasium_does_not_offer_is_drawn_by_envpool(run: Path) -> None:
     config_with(run, env=elsewhere["env"], backend=elsewhere["backend"])
     found = evaluated(run, "episodes=1", "video=true")
     assert found["backend"] == "envpool"
-    assert frames_of(found, run).shape == (found["lengths"][0] + 1, 400, 600, 3)
+    assert only_frames(found, run).shape == (found["lengths"][0] + 1, 400, 600, 3)
 
 
 def test_what_nothing_can_draw_is_evaluated_and_not_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

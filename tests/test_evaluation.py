@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 import traceback
 from pathlib import Path
@@ -22,31 +21,24 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.play import play
 from ppo_bench.runs.trackers.mirror import tagged
+from tests.processes import TRAIN, started, wait_until
+from tests.training import ENVIRONMENT, rows, timeless, trained
 
 GREEDY, SAMPLED = "evaluation_return_greedy", "evaluation_return_sampled"
 SMALL = ["ppo.num_envs=2", "ppo.num_steps=64", "total_timesteps=640", "checkpoint.every_iterations=2", "device=cpu"]
 EVALUATED = ["evaluation.every_iterations=2", "evaluation.episodes=3"]
 
 
-def trained(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> Path:
-    """The folder of a run."""
-    assert exit_code(main, [*SMALL, f"outputs={tmp_path}", *words]) == 0
-    return Path(capsys.readouterr().out.splitlines()[-1])
-
-
 def trained_apart(tmp_path: Path, *words: str) -> Path:
     """The folder of a run of a process of its own: worker processes are forked there, where JAX is not."""
-    command = [sys.executable, "-m", "ppo_bench", *SMALL, f"outputs={tmp_path}", *words]
-    return Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+    command = [*TRAIN, *SMALL, f"outputs={tmp_path}", *words]
+    ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    return Path(ended.stdout.splitlines()[-1])
 
 
-def rows(folder: Path, name: str = "metrics") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
-
-
-def learnt(row: dict[str, Any]) -> dict[str, Any]:
-    """What of a row is the same each time that the run is made, its evaluation left out."""
-    return {key: value for key, value in row.items() if key not in ("wall_seconds", "sps", GREEDY, SAMPLED)}
+def learnt(folder: Path) -> list[dict[str, Any]]:
+    """The rows of metrics without times and evaluations."""
+    return [{key: value for key, value in row.items() if key not in (GREEDY, SAMPLED)} for row in timeless(folder)]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +53,7 @@ def learnt(row: dict[str, Any]) -> dict[str, Any]:
 def test_an_evaluation_is_what_evaluate_says_of_the_checkpoint(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str]
 ) -> None:
-    folder = trained(capsys, tmp_path, *words, *EVALUATED, "checkpoint.keep=9")
+    folder = trained(tmp_path, *SMALL, *words, *EVALUATED, "checkpoint.keep=9")
     own = rows(folder)
     assert [row["iteration"] for row in own if row[GREEDY] is not None] == [2, 4, 5]
     assert [row["iteration"] for row in own if row[SAMPLED] is not None] == [2, 4, 5]
@@ -79,10 +71,10 @@ def test_an_evaluation_is_what_evaluate_says_of_the_checkpoint(
 def test_a_training_is_the_same_with_evaluations_and_without(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    with_them = trained(capsys, tmp_path / "with", *EVALUATED)
-    without = trained(capsys, tmp_path / "without")
+    with_them = trained(tmp_path / "with", *SMALL, *EVALUATED)
+    without = trained(tmp_path / "without", *SMALL)
     assert with_them.relative_to(tmp_path / "with") == without.relative_to(tmp_path / "without")  # the same run
-    assert [learnt(row) for row in rows(with_them)] == [learnt(row) for row in rows(without)]
+    assert learnt(with_them) == learnt(without)
     assert GREEDY not in rows(without)[0]
     arrays = [checkpoint.load_newest(folder / "checkpoints", print) for folder in (with_them, without)]
     assert arrays[0]
@@ -93,9 +85,9 @@ def test_a_training_is_the_same_with_evaluations_and_without(
 
 def test_each_seed_of_a_program_has_its_own_evaluations(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["framework=jax_xla", "backend=jax", *EVALUATED]
-    trained(capsys, tmp_path / "together", *words, "num_seeds=2")
+    trained(tmp_path / "together", *SMALL, *words, "num_seeds=2")
     together = sorted((tmp_path / "together").rglob("seed*"))
-    alone = [trained(capsys, tmp_path / "alone", *words, f"seed={seed}") for seed in (1, 2)]
+    alone = [trained(tmp_path / "alone", *SMALL, *words, f"seed={seed}") for seed in (1, 2)]
     for ours, theirs in zip(together, alone, strict=True):
         assert [row[GREEDY] for row in rows(ours)] == [row[GREEDY] for row in rows(theirs)]
 
@@ -108,9 +100,9 @@ def test_seconds_of_evaluations_are_in_no_time(
         yield from play(*arguments)
 
     monkeypatch.setattr("ppo_bench.runs.evaluation.play", slow)
-    started = time.perf_counter()
-    folder = trained(capsys, tmp_path, *EVALUATED)
-    elapsed = time.perf_counter() - started
+    began = time.perf_counter()
+    folder = trained(tmp_path, *SMALL, *EVALUATED)
+    elapsed = time.perf_counter() - began
     result = json.loads((folder / "result.json").read_text())
     assert elapsed - result["wall_seconds"] > 3  # three evaluations by two policies, of half a second each
     times = [row["wall_seconds"] for row in rows(folder)]
@@ -121,18 +113,14 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = [*SMALL, "env.id=tests.test_evaluation:Waits-v0", "evaluation.every_iterations=3", "evaluation.episodes=1"]
-    words += ["checkpoint.every_iterations=2", f"outputs={tmp_path}/stopped"]
+    words += ["checkpoint.every_iterations=2", f"env.kwargs={{folder:{tmp_path}}}", f"outputs={tmp_path}/stopped"]
     waits = tmp_path / "waits"
     waits.touch()
-    command = [sys.executable, "-m", "ppo_bench", *words, f"env.kwargs={{folder:{tmp_path}}}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for _ in range(1200):
-        if (tmp_path / "evaluating").exists() or process.poll() is not None:
-            break
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    waits.unlink()
-    _, said = process.communicate(timeout=60)
+    with started(*words, stdout=subprocess.PIPE) as process:
+        wait_until(process, (tmp_path / "evaluating").exists)
+        process.send_signal(signal.SIGINT)
+        waits.unlink()
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert not (tmp_path / "played").exists()  # it stopped with the step, not with the episode
     assert "stopped after iteration 3" in said
@@ -140,10 +128,10 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
     assert [row[GREEDY] for row in rows(folder)] == [None] * 3
     kept = {path.name for path in (folder / "checkpoints").iterdir()}
     assert {"iteration_00000002", "snapshot_00000003"} <= kept
-    again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    whole = trained(capsys, tmp_path, *words, f"env.kwargs={{folder:{tmp_path}}}", f"outputs={tmp_path}/whole")
+    again = subprocess.run([*TRAIN, *words], env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True)
+    whole = trained(tmp_path / "whole", *words)
     assert "resuming" in again.stderr
-    assert [learnt(row) for row in rows(folder)] == [learnt(row) for row in rows(whole)]
+    assert learnt(folder) == learnt(whole)
     assert [row[GREEDY] for row in rows(folder)] == [row[GREEDY] for row in rows(whole)]
 
 
@@ -250,7 +238,7 @@ def test_names_that_no_episode_tells_are_warned_of(capsys: pytest.CaptureFixture
 def test_gymnasium_and_envpool_tell_the_same_of_hopper(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["env=hopper", "env.info=[x_position]", "ppo.num_minibatches=4"]
     for backend in ("gymnasium", "envpool"):
-        folder = trained(capsys, tmp_path, *words, f"backend={backend}")
+        folder = trained(tmp_path, *SMALL, *words, f"backend={backend}")
         found = [row["info_x_position"] for row in rows(folder, "episodes")]
         assert found
         assert all(-1 < position < 1 for position in found)  # it falls near where it began

@@ -22,9 +22,10 @@ from ppo_bench.commands.export.curve import draw, smoothed
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.runners import checkpoint
-from tests.evaluations import CARTPOLE, RUNS, config_with, evaluated, played, trained
+from tests.evaluations import CARTPOLE, RUNS, config_with, evaluated, played
+from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
-from tests.test_cli import assert_one_line
+from tests.training import trained
 
 
 def exported(run: Path, out: Path) -> Path:

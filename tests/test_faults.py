@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,18 +15,17 @@ import pytest
 
 from tests import faults
 from tests.faults import (
-    ENVIRONMENT,
     command,
     contents,
     finish,
     folder_of,
     kill_and_restart,
-    learnt,
     resume_damaged,
-    rows,
     started_run,
 )
 from tests.mutations import SMALL, mutated, run_mutated
+from tests.processes import count_rows, small_disk, started, wait_until
+from tests.training import ENVIRONMENT, learnt, rows
 
 pytestmark = pytest.mark.slow
 
@@ -79,39 +77,33 @@ def test_a_configuration_at_random_is_refused_in_one_line_or_runs(seed: int, tmp
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 600 kB in memory."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], check=False).returncode:
-        pytest.skip("mounting a file system needs root")
-    yield disk
-    subprocess.run(["umount", "-l", disk], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 600 kB."""
+    with small_disk("600k", tmp_path / "disk") as disk:
+        yield disk
 
 
-def test_on_a_full_disk_a_run_ends_with_one_line_and_goes_on_when_there_is_room(
-    small_disk: Path, tmp_path: Path
-) -> None:
+def test_on_a_full_disk_a_run_ends_with_one_line_and_goes_on_when_there_is_room(disk: Path, tmp_path: Path) -> None:
     whole = [*RUN, f"outputs={tmp_path / 'whole'}"]
     assert finish(whole).returncode == 0
-    run = [*RUN, f"outputs={small_disk}"]
+    run = [*RUN, f"outputs={disk}"]
     folder = folder_of(run)
-    rows = small_disk / "other"
-    rows.write_bytes(bytes(400_000))  # room for a checkpoint or two
+    other_file = disk / "other"
+    other_file.write_bytes(bytes(400_000))  # room for a checkpoint or two
     full = finish(run)
     assert full.returncode == 1
     last = full.stderr.splitlines()[-1]
     assert last.startswith(f"ppo_bench: No space left on device: {folder}")
     assert "Traceback" not in full.stderr
-    rows.unlink()
+    other_file.unlink()
     assert finish(run).returncode == 0
     assert learnt(folder) == learnt(folder_of(whole))
 
 
-def test_a_disk_that_becomes_read_only_is_named_and_nothing_changes(small_disk: Path) -> None:
-    run = [*RUN, f"outputs={small_disk}"]
+def test_a_disk_that_becomes_read_only_is_named_and_nothing_changes(disk: Path) -> None:
+    run = [*RUN, f"outputs={disk}"]
     folder = started_run(run, 12)
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     before = contents(folder)
     refused = finish(run)
     assert refused.returncode == 2
@@ -153,16 +145,15 @@ def test_a_clock_that_jumps_changes_nothing_but_the_date(tmp_path: Path) -> None
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
     folder = folder_of(jumped)
-    with subprocess.Popen(command(jumped), env=fake, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        while run.poll() is None and rows(folder) < 20:
-            time.sleep(0.01)
+    with started(*jumped, by=command([]), env=fake, stdout=subprocess.PIPE) as run:
+        wait_until(run, lambda: count_rows(folder) >= 20)
         clock.write_text("-10d")
         _, error = run.communicate(timeout=300)
     assert run.returncode == 0, error
-    started = datetime.fromisoformat(json.loads((folder / "run.json").read_text())["started"])
-    assert started > datetime.now(UTC) + timedelta(days=9)
+    began = datetime.fromisoformat(json.loads((folder / "run.json").read_text())["started"])
+    assert began > datetime.now(UTC) + timedelta(days=9)
     assert datetime.fromtimestamp((folder / "result.json").stat().st_mtime, UTC) < datetime.now(UTC) + timedelta(days=1)
     assert learnt(folder) == learnt(folder_of(whole))
-    seconds = [json.loads(line)["wall_seconds"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    seconds = [row["wall_seconds"] for row in rows(folder)]
     assert seconds == sorted(seconds)
     assert seconds[-1] < 60

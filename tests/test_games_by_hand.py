@@ -15,8 +15,7 @@ from ppo_bench.envs.base import Seen, Step
 from ppo_bench.mathematics import ppo
 from tests.namespaces import Namespace
 from tests.probes import Probe
-from tests.runners import head_and_values, problem_for, runner_for, train
-from tests.test_seams import ACTING
+from tests.runners import ACTING, head_and_values, problem_for, runner_for, train
 
 
 def test_a_game_of_three_moves_by_hand(ns: Namespace) -> None:

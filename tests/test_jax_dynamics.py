@@ -20,16 +20,12 @@ from ppo_bench.envs.jax.acrobot import Acrobot, AcrobotState
 from ppo_bench.envs.jax.backend import JaxBackend
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.mathematics import noise
+from tests.policies import balance
 
 TOLERANCE = 1e-5
 SEEDS = range(8)
 
 Policy = Callable[[np.ndarray], Any]
-
-
-def balance(obs: np.ndarray) -> int:
-    """Holds CartPole's pole for 500 steps."""
-    return int(obs @ np.array([0.05, 0.2, 1.0, 1.0]) > 0)
 
 
 def pump(obs: np.ndarray) -> int:

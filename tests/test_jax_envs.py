@@ -16,11 +16,7 @@ from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics import noise
-
-
-def balance(obs: np.ndarray) -> int:
-    """Holds the pole for 500 steps."""
-    return int(obs @ np.array([0.05, 0.2, 1.0, 1.0]) > 0)
+from tests.policies import balance
 
 
 def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
@@ -44,7 +40,7 @@ def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
     env = HostView(JaxEnv(CartPole(), 3))
     obs = env.reset([1, 2, 3]).obs
     for t in range(1, 503):
-        step = env.step(np.array([balance(row) for row in obs]))
+        step = env.step(balance(obs))
         assert not step.terminated.any()
         assert_array_equal(step.truncated, t == 500)
         assert_array_equal(step.reward, np.float32(t != 501))

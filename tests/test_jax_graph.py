@@ -23,8 +23,8 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MOST_AHEAD, ProgramRunner
 from ppo_bench.runs.train import build_runner
-from tests.runners import problem_for, runner_for
-from tests.test_seams import ACTING
+from tests.runners import ACTING, problem_for, runner_for
+from tests.training import rows, timeless
 
 SEED = 3
 NORMALIZED = ["ppo.norm_obs=true", "ppo.norm_reward=true"]
@@ -148,16 +148,15 @@ def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_
 def test_a_run_with_iterations_given_ahead_leaves_the_same_rows(tmp_path: Path) -> None:
     """Rows apart from times, over checkpoints and a last block of fewer iterations."""
     arguments = ["framework=jax_xla", "env=cartpole", "backend=jax", "total_timesteps=5_120"]
-    rows = []
+    found = []
     for per_call in (1, 4):
         outputs = tmp_path / str(per_call)
         options = ["checkpoint.every_iterations=4", f"framework.iterations_per_call={per_call}"]
         assert main([*arguments, *options, f"outputs={outputs}"]) == 0
         (path,) = outputs.rglob("metrics.jsonl")
-        found = [json.loads(line) for line in path.read_text().splitlines()]
-        rows.append([{k: v for k, v in row.items() if k not in ("wall_seconds", "sps")} for row in found])
-    assert len(rows[0]) == 10
-    assert rows[0] == rows[1]
+        found.append(timeless(path.parent))
+    assert len(found[0]) == 10
+    assert found[0] == found[1]
 
 
 def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
@@ -196,5 +195,4 @@ def test_a_run_of_the_command_line_ends_with_its_result(tmp_path: Path) -> None:
     (folder,) = (path.parent for path in tmp_path.rglob("result.json"))
     result = json.loads((folder / "result.json").read_text())
     assert (result["backend"], result["global_step"]) == ("jax", 32_768)
-    episodes = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
-    assert all(episode["return"] == episode["length"] for episode in episodes)
+    assert all(episode["return"] == episode["length"] for episode in rows(folder, "episodes"))

@@ -17,7 +17,7 @@ from ppo_bench.sweeps.slurm import ledger, status
 from ppo_bench.sweeps.slurm.settings import load_launch, split
 from ppo_bench.sweeps.slurm.submit import main
 from ppo_bench.sweeps.sweep import sweep
-from tests.test_cli import assert_one_line
+from tests.refusals import assert_one_line
 
 RUN = ["env=cartpole", "backend=gymnasium", "total_timesteps=1024"]
 TWO, FOUR = (f"launch.nodes=2 devices={count} ppo.shards=4" for count in (2, 4))

@@ -8,7 +8,7 @@ import pytest
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from tests.test_cli import assert_one_line
+from tests.refusals import assert_one_line
 
 TWO = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,9 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.checkpoint import Checkpoint, digest, load, save
+from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
+from tests.training import flip_a_bit, rows, trained
 
 BATCH, LOADED = 512, 10
 RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", "checkpoint.every_iterations=10"]
@@ -30,17 +31,7 @@ RUNS = dict[str, Path]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> RUNS:
     """A run of 11 iterations by each framework, with a checkpoint after the 10th."""
     outputs = tmp_path_factory.mktemp("runs")
-    return {framework: trained(outputs, f"framework={framework}") for framework in FRAMEWORKS}
-
-
-def trained(outputs: Path, *overrides: str) -> Path:
-    arguments = [*RUN, *overrides, f"outputs={outputs}"]
-    assert exit_code(main, arguments) == 0
-    return load_config(arguments).run_folder
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return {framework: trained(outputs, *RUN, f"framework={framework}") for framework in FRAMEWORKS}
 
 
 def learnt(folder: Path) -> Arrays:
@@ -51,7 +42,8 @@ def assert_all_go_on_alike(runs: RUNS, outputs: Path, *overrides: str) -> None:
     """Every framework from another's checkpoint, in a circle, with the same next iteration."""
     assert len(FRAMEWORKS) >= 3
     for source, target in zip(FRAMEWORKS, [*FRAMEWORKS[1:], FRAMEWORKS[0]], strict=True):
-        folder = trained(outputs, *overrides, f"framework={target}", f"checkpoint.load={runs[source] / CHECKPOINT}")
+        load_it = f"checkpoint.load={runs[source] / CHECKPOINT}"
+        folder = trained(outputs, *RUN, *overrides, f"framework={target}", load_it)
         expected, found = learnt(runs[source]), learnt(folder)
         start = load(runs[source] / CHECKPOINT).arrays
         names = [name for name in expected if name.startswith(("params.", "adam.", "normalize."))]
@@ -61,12 +53,12 @@ def assert_all_go_on_alike(runs: RUNS, outputs: Path, *overrides: str) -> None:
         # The iteration changed what the tolerance would see.
         moved = max(float(np.abs(expected[name] - start[name]).max()) for name in names if name.startswith("params."))
         assert moved > 1e-4
-        (row,) = rows(folder / "metrics.jsonl")
-        reference = rows(runs[source] / "metrics.jsonl")[LOADED]
+        (row,) = rows(folder)
+        reference = rows(runs[source])[LOADED]
         assert (row["iteration"], row["global_step"]) == (LOADED + 1, (LOADED + 1) * BATCH)
         for key in ("learning_rate", "policy_loss", "value_loss", "entropy", "gradient_norm", "episodic_return"):
             assert row[key] == pytest.approx(reference[key], rel=1e-3, abs=1e-6), (source, target, key)
-        first, *_ = rows(folder / "episodes.jsonl")
+        first, *_ = rows(folder, "episodes")
         assert first["global_step"] > LOADED * BATCH
 
 
@@ -85,7 +77,7 @@ def test_every_framework_goes_on_from_anothers_checkpoint(runs: RUNS, tmp_path: 
     ids=["memory", "transformer", "exploration"],
 )
 def test_every_framework_goes_on_with_anothers_memory_and_algorithm(words: list[str], tmp_path: Path) -> None:
-    runs = {framework: trained(tmp_path, *words, f"framework={framework}") for framework in FRAMEWORKS}
+    runs = {framework: trained(tmp_path, *RUN, *words, f"framework={framework}") for framework in FRAMEWORKS}
     assert_all_go_on_alike(runs, tmp_path / "loaded", *words)
     for greedy in ("true", "false"):
         played = []
@@ -98,7 +90,7 @@ def test_every_framework_goes_on_with_anothers_memory_and_algorithm(words: list[
 
 def test_a_run_goes_on_from_its_own_checkpoint_exactly(runs: RUNS, tmp_path: Path) -> None:
     source = runs["torch_eager"]
-    folder = trained(tmp_path, f"checkpoint.load={source / CHECKPOINT}")
+    folder = trained(tmp_path, *RUN, f"checkpoint.load={source / CHECKPOINT}")
     assert folder.name == source.name
     assert folder.parent.name != source.parent.name
     expected, found = learnt(source), learnt(folder)
@@ -108,7 +100,7 @@ def test_a_run_goes_on_from_its_own_checkpoint_exactly(runs: RUNS, tmp_path: Pat
     whole, part = (json.loads((run / "result.json").read_text()) for run in (source, folder))
     assert (whole["loaded_steps"], part["loaded_steps"]) == (0, LOADED * BATCH)
     assert part["global_step"] == whole["global_step"]
-    last = rows(source / "metrics.jsonl")[-1]
+    last = rows(source)[-1]
     assert part["masked_fraction"] == pytest.approx(last["masked_fraction"])
     assert part["episodes"] == last["episodes"]
     about = json.loads((folder / "run.json").read_text())["loaded"]
@@ -117,7 +109,7 @@ def test_a_run_goes_on_from_its_own_checkpoint_exactly(runs: RUNS, tmp_path: Pat
 
 def test_another_seed_draws_its_own_numbers_from_the_same_weights(runs: RUNS, tmp_path: Path) -> None:
     load_it = f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}"
-    one, two = (trained(tmp_path, load_it, f"seed={seed}") for seed in (1, 2))
+    one, two = (trained(tmp_path, *RUN, load_it, f"seed={seed}") for seed in (1, 2))
     assert one.parent == two.parent
     assert (one / "episodes.jsonl").read_bytes() != (two / "episodes.jsonl").read_bytes()
     assert int(learnt(two)["seed"]) == 2
@@ -141,12 +133,12 @@ def test_a_run_resumes_from_its_own_checkpoints_once_it_has_them(
     runs: RUNS, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     load_it = f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}"
-    folder = trained(tmp_path, load_it)
+    folder = trained(tmp_path, *RUN, load_it)
     (folder / "result.json").unlink()
     capfd.readouterr()
-    assert trained(tmp_path, load_it) == folder
+    assert trained(tmp_path, *RUN, load_it) == folder
     assert f"resuming {folder} after iteration {LOADED + 1}" in capfd.readouterr().err
-    assert len(rows(folder / "metrics.jsonl")) == 1
+    assert len(rows(folder)) == 1
 
 
 def test_what_diverges_before_a_checkpoint_of_its_own_says_that_nothing_is_kept(
@@ -155,12 +147,6 @@ def test_what_diverges_before_a_checkpoint_of_its_own_says_that_nothing_is_kept(
     words = [*RUN, f"total_timesteps={(LOADED + 5) * BATCH}", "ppo.learning_rate=1e30", "ppo.anneal_lr=false"]
     assert exit_code(main, [*words, f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}", f"outputs={tmp_path}"]) == 1
     assert capfd.readouterr().err.splitlines()[-1].endswith("it was before the first checkpoint")
-
-
-def flip_a_bit(path: Path) -> None:
-    data = bytearray((path / "arrays.safetensors").read_bytes())
-    data[-1] ^= 1
-    (path / "arrays.safetensors").write_bytes(data)
 
 
 WRONG = {
@@ -202,7 +188,6 @@ def test_a_checkpoint_that_does_not_fit_is_one_line_and_leaves_nothing(
     before = sorted(tmp_path.rglob("*"))
     assert exit_code(main, [*RUN, *overrides, f"checkpoint.load={source}", f"outputs={tmp_path}/outputs"]) == 2
     printed = capfd.readouterr()
-    assert fragment in printed.err
-    assert printed.err.count("\n") == 1
+    assert_one_line(printed.err, fragment)
     assert printed.out == ""
     assert sorted(tmp_path.rglob("*")) == before

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ppo_bench.commands.__main__ import main as train
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.commands.match import main
 from ppo_bench.common.cli import exit_code
@@ -24,9 +23,12 @@ from ppo_bench.runs import tic_tac_toe
 from ppo_bench.runs.match import Game, play_match
 from ppo_bench.runs.opponents import Opponent, kuhn, uniform
 from tests.evaluations import ON_CPU
-from tests.test_seams import ACTING
+from tests.refusals import assert_one_line
+from tests.runners import ACTING
+from tests.training import trained
 
 TINY = ["env=tic_tac_toe", "ppo.num_envs=8", "ppo.num_steps=16", "checkpoint.every_iterations=1", ON_CPU]
+RUN = [*TINY, "total_timesteps=256"]
 
 
 @dataclass(frozen=True)
@@ -161,18 +163,13 @@ def chance(card: int, begins: bool, called: bool = False) -> float:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two iterations of tic-tac-toe."""
-    return trained(tmp_path_factory.mktemp("runs"))
+    return trained(tmp_path_factory.mktemp("runs"), *RUN)
 
 
 @pytest.fixture(scope="module")
 def connect_four(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two iterations of Connect Four."""
-    return trained(tmp_path_factory.mktemp("connect_four"), "env=connect_four")
-
-
-def trained(outputs: Path, *words: str) -> Path:
-    assert exit_code(train, [*TINY, "total_timesteps=256", *words, f"outputs={outputs}"]) == 0
-    return load_config([*TINY, "total_timesteps=256", *words, f"outputs={outputs}"]).run_folder
+    return trained(tmp_path_factory.mktemp("connect_four"), *RUN, "env=connect_four")
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -208,12 +205,12 @@ def test_two_checkpoints_play_each_other(run: Path, capsys: pytest.CaptureFixtur
 def test_a_checkpoint_of_every_framework_plays_one_of_another(
     framework: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = trained(tmp_path, f"framework={framework}", "network=lstm")
+    folder = trained(tmp_path, *RUN, f"framework={framework}", "network=lstm")
     assert said(capsys, str(folder), f"against={run}", "games=10")["games"] == 10
 
 
 def test_games_in_a_program_are_matched_evaluated_and_filmed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = trained(tmp_path, "framework=jax_xla", "backend=jax")
+    folder = trained(tmp_path, *RUN, "framework=jax_xla", "backend=jax")
     assert exit_code(main, [str(folder), "games=10", ON_CPU]) == 0
     assert exit_code(evaluate, [str(folder), "episodes=3", "video=true", ON_CPU]) == 0
     film = Path(capfd.readouterr().out.splitlines()[-2])
@@ -237,8 +234,8 @@ def test_wrong_input_is_one_line(
 ) -> None:
     assert exit_code(main, [str(connect_four), *words]) == 2
     error = capfd.readouterr().err
-    assert error.startswith(f"ppo_bench: {message}"), error
-    assert error.count("\n") == 1
+    assert_one_line(error, message)
+    assert error.startswith(f"ppo_bench: {message}")
 
 
 def test_players_of_other_games_are_refused(
@@ -246,7 +243,7 @@ def test_players_of_other_games_are_refused(
 ) -> None:
     assert exit_code(main, [str(run), f"against={connect_four}"]) == 2
     assert capfd.readouterr().err.endswith(f"against={connect_four}: it plays connect_four, and not tic_tac_toe\n")
-    pole = trained(tmp_path, "env=cartpole", "backend=gymnasium")
+    pole = trained(tmp_path, *RUN, "env=cartpole", "backend=gymnasium")
     assert exit_code(main, [str(pole)]) == 2
     assert "CartPole-v1 is for one player" in capfd.readouterr().err
     assert exit_code(main, [str(run), "against=all", "greedy=false"]) == 2

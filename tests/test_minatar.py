@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import jax
@@ -26,6 +25,7 @@ from ppo_bench.envs.jax.minatar import MinAtar
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.networks.layers import Conv, Linear
 from ppo_bench.networks.spec import Auto, MinAtarCnn, Mlp
+from tests.training import rows
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +118,7 @@ def test_breakout_is_learnt(tmp_path: Path) -> None:
     arguments = ["env=minatar_breakout", "total_timesteps=131_072", "ppo.num_steps=32", f"outputs={tmp_path}"]
     assert exit_code(main, arguments) == 0
     config = load_config(arguments)
-    returns = [json.loads(line)["return"] for line in (config.run_folder / "episodes.jsonl").read_text().splitlines()]
+    returns = [row["return"] for row in rows(config.run_folder, "episodes")]
     random = random_episodes(config.backend.make(Task("breakout", "minatar-breakout", 32)), 320, seed=1).returns.mean()
     assert 0.2 < random < 0.8
     assert np.mean(returns[-300:]) > 6 * random

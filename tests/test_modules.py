@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,15 +9,14 @@ from importlib.metadata import version
 import pytest
 
 from ppo_bench.commands.console import COMMANDS
-from tests.training import ROOT
+from tests.training import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
 
 
 def said(*words: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("train", "sweep")])

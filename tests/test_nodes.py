@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from ppo_bench.runners import checkpoint
-from tests.faults import ENVIRONMENT, ROOT, command, folder_of
+from tests.faults import command, folder_of
+from tests.training import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +103,7 @@ def test_a_process_with_another_key_is_not_let_in(tmp_path: Path) -> None:
     script = f"from ppo_bench.common.launched import connect; connect(1, '127.0.0.1', {port}, 'KEY', 20).recv()"
     stranger, rank = (
         subprocess.Popen(
-            [*command([])[2:3], "-c", script.replace("KEY", key)], cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL
+            [sys.executable, "-c", script.replace("KEY", key)], cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL
         )
         for key in ("wrong", "right")
     )
@@ -163,7 +165,7 @@ peers.close()
     told = {"JOB_ID": "7", "STEP_NODELIST": "n[1-2]", "NTASKS": "2", "PROCID": "0", "LOCALID": "0"}
     told = {f"SLURM_{name}": value for name, value in told.items()}
     process = subprocess.run(
-        [*command([])[2:3], "-c", script], cwd=ROOT, env=ENVIRONMENT | told, check=False, capture_output=True, text=True
+        [sys.executable, "-c", script], cwd=ROOT, env=ENVIRONMENT | told, check=False, capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training import ROOT
+from tests.training import ENVIRONMENT, ROOT, rows
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"```bash\n(.*?)```", PAGE, re.S)[0].splitlines()
@@ -38,7 +37,7 @@ def written(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    environment = ENVIRONMENT | {"JAX_PLATFORMS": "cpu"}
     command = [sys.executable, *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
@@ -56,11 +55,9 @@ def test_a_command_of_the_page_runs(line: str, written: Path) -> None:
         config = json.loads((folder / "run.json").read_text())["config"]
         for group, choice, own in OWN:
             assert (config[group]["_target_"] == own) == (f"{group}={choice}" in words)
-        rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
-        assert all(("logit_loss" in row) == ("algorithm=small_logits" in words) for row in rows)
+        assert all(("logit_loss" in row) == ("algorithm=small_logits" in words) for row in rows(folder))
         if "backend=hurried" in words:
-            episodes = [json.loads(row) for row in (folder / "episodes.jsonl").read_text().splitlines()]
-            assert max(episode["length"] for episode in episodes) == 30
+            assert max(episode["length"] for episode in rows(folder, "episodes")) == 30
 
 
 def test_frameworks_train_the_page_s_parts_alike(written: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import pytest
 import torch
@@ -20,6 +19,7 @@ from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runs.video.filmed import draw_off_screen, film
+from tests.films import frames_of
 
 ATARI = {"pong_two_players": "pong_v3", "surround_two_players": "surround_v2", "tennis_two_players": "tennis_v3"}
 
@@ -176,8 +176,7 @@ def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_pa
         env.mp4.finish()
     finally:
         env.close()
-    with av.open(str(tmp_path / "game.mp4")) as video:
-        frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+    frames = frames_of(tmp_path / "game.mp4")
     assert len(frames) == 21
     assert shape is None or frames[0].shape[:2] == shape
     assert (frames[0] != frames[-1]).any()

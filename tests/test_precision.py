@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -23,8 +21,10 @@ from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.tuning import machine
 from tests.probes import Endless
+from tests.processes import TRAIN
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
+from tests.training import ENVIRONMENT
 
 
 def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:
@@ -127,8 +127,8 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA d
 @no_gpu
 def test_a_gpu_with_which_jax_cannot_begin_is_one_line() -> None:
     options = ["framework=jax_xla", "backend=jax", "device=cpu", "total_timesteps=512"]
-    command = [sys.executable, "-m", "ppo_bench", *options]
-    environment = os.environ | {"JAX_PLATFORMS": "cuda"}  # which is not there
+    command = [*TRAIN, *options]
+    environment = ENVIRONMENT | {"JAX_PLATFORMS": "cuda"}  # which is not there
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     line = run.stderr.splitlines()[-1]

@@ -15,6 +15,7 @@ from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.networks.spec import ImpalaCnn, Mlp, NatureCnn, RecurrentCnn
 from ppo_bench.networks.transformer import Trxl
+from tests.training import rows
 
 pytestmark = pytest.mark.slow
 
@@ -188,7 +189,7 @@ def test_every_preset_trains(preset: str, tmp_path: Path) -> None:
     assert folder.is_relative_to(tmp_path / preset)
     result = json.loads((folder / "result.json").read_text())
     assert (result["status"], result["iterations"], result["global_step"]) == ("complete", 1, 16)
-    (row,) = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    (row,) = rows(folder)
     assert row["gradient_norm"] > 0
     assert row["entropy"] is not None
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,11 +26,13 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto, ImpalaCnn
 from ppo_bench.networks.torch import TorchOps, named_views
 from ppo_bench.tuning.switches import Tuning
+from tests.processes import TRAIN
+from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
+from tests.training import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
 GAMES = sorted({env for env, backend, env_id in offered() if env_id.endswith("Easy-v0")} - {"procgen"})
 FRAMES = spaces.Box(0, 255, (3, 64, 64), np.uint8)
 
@@ -206,17 +206,15 @@ def test_starpilot_trains(framework: str, tmp_path: Path) -> None:
 def test_an_unknown_game_is_one_line_with_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(main, ["env=procgen", "env.game=Starpilt"]) == 2
     said = capsys.readouterr().err
-    assert "no environment 'StarpiltEasy-v0'; did you mean StarpilotEasy-v0" in said
-    assert said.count("\n") == 1
+    assert_one_line(said, "no environment 'StarpiltEasy-v0'; did you mean StarpilotEasy-v0")
 
 
 def test_a_missing_qt_is_one_line_that_names_its_packages(tmp_path: Path) -> None:
     """In a process of its own, to which a folder shows a library without content in place of Qt's."""
     (tmp_path / "libQt5Core.so.5").touch()
-    command = [sys.executable, "-m", "ppo_bench", "env=starpilot", f"outputs={tmp_path}/outputs"]
-    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [*TRAIN, "env=starpilot", f"outputs={tmp_path}/outputs"]
+    environment = ENVIRONMENT | {"LD_LIBRARY_PATH": str(tmp_path)}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 2, run.stderr
-    assert run.stderr.count("\n") == 1
     for word in ("StarpilotEasy-v0", "libqt5core5a", "libqt5gui5", "make setup-procgen"):
-        assert word in run.stderr
+        assert_one_line(run.stderr, word)

@@ -13,8 +13,8 @@ import duckdb
 import pytest
 
 from tests.synthetic import write_run
+from tests.training import ROOT
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from ppo_bench.commands.query import main
 from ppo_bench.common.cli import exit_code
+from tests.refusals import assert_one_line
 from tests.synthetic import write_run, write_sweep
+from tests.training import ROOT, rows
 
 
 @pytest.fixture
@@ -53,11 +55,8 @@ def test_the_folder_in_which_one_is_can_be_asked(
 
 def test_columns_of_newer_versions_are_there(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = write_run(outputs, seed=9, iterations=3)
-    rows = [
-        json.loads(line) | {"curiosity": 0.5, "SPS": 1, "seed": 3, 'a"b': 0, "file": 1}
-        for line in (folder / "metrics.jsonl").read_text().splitlines()
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    newer = [row | {"curiosity": 0.5, "SPS": 1, "seed": 3, 'a"b': 0, "file": 1} for row in rows(folder)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in newer))
     assert query(capfd, "select sum(curiosity) from metrics", outputs).split()[-1] == "1.5"
 
 
@@ -83,15 +82,14 @@ def test_lines_that_are_cut_are_no_rows(outputs: Path, capfd: pytest.CaptureFixt
 def test_a_wrong_query_is_one_line(sql: str, fragment: str, outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert exit_code(main, [sql, str(outputs)]) == 2
     error = capfd.readouterr().err
-    assert error.count("\n") == 1
-    assert fragment in error
+    assert_one_line(error, fragment)
     assert "the views are runs, metrics, episodes" in error
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(outputs: Path) -> None:
     command = [sys.executable, "-m", "ppo_bench.query", "select * from range(1_000_000)", str(outputs)]
     with subprocess.Popen(
-        command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as query_of_many_rows:
         assert query_of_many_rows.stdout is not None
         assert query_of_many_rows.stderr is not None

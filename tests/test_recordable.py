@@ -20,9 +20,8 @@ from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics import ppo
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.torch import TorchLearner
-from tests.test_without_a_gpu import CASES, MaskedScenes, arrays_of, gpu, of_two_sides, problem_of
+from tests.without_data import CASES, MaskedScenes, arrays_of, gpu_without_data, of_two_sides, problem_of
 
-__all__ = ["gpu"]  # a fixture
 pytestmark = pytest.mark.slow
 RECORDED = ("_noise", "_policy", "_targets", "_learn")
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2", "unique_dim", "equal", "is_nonzero")
@@ -30,6 +29,12 @@ WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2"
 COPIES = ("to", "_to_copy", "cpu", "cuda", "copy_")
 FROM_THE_HOST = ("lift_fresh", "lift_fresh_copy")
 """Tensors of Python's or NumPy's numbers, which are copied to the device from memory that may move."""
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    with gpu_without_data(monkeypatch) as device:
+        yield device
 
 
 class Recording(TorchDispatchMode):

@@ -25,10 +25,9 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import RecurrentMlp
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.networks.torch_recurrence import recur
-from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.refusals import assert_one_line
+from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings, Ends
-from tests.test_cli import assert_one_line
-from tests.test_seams import ACTING
 
 STEPS, ROWS, INPUTS, UNITS = 7, 3, 5, 4
 DOUBLES = torch.float64, torch.float64

@@ -13,17 +13,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from tests.reports import aggregates, report, rows, write_round_sweep
+from tests.reports import aggregates, read_table, report
 from tests.synthetic import FRAMEWORKS, write_run, write_sweep
+from tests.training import ROOT, rows
 
-ROOT = Path(__file__).parent.parent
 COLUMNS = ["env", "backend", "framework", "metric", "point", "low", "high", "seeds"]
-
-
-@pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of round numbers."""
-    return write_round_sweep(tmp_path_factory.mktemp("sweep") / "outputs")
 
 
 def test_a_sweep_becomes_a_report(sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +111,7 @@ def test_words_say_what_is_fastest_and_whether_the_same_is_learned(
     assert "Speed-up over torch_eager: torch_compile " in sentence
     assert "torch_compile is equivalent (1.000 [" in sentence
     assert "jax_xla is different, by more than can be called the same (-180.0 [" in sentence
-    (compile_row, jax_row) = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    (compile_row, jax_row) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
     assert compile_row["verdict"] == "equivalent"
     assert jax_row["verdict"] == "different"
     # 5% of the distance between the 22.2 of random play and the 475 that count as solved.
@@ -126,7 +120,7 @@ def test_words_say_what_is_fastest_and_whether_the_same_is_learned(
     assert "jax_xla is different, but by less than the margin" in printed
     for margin in ("0.5", "25"):
         assert report(capfd, tmp_path / "o", "--margin-return", margin)[0] == 0
-        (compile_row, jax_row) = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+        (compile_row, jax_row) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
         assert float(compile_row["margin"]) == float(jax_row["margin"]) == float(margin)
         assert compile_row["verdict"] == ("equivalent" if margin == "25" else "undecided")
         assert jax_row["verdict"] == "different"
@@ -147,7 +141,7 @@ def test_a_margin_is_the_baselines_own_where_the_task_has_no_scale(
         for seed in range(1, 6):
             write_run(tmp_path / "o", "unknown", framework, seed, final=final + seed)
     assert report(capfd, tmp_path / "o")[0] == 0
-    (row,) = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    (row,) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
     assert abs(float(row["margin"]) - 0.05 * 43) < 1e-9
 
 
@@ -167,7 +161,7 @@ def test_mean_speeds_stand_beside_steady_ones_and_old_runs_have_them_too(
     expected = ((51_200 - 1_200) / (22.0 - 2.0) + 2_700.0) / 2
     assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_compile", "mean_sps"][0] == expected == 2_600.0
     assert "(2,600 over the whole training)" in printed
-    (first, second) = rows(tmp_path / "o" / "report" / "tables" / "runs.csv")
+    (first, second) = read_table(tmp_path / "o" / "report" / "tables" / "runs.csv")
     assert (first["cut episodes"], first["cut steps (fraction)"]) == ("", "")
     assert (second["cut episodes"], second["cut steps (fraction)"]) == ("3", "0.1")
     assert "cut:" not in errors  # a tenth is borne
@@ -181,10 +175,7 @@ def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd
     silent = write_run(tmp_path / "o", "acrobot")
     result = json.loads((silent / "result.json").read_text())
     (silent / "result.json").write_text(json.dumps(result | {"final_return_mean": None, "episodes": 0}))
-    rows_without = [
-        json.loads(line) | {"episodes": 0, "episodic_return": None}
-        for line in (silent / "metrics.jsonl").read_text().splitlines()
-    ]
+    rows_without = [row | {"episodes": 0, "episodic_return": None} for row in rows(silent)]
     (silent / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_without))
     code, printed, errors = report(capfd, tmp_path / "o", drawn=True)
     assert code == 0
@@ -201,7 +192,7 @@ def test_many_settings_of_one_framework_are_shown_together(tmp_path: Path, capfd
     assert code == 0
     assert "10 more tasks: they are in the tables." in printed
     out = tmp_path / "o" / "report"
-    assert len(rows(out / "tables" / "returns.csv")) == 70
+    assert len(read_table(out / "tables" / "returns.csv")) == 70
     (figure,) = (out / "figures").glob("learning_*.svg")
     legend = [text for text in figure.read_text().split("<") if "ppo.learning_rate=" in text]
     assert len(legend) == 8

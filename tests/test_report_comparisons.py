@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.configuration.identity import PLAIN
-from tests.reports import aggregates, report, rows
+from tests.reports import aggregates, read_table, report
 from tests.synthetic import FRAMEWORKS, write_run, write_sweep
 
 
@@ -37,7 +37,7 @@ def test_runs_with_other_hyperparameters_are_not_compared(tmp_path: Path, capfd:
     _, printed, errors = report(capfd, tmp_path / "o")
     assert "cartpole was trained with 2 settings, which are not compared: ppo.gamma" in errors
     assert "cartpole ppo.gamma=0.99 (" in printed
-    pairs = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    pairs = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
     assert [(row["env"], row["algorithm"]) for row in pairs] == [("cartpole ppo.gamma=0.99", "jax_xla")]
 
 
@@ -49,7 +49,7 @@ def test_runs_that_name_plain_ppo_are_compared_with_older_ones_that_name_no_algo
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes={"config.algorithm": dict(PLAIN)})
     _, _, errors = report(capfd, tmp_path / "o")
     assert "settings, which are not compared" not in errors
-    pairs = rows(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
+    pairs = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
     assert [(row["env"], row["algorithm"]) for row in pairs] == [("cartpole", "jax_xla")]
 
 
@@ -176,10 +176,10 @@ def test_the_same_seeds_are_compared_one_by_one(tmp_path: Path, capfd: pytest.Ca
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, final=final)
     assert "They learn the same" in report(capfd, tmp_path / "o")[1]
     table = tmp_path / "o" / "report" / "tables" / "equivalence.csv"
-    assert rows(table)[0]["test"] == "paired"
+    assert read_table(table)[0]["test"] == "paired"
     write_run(tmp_path / "o", seed=4, final=300.0)
     assert "neither shown to be the same nor to be different" in report(capfd, tmp_path / "o")[1]
-    assert rows(table)[0]["test"] == "Welch"
+    assert read_table(table)[0]["test"] == "Welch"
 
 
 def test_envs_on_different_backends_are_one_comparison(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -189,5 +189,5 @@ def test_envs_on_different_backends_are_one_comparison(tmp_path: Path, capfd: py
             changes = {"config.backend.name": "envpool", "config.env.ids": {"envpool": "Acrobot-v1"}}
             write_run(tmp_path / "o", "acrobot", framework, seed, changes=changes)
     assert report(capfd, tmp_path / "o")[0] == 0
-    over = rows(tmp_path / "o" / "report" / "tables" / "over_envs.csv")
+    over = read_table(tmp_path / "o" / "report" / "tables" / "over_envs.csv")
     assert [(row["framework"], row["backend"]) for row in over] == [(f, "envpool, gymnasium") for f in FRAMEWORKS]

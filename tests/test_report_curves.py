@@ -14,8 +14,9 @@ from ppo_bench.commands.report.curves import CELLS, curves
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.commands.report.groups import sort_runs
 from ppo_bench.commands.report.options import Options
-from tests.reports import aggregates, report, rows
+from tests.reports import aggregates, read_table, report
 from tests.synthetic import write_run, write_sweep
+from tests.training import rows
 
 OPTIONS = Options("torch_eager", 0.05, None, 0, 200)
 
@@ -31,7 +32,7 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     assert f"unfinished runs, which only the curves show: {running} (25%)" in errors
     out = tmp_path / "o" / "report"
     assert aggregates(out)["cartpole", "jax_xla", "steady_sps"][3] == 5
-    (last,) = [row for row in rows(out / "tables" / "runs.csv") if row["seed"] == "6"]
+    (last,) = [row for row in read_table(out / "tables" / "runs.csv") if row["seed"] == "6"]
     assert last["state"] == "unfinished"
     assert int(last["steps"]) == 50 * 512
     database = open_database([str(tmp_path / "o")])
@@ -39,13 +40,13 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     (drawn,) = curves(database.connection, [numbers], "global_step", seed=0, resamples=100)
     (own,) = [k for k, n in enumerate(numbers) if database.runs[n].seed == 6]
     assert np.isfinite(drawn.runs[own]).sum() == CELLS // 4
-    returns = [json.loads(line)["return"] for line in (running / "episodes.jsonl").read_text().splitlines()]
+    returns = [row["return"] for row in rows(running, "episodes")]
     assert abs(database.runs[numbers[own]].recent_return_mean - np.mean(returns[-100:])) < 1e-9
 
 
 def test_steps_of_the_run_that_an_unfinished_one_started_from_are_not_in_its_speed(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "o", "cartpole", "jax_xla", 1, 50, finished=False)
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = rows(folder)
     later = [row | {"iteration": row["iteration"] + 100, "global_step": row["global_step"] + 51_200} for row in lines]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in later))
     (run,) = open_database([str(tmp_path / "o")]).runs
@@ -108,7 +109,7 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
 ) -> None:
     for seed in (1, 2):
         folder = write_run(tmp_path / "runs", seed=seed, iterations=4)
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        lines = rows(folder)
         for row in lines:
             evaluated = row["iteration"] % 2 == 0
             row |= {"entropy": 1.0 / row["iteration"], "info_is_success": seed / 2 if evaluated else None}
@@ -133,7 +134,7 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
     np.testing.assert_allclose(success[99], 0.75)
     np.testing.assert_allclose(entropy[[24, 49, 74, 99]], [1, 1 / 2, 1 / 3, 1 / 4])
     assert report(capfd, tmp_path / "runs", "--out", tmp_path / "out", drawn=True)[0] == 0
-    runs = rows(tmp_path / "out" / "tables" / "runs.csv")
+    runs = read_table(tmp_path / "out" / "tables" / "runs.csv")
     assert [row["is_success"] for row in runs] == ["", "0.5", "1.0"]
     assert [row["evaluation return greedy"] for row in runs] == ["", "400.0", "400.0"]
     assert (tmp_path / "out" / "figures" / "training_02_cartpole.svg").exists()
@@ -143,12 +144,12 @@ def test_hyperparameters_that_differ_come_first(tmp_path: Path, capfd: pytest.Ca
     write_run(tmp_path / "runs", iterations=4)
     write_run(tmp_path / "runs", iterations=4, folder="other/seed1", changes={"config.ppo.gamma": 0.5})
     assert report(capfd, tmp_path / "runs", "--out", tmp_path / "out")[0] == 0
-    differ = rows(tmp_path / "out" / "tables" / "settings.csv")
+    differ = read_table(tmp_path / "out" / "tables" / "settings.csv")
     assert [(row["env"], row["ppo.gamma"]) for row in differ] == [
         ("cartpole ppo.gamma=0.5", "0.5"),
         ("cartpole ppo.gamma=0.99", "0.99"),
     ]
     assert set(differ[0]) == {"env", "id", "ppo.gamma"}
-    same = {row["what"]: row["value"] for row in rows(tmp_path / "out" / "tables" / "settings_same.csv")}
+    same = {row["what"]: row["value"] for row in read_table(tmp_path / "out" / "tables" / "settings_same.csv")}
     assert same["ppo.num_steps"] == "128"
     assert "ppo.gamma" not in same

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ppo_bench.commands.report.command import main
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.common.cli import exit_code
-from tests.reports import aggregates, assert_one_line, report, rows, write_round_sweep
+from tests.processes import small_disk
+from tests.refusals import assert_one_line
+from tests.reports import aggregates, read_table, report
 from tests.synthetic import write_run, write_sweep
-
-
-@pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of round numbers."""
-    return write_round_sweep(tmp_path_factory.mktemp("sweep") / "outputs")
 
 
 def test_a_folder_without_runs_is_exit_code_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +91,7 @@ def test_a_broken_folder_is_named_and_left_out(kind: str, tmp_path: Path, capfd:
     code, _, errors = report(capfd, tmp_path / "o")
     assert code == 0
     assert f"left out: {broken}: {reason}" in errors
-    (left,) = rows(tmp_path / "o" / "report" / "tables" / "left_out.csv")
+    (left,) = read_table(tmp_path / "o" / "report" / "tables" / "left_out.csv")
     assert left["folder"] == str(broken)
     assert aggregates(tmp_path / "o" / "report")["cartpole", "torch_eager", "final_return_mean"][3] == 2
     # Alone, it is nothing to report on.
@@ -172,7 +165,7 @@ def test_names_with_markup_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixt
     markdown = (outputs / "report" / "tables" / "returns.md").read_text()
     assert "&lt;/script&gt;" in markdown
     assert "\\|$x^2$" in markdown
-    assert {row["env"] for row in rows(outputs / "report" / "tables" / "returns.csv")} == {NASTY}
+    assert {row["env"] for row in read_table(outputs / "report" / "tables" / "returns.csv")} == {NASTY}
     assert len(list((outputs / "report" / "figures").glob("learning_*.svg"))) == 1
 
 
@@ -197,30 +190,20 @@ def test_an_older_report_is_replaced_and_anything_else_is_not(
     assert_one_line(errors, "is a file")
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Any:
-    """A disk of 320 KiB, which is less than a report takes."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a disk of its own needs the right to mount one")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
 def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
-    small_disk: Path, sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    sweep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    out = small_disk / "report"
-    code, _, errors = report(capfd, sweep, "--out", out, drawn=True)
-    assert code == 1
-    assert_one_line(
-        errors.splitlines(keepends=True)[-1], f"cannot write {out}: No space left on device; what was there is kept"
-    )
-    assert list(small_disk.iterdir()) == []
-    out.mkdir()
-    (out / "report.html").write_text("the older one")
-    assert report(capfd, sweep, "--out", out, drawn=True)[0] == 1
-    assert [path.name for path in small_disk.iterdir()] == ["report"]
-    assert (out / "report.html").read_text() == "the older one"
+    # Less than a report takes.
+    with small_disk("320k", tmp_path / "disk") as disk:
+        out = disk / "report"
+        code, _, errors = report(capfd, sweep, "--out", out, drawn=True)
+        assert code == 1
+        assert_one_line(
+            errors.splitlines(keepends=True)[-1], f"cannot write {out}: No space left on device; what was there is kept"
+        )
+        assert list(disk.iterdir()) == []
+        out.mkdir()
+        (out / "report.html").write_text("the older one")
+        assert report(capfd, sweep, "--out", out, drawn=True)[0] == 1
+        assert [path.name for path in disk.iterdir()] == ["report"]
+        assert (out / "report.html").read_text() == "the older one"

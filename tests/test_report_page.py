@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page
 
 from ppo_bench.commands.report.command import main
 from tests.synthetic import write_run, write_sweep
+from tests.training import rows
 
 pytestmark = pytest.mark.slow
 
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 LIGHTNESS = """element => getComputedStyle(element).backgroundColor.match(/\\d+/g).map(Number)
     .slice(0, 3).reduce((sum, x) => sum + x, 0) / 765"""
 
@@ -33,16 +31,6 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(outputs, "cartpole", "jax_xla", 7, 150, changes=markup)
     assert main([str(outputs), "--resamples", "200"]) == 0
     return outputs / "report" / "report.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
-    assert program, "there is no Chromium: tests/browser/install.sh installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 class Opened:
@@ -154,8 +142,8 @@ HEIGHTS = """one => one.querySelector("path.mean").getAttribute("d").match(/ (-?
 def test_a_constant_curve_can_be_smoothed(browser: Browser, tmp_path: Path) -> None:
     """Its means differ in the last digit."""
     folder = write_run(tmp_path / "o", iterations=150)
-    rows = [json.loads(line) | {"entropy": 0.1} for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    level = [row | {"entropy": 0.1} for row in rows(folder)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in level))
     assert main([str(tmp_path / "o"), "--resamples", "200"]) == 0
     with Opened(browser, tmp_path / "o" / "report" / "report.html", DESKTOP) as opened:
         for width in ("3", "7", "15"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ppo_bench.commands.report.published import references, references_of, scale_of, scales
-from tests.reports import aggregates, report, rows
+from tests.reports import aggregates, read_table, report
 from tests.synthetic import write_run
 
 
@@ -17,7 +17,7 @@ def test_ours_stand_beside_what_is_published(tmp_path: Path, capfd: pytest.Captu
         write_run(tmp_path / "o", "cartpole", "torch_eager", seed, final=490.04 + seed - 3, changes=as_long)
         write_run(tmp_path / "o", "breakout", "torch_eager", seed)
     assert report(capfd, tmp_path / "o")[0] == 0
-    found = rows(tmp_path / "o" / "report" / "tables" / "references.csv")
+    found = read_table(tmp_path / "o" / "report" / "tables" / "references.csv")
     (cleanrl,) = [row for row in found if row["published by"] == "CleanRL ppo"]
     assert cleanrl["published return"] == "490.0 ± 6.120 (3)"
     assert abs(float(cleanrl["difference"])) < 1e-9

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,15 +19,17 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.record import LoopState
-from tests.training import BATCH, EVERY, ITERATIONS, ROOT, RUN, learnt, rows, run_folder
+from tests.processes import TRAIN, count_rows, has_checkpoint, started, wait_until
+from tests.training import BATCH, EVERY, ITERATIONS, RUN, learnt, rows, run_folder
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR2, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     number: signal.Signals, finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    arguments, folder = [*RUN, f"outputs={tmp_path}"], run_folder(tmp_path)
-    code, error = stop_after_first_checkpoint([sys.executable, "-m", "ppo_bench", *arguments], folder, number)
+    arguments = [*RUN, f"outputs={tmp_path}"]
+    folder = run_folder(*arguments)
+    code, error = stop_after_first_checkpoint(arguments, number)
     assert not (folder / "result.json").exists()
     newest = max(int(path.name.removeprefix("iteration_")) for path in (folder / "checkpoints").glob("iteration_*"))
     assert EVERY <= newest < ITERATIONS
@@ -51,7 +52,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     assert "warning" not in printed.err
     assert learnt(folder) == learnt(finished)
     assert not list((folder / "checkpoints").glob("snapshot_*"))
-    seconds = [row["wall_seconds"] for row in rows(folder / "metrics.jsonl")]
+    seconds = [row["wall_seconds"] for row in rows(folder)]
     assert seconds == sorted(seconds)
 
 
@@ -61,20 +62,15 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
 ) -> None:
     backend = ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=3"] if at_once > 1 else []
     arguments = ["env=cartpole", *backend, "checkpoint.every_iterations=900", f"outputs={tmp_path}"]
-    folder = run_folder(tmp_path, arguments)
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "ppo_bench", *arguments]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
-        while run.poll() is None and not (folder / "metrics.jsonl").exists():
-            time.sleep(0.01)
-        while run.poll() is None and len(rows(folder / "metrics.jsonl")) < 7:
-            time.sleep(0.01)
+    folder = run_folder(*arguments)
+    with started(*arguments) as run:
+        wait_until(run, lambda: count_rows(folder) >= 7)
         run.send_signal(signal.SIGTERM)
         _, error = run.communicate(timeout=300)
     assert run.returncode == 130, error
     (snapshot,) = (folder / "checkpoints").glob("snapshot_*")
     iteration = int(snapshot.name.removeprefix("snapshot_"))
-    assert iteration == len(rows(folder / "metrics.jsonl"))
+    assert iteration == len(rows(folder))
     assert iteration % at_once == 0
     assert f"stopped after iteration {iteration}; nothing is to be resumed before the first checkpoint" in error
     assert f"python -m ppo_bench.evaluate {folder} plays it as it is" in error
@@ -89,12 +85,9 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
 def test_a_signal_to_all_processes_of_a_run_stops_it_as_one_to_the_run_does(tmp_path: Path) -> None:
     """As `timeout` sends it, and as a job of SLURM gets it: it ends the processes of the environments at once."""
     arguments = [*RUN, "backend.vectorization=async", "total_timesteps=1_000_000", f"outputs={tmp_path}"]
-    folder = run_folder(tmp_path, arguments)
-    command = [sys.executable, "-m", "ppo_bench", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
-        while run.poll() is None and not any((folder / "checkpoints").glob("iteration_*")):
-            time.sleep(0.01)
+    folder = run_folder(*arguments)
+    with started(*arguments, start_new_session=True) as run:
+        wait_until(run, lambda: has_checkpoint(folder))
         os.killpg(run.pid, signal.SIGTERM)
         _, error = run.communicate(timeout=300)
     assert run.returncode == 130, error
@@ -103,9 +96,7 @@ def test_a_signal_to_all_processes_of_a_run_stops_it_as_one_to_the_run_does(tmp_
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
 def test_a_signal_while_a_run_starts_is_said(number: signal.Signals, tmp_path: Path) -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "ppo_bench", *RUN, f"outputs={tmp_path}"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
+    with started(*RUN, f"outputs={tmp_path}", by=[sys.executable, "-X", "importtime", *TRAIN[1:]]) as run:
         assert run.stderr is not None
         for line in iter(run.stderr.readline, ""):
             if line.endswith(" torch._C\n"):  # imports are written as they end: more are to come
@@ -119,11 +110,8 @@ def test_a_signal_while_a_run_starts_is_said(number: signal.Signals, tmp_path: P
 
 def test_a_signal_to_all_processes_of_a_run_that_starts_ends_it_with_a_line(tmp_path: Path) -> None:
     """Workers end first, which the run meets as it closes its environments."""
-    command = [sys.executable, "-c", STARTS_SLOWLY, *RUN, "backend.vectorization=async", f"outputs={tmp_path}"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as run:
+    words, by = [*RUN, "backend.vectorization=async", f"outputs={tmp_path}"], [sys.executable, "-c", STARTS_SLOWLY]
+    with started(*words, by=by, stdout=subprocess.PIPE, start_new_session=True) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "environments are there\n"
         os.killpg(run.pid, signal.SIGTERM)
@@ -145,12 +133,11 @@ sys.exit(exit_code(main, sys.argv[1:]))
 """
 
 
-def stop_after_first_checkpoint(command: list[str], folder: Path, number: signal.Signals) -> tuple[int, str]:
+def stop_after_first_checkpoint(words: list[str], number: signal.Signals) -> tuple[int, str]:
     """Exit code and last line on stderr of a run that got the signal once it had a checkpoint."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        while run.poll() is None and not any((folder / "checkpoints").glob("iteration_*")):
-            time.sleep(0.01)
+    folder = run_folder(*words)
+    with started(*words, stdout=subprocess.PIPE) as run:
+        wait_until(run, lambda: has_checkpoint(folder))
         run.send_signal(number)
         _, error = run.communicate(timeout=300)
     return run.returncode, (error.splitlines() or [""])[-1]

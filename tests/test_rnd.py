@@ -26,10 +26,9 @@ from ppo_bench.mathematics.arrays import Arrays, under
 from ppo_bench.mathematics.normalize import RunningStats, update_about_mean
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.computation import computation_of
-from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.refusals import assert_one_line
+from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
-from tests.test_cli import assert_one_line
-from tests.test_seams import ACTING
 
 OPS = TorchOps(torch.float64, torch.float64)
 SMALL = ["algorithm=rnd", "algorithm.features=8", "precision=float64", "ppo.num_steps=16"]

@@ -21,11 +21,10 @@ from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, of_kinds
 from ppo_bench.networks.network import masked
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.declared import declared_arrays
-from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Ends, RandomScenes
 from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering
 
-ACTING = [name for name in FRAMEWORKS if name != "torch_compile"]
 """On a CPU torch_compile acts as torch_eager does."""
 PRECISE = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -25,7 +23,7 @@ from ppo_bench.runners import checkpoint
 from tests.runners import problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.seams import LEVELLED, NETWORKS, SMALL, ours, remembering
-from tests.training import ROOT
+from tests.training import ENVIRONMENT, timeless
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +32,6 @@ RUN = ["env=cartpole", "device=cpu", *SMALL, "total_timesteps=768", "checkpoint.
 
 def arrays_of(folder: Path) -> Arrays:
     return checkpoint.load_named(folder).arrays
-
-
-def timeless(folder: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key not in ("wall_seconds", "sps")} for row in rows]
 
 
 KILLED = """
@@ -67,8 +60,7 @@ def test_a_killed_run_ends_as_it_would_have(framework: str, backend: str, tmp_pa
     assert exit_code(main, whole) == 0
     killed = [*words, f"outputs={tmp_path / 'killed'}"]
     folder = load_config(killed).run_folder
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, "-c", KILLED, *killed], env=environment, check=False)
+    run = subprocess.run([sys.executable, "-c", KILLED, *killed], env=ENVIRONMENT, check=False)
     assert run.returncode == -signal.SIGKILL
     assert len(timeless(folder)) > 8
     assert exit_code(main, killed) == 0

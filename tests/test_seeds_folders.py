@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +14,9 @@ from ppo_bench.commands.report.folders import read
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from tests.test_cli import assert_one_line
+from tests.processes import has_checkpoint, started, wait_until
+from tests.refusals import assert_one_line
+from tests.training import ENVIRONMENT, timeless
 
 pytestmark = pytest.mark.slow
 
@@ -35,12 +33,6 @@ def train(outputs: Path) -> int:
 def configs(outputs: Path) -> list[Config]:
     """Configurations of the seeds."""
     return load_config([*TOGETHER, f"outputs={outputs}"]).of_each_seed()
-
-
-def learnt(folder: Path) -> list[dict[str, float]]:
-    """The rows of metrics but for what a clock has measured."""
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key not in ("wall_seconds", "sps")} for row in rows]
 
 
 def copy_without(finished: Path, outputs: Path, lost: Mapping[int, Sequence[int]]) -> None:
@@ -76,7 +68,7 @@ def test_every_seed_has_the_run_folder_that_it_would_have_alone(
         result = json.loads((folder / "result.json").read_text())
         assert (result["seed"], result["num_seeds"], result["iterations"]) == (seed, 3, ITERATIONS)
         assert json.loads((folder / "run.json").read_text())["config"]["seed"] == seed
-        rows = learnt(folder)
+        rows = timeless(folder)
         assert [row["iteration"] for row in rows] == list(range(1, ITERATIONS + 1))
         assert result["episodes"] == sum(row["episodes"] for row in rows) > 10
 
@@ -89,7 +81,7 @@ def test_seeds_of_which_some_have_no_newest_checkpoint_go_on_together(
     copy_without(finished, tmp_path, {seed: [6, 8] if seed in lost else [8] for seed in SEEDS})
     assert train(tmp_path) == 0
     for old, new in zip(configs(finished), configs(tmp_path), strict=True):
-        assert learnt(old.run_folder) == learnt(new.run_folder)
+        assert timeless(old.run_folder) == timeless(new.run_folder)
 
 
 def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alone(
@@ -100,10 +92,10 @@ def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alon
     with monkeypatch.context() as patched:
         patched.setattr("ppo_bench.runs.train._loop", killed)
         assert train(tmp_path) == 130
-    assert len(learnt(folder)) == 3
+    assert len(timeless(folder)) == 3
     assert (folder / "checkpoints" / "best").resolve().name == "iteration_00000003"
     assert exit_code(main, [*TOGETHER, "num_seeds=1", f"outputs={tmp_path}"]) == 0
-    assert len(learnt(folder)) == ITERATIONS
+    assert len(timeless(folder)) == ITERATIONS
 
 
 def test_damaged_rows_of_one_seed_leave_the_checkpoints_of_the_others(
@@ -116,7 +108,7 @@ def test_damaged_rows_of_one_seed_leave_the_checkpoints_of_the_others(
     assert train(tmp_path) == 2
     assert "metrics.jsonl is damaged" in capfd.readouterr().err
     assert (ahead / "checkpoints" / "iteration_00000008").is_dir()
-    assert len(learnt(ahead)) == ITERATIONS
+    assert len(timeless(ahead)) == ITERATIONS
 
 
 def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
@@ -126,24 +118,20 @@ def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
     monkeypatch.setattr("ppo_bench.runs.train._loop", killed)
     assert train(tmp_path) == 130
     folder = configs(tmp_path)[0].run_folder
-    assert learnt(folder) == [] == list((folder / "checkpoints").iterdir())
+    assert timeless(folder) == [] == list((folder / "checkpoints").iterdir())
 
 
 def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
     words = [*TOGETHER, "total_timesteps=51_200"]
-    command = [sys.executable, "-m", "ppo_bench", *words, f"outputs={tmp_path / 'killed'}"]
     runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_seed()
-    divided = os.environ | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=divided) as process:
-        while not any((runs[1].run_folder / "checkpoints").glob("iteration_*")):
-            assert process.poll() is None, "it was over before it could be killed"
-            time.sleep(0.01)
-        process.kill()
+    divided = ENVIRONMENT | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
+    with started(*words, f"outputs={tmp_path / 'killed'}", env=divided) as process:
+        wait_until(process, lambda: has_checkpoint(runs[1].run_folder))
     assert not any((run.run_folder / "result.json").exists() for run in runs)
     for name in ("killed", "whole"):
         assert exit_code(main, [*words, f"outputs={tmp_path / name}"]) == 0
     for run, whole in zip(runs, load_config([*words, f"outputs={tmp_path / 'whole'}"]).of_each_seed(), strict=True):
-        assert learnt(run.run_folder) == learnt(whole.run_folder)
+        assert timeless(run.run_folder) == timeless(whole.run_folder)
 
 
 def test_a_seed_that_is_complete_is_not_trained_again(

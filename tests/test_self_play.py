@@ -25,7 +25,7 @@ from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runners.computation import computation_of
 from ppo_bench.runners.opponents import Opponents, sides
-from tests.test_seams import ACTING
+from tests.runners import ACTING
 
 SMALL = [
     "env=connect_four",

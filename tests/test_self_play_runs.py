@@ -6,9 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +22,9 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runners.opponents import sides
+from tests.processes import started, wait_until
 from tests.test_self_play import PAST, SMALL
-from tests.training import ROOT, rows
+from tests.training import rows
 
 RUN = [*PAST, "framework=torch_eager", "total_timesteps=5120", "checkpoint.every_iterations=4", "rating.games=4"]
 ITERATIONS = 20
@@ -45,12 +43,8 @@ def folder_in(outputs: Path) -> Path:
 
 
 def test_killed_and_resumed_it_ends_bit_for_bit_the_same(finished: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ppo_bench", *RUN, f"outputs={tmp_path}"]
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE) as run:
-        while run.poll() is None and not list(tmp_path.rglob("iteration_00000008")):
-            time.sleep(0.01)
-        run.send_signal(signal.SIGKILL)
-        run.communicate(timeout=300)
+    with started(*RUN, f"outputs={tmp_path}") as run:
+        wait_until(run, lambda: list(tmp_path.rglob("iteration_00000008")))
     assert not list(tmp_path.rglob("result.json"))
     assert exit_code(main, [*RUN, f"outputs={tmp_path}"]) == 0
     folder = folder_in(tmp_path)
@@ -171,8 +165,8 @@ def test_a_run_with_a_pool_starts_from_one_without(tmp_path: Path) -> None:
 
 def test_metrics_of_a_run_are_of_the_rows_that_learn(finished: Path) -> None:
     own, _, _ = sides(16, 2)
-    assert {row["env"] for row in rows(finished / "episodes.jsonl")} <= set(own.tolist())
-    assert all(a["iteration"] < b["iteration"] for a, b in pairwise(rows(finished / "metrics.jsonl")))
+    assert {row["env"] for row in rows(finished, "episodes")} <= set(own.tolist())
+    assert all(a["iteration"] < b["iteration"] for a, b in pairwise(rows(finished)))
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from omegaconf import OmegaConf
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from ppo_bench.common.paths import CONF
-from tests.test_report_page import DESKTOP, LIGHTNESS, PHONE, PROGRAMS, Opened
-from tests.training import ROOT
+from tests.test_report_page import DESKTOP, LIGHTNESS, PHONE, Opened
+from tests.training import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it."""
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    environment = ENVIRONMENT | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert built.stderr == ""
@@ -113,16 +110,6 @@ def test_every_preset_has_a_page_and_every_key_a_line(site: Path) -> None:
     plain = [key for key, value in keys.items() if not isinstance(value, dict | list)]
     ppo = [f"ppo.{key}" for key in hyperparameters]
     assert [key for key in (*nested, *plain, *ppo) if f"<code>{key}</code>" not in page] == []
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
-    assert program, "there is no Chromium: tests/browser/install.sh installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-TABLE = Path(__file__).parents[1] / "launch" / "speed_table.py"
+from tests.training import ROOT
+
+TABLE = ROOT / "launch" / "speed_table.py"
 
 
 def table(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,58 +14,33 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.journal import finished
-from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL, assert_one_line
+from tests.processes import TRAIN, children, has_checkpoint, started, wait_until
+from tests.refusals import assert_one_line
+from tests.training import GYM, ROOT, SHORT, rows, run_folder
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
 LONG = [*GYM, "total_timesteps=15_360", "checkpoint.every_iterations=5"]
 CPUS = len(os.sched_getaffinity(0))
 
 
-@pytest.fixture(autouse=True)
-def clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the processes of jobs use the package that is tested."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-def started(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "ppo_bench", *words]
-    return subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True)
-
-
-def wait_for(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
-def children(process: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def run_folder(*words: str) -> Path:
-    return load_config(words).run_folder
-
-
 def states(outputs: Path) -> list[tuple[str, str]]:
     """State and run folder's name of all outcomes that the sweeps of a folder have noted, oldest first."""
-    rows = [
+    noted = [
         json.loads(row) for path in sorted(outputs.glob(".sweeps/*.jsonl")) for row in path.read_text().splitlines()
     ]
-    return [(row[0], Path(row[2]).name) for row in rows]
+    return [(row[0], Path(row[2]).name) for row in noted]
 
 
 def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = ["-m", "seed=1,2", *GYM, *SMALL, "outputs=runs"]
+    arguments = ["-m", "seed=1,2", *GYM, *SHORT, "outputs=runs"]
     assert exit_code(main, arguments) == 0
     printed = capfd.readouterr()
-    folders = [run_folder(f"seed={seed}", *GYM, *SMALL, "outputs=runs") for seed in (1, 2)]
+    folders = [run_folder(f"seed={seed}", *GYM, *SHORT, "outputs=runs") for seed in (1, 2)]
     assert printed.out.splitlines() == [str(folder) for folder in folders]
     assert printed.err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     assert sorted(folders[0].parent.iterdir()) == folders
@@ -99,7 +72,7 @@ def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
 def test_a_sweep_with_one_wrong_job_starts_none(
     overrides: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code(main, ["-m", *overrides, *GYM, *SMALL, f"outputs={tmp_path}/outputs"]) == 2
+    assert exit_code(main, ["-m", *overrides, *GYM, *SHORT, f"outputs={tmp_path}/outputs"]) == 2
     printed = capfd.readouterr()
     assert_one_line(printed.err, fragment)
     assert printed.out == ""
@@ -109,7 +82,7 @@ def test_a_sweep_with_one_wrong_job_starts_none(
 def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    overrides = [*GYM, *SHORT, f"outputs={tmp_path}"]
     assert exit_code(main, ["-m", "ppo.learning_rate=1e30,0.001", *overrides]) == 1
     lines = capfd.readouterr().err.splitlines()
     assert lines[0].startswith("ppo_bench: job 1 of 2: ppo.learning_rate=1e+30")
@@ -134,7 +107,7 @@ def test_a_sweep_over_an_environment_whose_file_is_elsewhere(tmp_path: Path) -> 
     own = (CONF / "env" / "cartpole.yaml").read_text().replace("name: cartpole", "name: mine")
     (tmp_path / "conf" / "env" / "mine.yaml").write_text(own)
     where = f"hydra.searchpath=[file://{tmp_path}/conf]"
-    words = [where, "env=mine", "seed=1,2", *GYM, *SMALL, f"outputs={tmp_path}/outputs"]
+    words = [where, "env=mine", "seed=1,2", *GYM, *SHORT, f"outputs={tmp_path}/outputs"]
     assert exit_code(main, ["-m", *words]) == 0
     assert len(list((tmp_path / "outputs").glob("default/mine-*/seed*/result.json"))) == 2
 
@@ -144,9 +117,8 @@ def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_
     alone: bool, tmp_path: Path
 ) -> None:
     jobs = ["-m", "seed=1,2", "total_timesteps=100_000", "checkpoint.every_iterations=5", f"outputs={tmp_path}"]
-    with started(*jobs) as run:
-        while run.poll() is None and not any(tmp_path.glob("default/*/seed1/checkpoints/iteration_*")):
-            time.sleep(0.05)
+    with started(*jobs, start_new_session=True) as run:
+        wait_until(run, lambda: any(tmp_path.glob("default/*/seed1/checkpoints/iteration_*")))
         if alone:  # the sweep, and not the training that it has started
             run.send_signal(signal.SIGINT)
         else:
@@ -162,19 +134,15 @@ def test_an_interrupted_sweep_stops_with_its_current_run_and_goes_on_when_it_is_
 def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_nothing_twice(tmp_path: Path) -> None:
     words = ["seed=1,2,3", *LONG, f"outputs={tmp_path}"]
     folders = [run_folder(f"seed={seed}", *LONG, f"outputs={tmp_path}") for seed in (1, 2, 3)]
-
-    def has_checkpoint(seed: int) -> bool:
-        return any((folders[seed - 1] / "checkpoints").glob("iteration_*"))
-
     with started("-m", *words) as sweep:
-        wait_for("a checkpoint of seed 1", lambda: has_checkpoint(1))
+        wait_until(sweep, lambda: has_checkpoint(folders[0]))
         for process in (sweep.pid, *children(sweep.pid)):
             os.kill(process, signal.SIGKILL)
         sweep.communicate()
     assert not (folders[0] / "result.json").exists()
 
     with started("-m", *words) as sweep:
-        wait_for("a checkpoint of seed 2", lambda: has_checkpoint(2))
+        wait_until(sweep, lambda: has_checkpoint(folders[1]))
         first = (folders[0] / "result.json").stat()
         (job,) = children(sweep.pid)
         os.kill(job, signal.SIGSTOP)
@@ -190,20 +158,17 @@ def test_a_sweep_whose_processes_are_killed_goes_on_where_they_were_and_runs_not
     assert said.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 1 skipped"
     assert (folders[0] / "result.json").stat() == first
     for folder in folders:
-        rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
-        assert [row["iteration"] for row in rows] == list(range(1, 31))
+        assert [row["iteration"] for row in rows(folder)] == list(range(1, 31))
     assert states(tmp_path) == [("done", f"seed{seed}") for seed in (1, 2, 3)]
 
 
 @pytest.mark.skipif(CPUS < 2, reason="one CPU")
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_jobs_side_by_side_share_the_cpus_and_fail_alone(launcher: str, tmp_path: Path) -> None:
-    overrides = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    overrides = [*GYM, *SHORT, f"outputs={tmp_path}"]
     jobs = [f"hydra/launcher={launcher}", "ppo.learning_rate=0.001,1e30", "seed=1", *overrides]
     # In a process of its own: launchers have their way with a process's signals and files.
-    sweep = subprocess.run(
-        [sys.executable, "-m", "ppo_bench", "-m", *jobs], check=False, cwd=ROOT, capture_output=True, text=True
-    )
+    sweep = subprocess.run([*TRAIN, "-m", *jobs], check=False, cwd=ROOT, capture_output=True, text=True)
     assert sweep.returncode == 1
     lines = sweep.stderr.splitlines()
     each = "1 CPU" if CPUS < 4 else f"{CPUS // 2} CPUs"
@@ -247,7 +212,7 @@ def test_optuna_maximises_the_final_return_and_trains_no_trial_twice(
 def test_a_search_over_what_is_not_there_is_one_line(
     word: str, fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code(main, ["-m", "hydra/sweeper=optuna", word, *GYM, *SMALL, f"outputs={tmp_path}/outputs"]) == 2
+    assert exit_code(main, ["-m", "hydra/sweeper=optuna", word, *GYM, *SHORT, f"outputs={tmp_path}/outputs"]) == 2
     assert_one_line(capfd.readouterr().err, fragment)
     assert list(tmp_path.iterdir()) == []
 

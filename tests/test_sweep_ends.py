@@ -14,28 +14,24 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.sweeps import sweep_job
 from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.submit import main as submit
-from tests.test_cli import GYM, ROOT, SMALL, assert_one_line
-from tests.test_sweep import LONG, run_folder, started, states, wait_for
+from tests.processes import has_checkpoint, started, wait_until
+from tests.refusals import assert_one_line
+from tests.test_sweep import LONG, states
+from tests.training import GYM, SHORT, run_folder
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the processes of jobs use the package that is tested."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
 
 def test_a_sweep_that_nobody_reads_is_stopped_by_one_signal(tmp_path: Path) -> None:
     words = ["seed=1,2,3", *LONG, f"outputs={tmp_path}"]
     folder = run_folder("seed=1", *LONG, f"outputs={tmp_path}")
-    sweep = started("-m", *words)
-    assert sweep.stderr
-    sweep.stderr.readline()
-    sweep.stderr.close()  # as `2>&1 | head` does
-    wait_for("a checkpoint of seed 1", lambda: any((folder / "checkpoints").glob("iteration_*")))
-    os.killpg(sweep.pid, signal.SIGINT)
-    assert sweep.wait(timeout=120) == 130
+    with started("-m", *words, start_new_session=True) as sweep:
+        assert sweep.stderr
+        sweep.stderr.readline()
+        sweep.stderr.close()  # as `2>&1 | head` does
+        wait_until(sweep, lambda: has_checkpoint(folder))
+        os.killpg(sweep.pid, signal.SIGINT)
+        assert sweep.wait(timeout=120) == 130
     assert states(tmp_path) == []
     assert not any(tmp_path.glob("default/*/seed2"))
 
@@ -48,7 +44,7 @@ def test_a_run_that_is_complete_is_done_however_its_process_ends(
         return Failure(-11, "killed by SIGSEGV")
 
     monkeypatch.setattr(sweep_job, "train_in_process", ends_badly)
-    assert exit_code(main, ["-m", "seed=1", *GYM, *SMALL, f"outputs={tmp_path}"]) == 0
+    assert exit_code(main, ["-m", "seed=1", *GYM, *SHORT, f"outputs={tmp_path}"]) == 0
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 1 done, 0 failed, 0 skipped"
 
 
@@ -59,7 +55,7 @@ def test_what_a_job_raises_is_told(
         raise OSError("no locks here")
 
     monkeypatch.setattr(sweep_job, "in_use", raises)
-    assert exit_code(main, ["-m", "seed=1,2", *GYM, *SMALL, f"outputs={tmp_path}"]) == 1
+    assert exit_code(main, ["-m", "seed=1,2", *GYM, *SHORT, f"outputs={tmp_path}"]) == 1
     said = capfd.readouterr().err
     assert said.count("OSError: no locks here") == 4  # at once, and in the table
     assert said.splitlines()[-1] == "ppo_bench: 0 done, 2 failed, 0 skipped"
@@ -70,7 +66,7 @@ def test_an_interpolated_word_makes_no_run_of_its_own(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    assert exit_code(main, ["-m", "name=${env.name}-x", "seed=1,2", *GYM, *SMALL, "outputs=~/runs"]) == 0
+    assert exit_code(main, ["-m", "name=${env.name}-x", "seed=1,2", *GYM, *SHORT, "outputs=~/runs"]) == 0
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     assert len(list((tmp_path / "home" / "runs" / "cartpole-x").rglob("result.json"))) == 2
     assert not (tmp_path / "~").exists()

@@ -21,11 +21,12 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.trackers import mirrors
 from ppo_bench.runs.trackers.mirror import tagged, tags_of
 from ppo_bench.runs.trackers.tensorboard import Tensorboard
-from tests.mirrored import events, history, mirrors_of, rows, wandb_records
-from tests.test_cli import ENVIRONMENT, GYM, ROOT, SMALL
+from tests.mirrored import events, history, mirrors_of, wandb_records
+from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.trackers import Troubled
+from tests.training import ENVIRONMENT, GYM, ROOT, SHORT, rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
 BOTH = ["tracker=[tensorboard,wandb]", "tracker.wandb.mode=offline", "tracker.wandb.project=test"]
 CLEANRL = {
@@ -37,21 +38,12 @@ OWN = {"losses/gradient_norm", "charts/masked_fraction"}
 """What CleanRL has no tag for."""
 
 
-@pytest.fixture(autouse=True)
-def clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the processes of trackers use the package that is tested."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
 def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path: Path) -> None:
     run = [*GYM, "total_timesteps=30_720", "checkpoint.every_iterations=10", f"outputs={tmp_path}"]
     folder = load_config(run).run_folder
-    command = [sys.executable, "-m", "ppo_bench", *BOTH, *run]
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as killed:
-        while not (folder / "checkpoints" / "iteration_00000020").exists() and killed.poll() is None:
-            time.sleep(0.02)
-        killed.kill()
-    resumed = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    with started(*BOTH, *run, stderr=subprocess.DEVNULL) as killed:
+        wait_until(killed, (folder / "checkpoints" / "iteration_00000020").exists)
+    resumed = subprocess.run([*TRAIN, *BOTH, *run], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert resumed.stdout == f"{folder}\n"
     assert all(line.startswith("ppo_bench: ") for line in resumed.stderr.splitlines())
     assert "warning" not in resumed.stderr
@@ -118,7 +110,7 @@ def test_a_finished_run_is_mirrored_afterwards_with_its_videos(
 ) -> None:
     from ppo_bench.commands.evaluate import main as evaluate
 
-    run = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    run = [*GYM, *SHORT, f"outputs={tmp_path}"]
     assert exit_code(main, run) == 0
     folder = load_config(run).run_folder
     assert exit_code(evaluate, [str(folder), "episodes=1", "video=true"]) == 0
@@ -151,7 +143,7 @@ def test_every_seed_of_a_program_has_events_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_video_that_cannot_be_read_costs_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    run = [*GYM, *SHORT, f"outputs={tmp_path}"]
     assert exit_code(main, run) == 0
     folder = load_config(run).run_folder
     (folder / "videos").mkdir()
@@ -174,7 +166,7 @@ def test_a_tracker_that_fails_or_hangs_at_any_moment_costs_a_warning(
     if trouble == "hang":
         monkeypatch.setattr(mirrors, "READY_SECONDS", 2.0)
         monkeypatch.setattr(mirrors, "FINISH_SECONDS", 2.5)
-    run = [*GYM, *SMALL, f"outputs={tmp_path}"]
+    run = [*GYM, *SHORT, f"outputs={tmp_path}"]
     tracker = [f"+tracker.troubled.{key}" for key in ("_target_=tests.trackers.Troubled", f"moment={moment}")]
     assert exit_code(main, [*run, *tracker, f"+tracker.troubled.trouble={trouble}"]) == 0
     folder = load_config(run).run_folder
@@ -232,7 +224,7 @@ def test_a_wandb_server_that_never_answers_costs_a_warning_and_seconds(
 ) -> None:
     monkeypatch.setenv("WANDB_BASE_URL", silent_server)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    run = [*GYM, *SMALL, f"outputs={tmp_path}", "tracker=wandb"]
+    run = [*GYM, *SHORT, f"outputs={tmp_path}", "tracker=wandb"]
     started = time.monotonic()
     assert exit_code(main, run) == 0
     assert time.monotonic() - started < mirrors.READY_SECONDS + 30  # wandb itself would try for minutes
@@ -247,7 +239,7 @@ def test_a_package_that_cannot_be_imported_costs_a_warning(
 ) -> None:
     (tmp_path / "wandb.py").write_text("raise ImportError('libbroken.so: no such file')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
-    assert exit_code(main, [*GYM, *SMALL, f"outputs={tmp_path}/runs", "tracker=wandb"]) == 0
+    assert exit_code(main, [*GYM, *SHORT, f"outputs={tmp_path}/runs", "tracker=wandb"]) == 0
     assert "warning: tracker=wandb has stopped: ImportError: libbroken.so: no such file" in capfd.readouterr().err
 
 
@@ -269,14 +261,11 @@ def test_a_second_interruption_does_not_wait_for_trackers(started_by: list[str],
     tracker = ["_target_=tests.trackers.Troubled", "moment=close", "trouble=hang"]
     words = [*GYM, "total_timesteps=1_000_000", f"outputs={tmp_path}", *(f"+tracker.troubled.{key}" for key in tracker)]
     folder = load_config(words).run_folder
-    command = [*started_by, sys.executable, "-c", PATIENT, *words]
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as run:
-        while run.poll() is None and not rows(folder):
-            time.sleep(0.05)
+    with started(*words, by=[*started_by, sys.executable, "-c", PATIENT]) as run:
+        wait_until(run, lambda: count_rows(folder) > 0)
         run.send_signal(signal.SIGINT)
         log = folder / "troubled" / "mirror.log"
-        while run.poll() is None and "chatter" not in log.read_text():  # until the tracker hangs in its end
-            time.sleep(0.05)
+        wait_until(run, lambda: "chatter" in log.read_text())  # until the tracker hangs in its end
         run.send_signal(signal.SIGINT)
         _, error = run.communicate(timeout=60)
     assert run.returncode == 130, error

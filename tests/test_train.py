@@ -49,7 +49,7 @@ def test_run_json_says_what_ran_where(finished: Path) -> None:
     words = [*RUN, f"outputs={finished.parents[2]}"]
     assert run["config"] == load_config(words).resolved
     assert run["overrides"] == words
-    assert run["metrics"].keys() <= rows(finished / "metrics.jsonl")[0].keys()
+    assert run["metrics"].keys() <= rows(finished)[0].keys()
     assert run["metrics"]["clip_fraction"] == "losses/clipfrac"  # their tags in trackers
     assert run["versions"]["torch"].startswith("2.")
     assert run["versions"]["numpy"] == np.__version__
@@ -62,7 +62,7 @@ def test_run_json_says_what_ran_where(finished: Path) -> None:
 
 
 def test_metrics_have_a_row_an_iteration_with_every_documented_field(finished: Path) -> None:
-    metrics = rows(finished / "metrics.jsonl")
+    metrics = rows(finished)
     assert [row["iteration"] for row in metrics] == list(range(1, ITERATIONS + 1))
     assert [row["global_step"] for row in metrics] == [k * BATCH for k in range(1, ITERATIONS + 1)]
     seconds = [row["wall_seconds"] for row in metrics]
@@ -80,12 +80,12 @@ def test_metrics_have_a_row_an_iteration_with_every_documented_field(finished: P
 
 
 def test_episodes_agree_with_the_metrics_row_of_their_iteration(finished: Path) -> None:
-    episodes = rows(finished / "episodes.jsonl")
+    episodes = rows(finished, "episodes")
     steps = [row["global_step"] for row in episodes]
     assert steps == sorted(steps)
     assert all(set(row) == {"global_step", "env", "return", "length"} for row in episodes)
     assert {row["env"] for row in episodes} == set(range(NUM_ENVS))
-    for metrics in rows(finished / "metrics.jsonl"):
+    for metrics in rows(finished):
         last = metrics["global_step"]
         ended = [row for row in episodes if last - BATCH < row["global_step"] <= last]
         assert metrics["episodes"] == len(ended)
@@ -94,7 +94,7 @@ def test_episodes_agree_with_the_metrics_row_of_their_iteration(finished: Path) 
 
 
 def test_every_step_belongs_to_an_episode_a_reset_or_an_episode_that_did_not_end(finished: Path) -> None:
-    episodes, metrics = rows(finished / "episodes.jsonl"), rows(finished / "metrics.jsonl")
+    episodes, metrics = rows(finished, "episodes"), rows(finished)
     assert all(row["return"] == row["length"] for row in episodes)  # CartPole pays 1 a step
     masked = sum(row["masked_fraction"] * BATCH for row in metrics)
     # Every episode's end is followed by a reset step, unless the environments were restarted right after it.
@@ -118,7 +118,7 @@ def test_every_step_belongs_to_an_episode_a_reset_or_an_episode_that_did_not_end
 
 
 def test_the_best_checkpoint_is_the_one_with_the_highest_return(finished: Path) -> None:
-    episodes = rows(finished / "episodes.jsonl")
+    episodes = rows(finished, "episodes")
     means = {}
     for iteration in range(EVERY, ITERATIONS + 1, EVERY):
         recent = [row["return"] for row in episodes if row["global_step"] <= iteration * BATCH][-100:]
@@ -130,7 +130,7 @@ def test_the_best_checkpoint_is_the_one_with_the_highest_return(finished: Path) 
 
 def test_result_json_sums_the_run_up(finished: Path) -> None:
     result = json.loads((finished / "result.json").read_text())
-    metrics, episodes = rows(finished / "metrics.jsonl"), rows(finished / "episodes.jsonl")
+    metrics, episodes = rows(finished), rows(finished, "episodes")
     last = [row["return"] for row in episodes[-100:]]
     assert set(result) >= RESULT
     assert result["status"] == "complete"
@@ -149,15 +149,15 @@ def test_result_json_sums_the_run_up(finished: Path) -> None:
 
 
 def test_the_policy_improves(finished: Path) -> None:
-    returns = [row["return"] for row in rows(finished / "episodes.jsonl")]
+    returns = [row["return"] for row in rows(finished, "episodes")]
     assert statistics.mean(returns[-50:]) > 2 * statistics.mean(returns[:50])
 
 
 def test_what_did_not_happen_is_null(tmp_path: Path) -> None:
     arguments = [*SMALL, "ppo.num_envs=1", "ppo.num_steps=4", "ppo.num_minibatches=1", "total_timesteps=4"]
     assert exit_code(main, [*arguments, f"outputs={tmp_path}"]) == 0
-    folder = run_folder(tmp_path, arguments)
-    (row,) = rows(folder / "metrics.jsonl")
+    folder = run_folder(*arguments)
+    (row,) = rows(folder)
     result = json.loads((folder / "result.json").read_text())
     assert (row["episodes"], row["episodic_return"], row["episodic_length"]) == (0, None, None)
     assert (result["episodes"], result["final_return_mean"], result["final_return_std"]) == (0, None, None)
@@ -170,7 +170,7 @@ def test_the_run_folder_is_the_last_line_of_stdout_and_progress_goes_to_stderr(
 ) -> None:
     assert exit_code(main, [*SMALL, f"outputs={tmp_path}"]) == 0
     printed = capfd.readouterr()
-    assert printed.out == f"{run_folder(tmp_path, SMALL)}\n"
+    assert printed.out == f"{run_folder(*SMALL, f'outputs={tmp_path}')}\n"
     assert "step 1,024 of 1,024" in printed.err
 
 
@@ -200,7 +200,7 @@ def test_a_rerun_trains_afresh_beside_the_run_and_learns_the_same(
 def test_another_seed_learns_something_else(tmp_path: Path) -> None:
     for seed in (1, 2):
         assert exit_code(main, [*SMALL, f"outputs={tmp_path}", f"seed={seed}"]) == 0
-    one, two = (run_folder(tmp_path, [*SMALL, f"seed={seed}"]) / "episodes.jsonl" for seed in (1, 2))
+    one, two = (run_folder(*SMALL, f"seed={seed}", f"outputs={tmp_path}") / "episodes.jsonl" for seed in (1, 2))
     assert one.read_bytes() != two.read_bytes()
 
 
@@ -250,7 +250,7 @@ def test_the_last_episodes_of_an_iteration_have_rows(tmp_path: Path, monkeypatch
         words = ["env=cartpole", "ppo.num_steps=64", "total_timesteps=512", "device=cpu", f"outputs={tmp_path / name}"]
         assert exit_code(main, words) == 0
         (file,) = (tmp_path / name).rglob("episodes.jsonl")
-        found.append([json.loads(line) for line in file.read_text().splitlines()])
+        found.append(rows(file.parent, "episodes"))
     every, some = found
     by_iteration = [[row for row in every if (row["global_step"] - 1) // 256 == k] for k in (0, 1)]
     assert all(len(rows) > 2 for rows in by_iteration)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -22,21 +20,14 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import attention, ppo
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.jax import JaxOps
-from ppo_bench.networks.torch import TorchOps
 from ppo_bench.networks.transformer import Block, TransformerSpec, Trxl
+from tests.layers import DIM, SMALL, WAYS, drawn
 from tests.namespaces import NAMESPACES, Namespace
-from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.refusals import assert_one_line
+from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings, Ends
-from tests.test_cli import assert_one_line
-from tests.test_seams import ACTING
 
-ROWS, STEPS, DIM = 3, 5, 8
-SMALL = ["network=trxl", "network.dim=8", "network.heads=2", "network.layers=2", "network.memory=5"]
-
-
-def drawn(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=shape)
+ROWS, STEPS = 3, 5
 
 
 # --- Attention --------------------------------------------------------------------------------------------------------
@@ -66,12 +57,6 @@ def test_far_positions_stay_apart_beside_layers_of_few_bits() -> None:
     places = torch.tensor([95.0, 118.0])
     found = attention.sinusoids(torch, places, torch.zeros(2, 384, dtype=torch.bfloat16))
     assert_allclose(found, attention.sinusoids(torch, places, torch.zeros(2, 384)), rtol=0, atol=0)
-
-
-WAYS: dict[str, tuple[Any, Callable[[np.ndarray], Any]]] = {
-    "torch": (TorchOps(torch.float64, torch.float64), torch.from_numpy),
-    "jax": (JaxOps(jnp.dtype("float64"), jnp.dtype("float64")), jnp.asarray),
-}
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -9,7 +9,7 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.check import main as check
 from ppo_bench.common.cli import exit_code
-from tests.test_cli import assert_one_line
+from tests.refusals import assert_one_line
 
 DECLARED = "and its observation_space says (4,) and float32"
 SAYS = {

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,51 +15,25 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.trackers.mirror import videos
 from ppo_bench.runs.video import filmer
+from tests.films import frames_of
+from tests.processes import children, command_line, started, wait_until
+from tests.refusals import assert_one_line
+from tests.training import rows, run_folder, timeless, trained
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
 
-ROOT = Path(__file__).parent.parent
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 EVERY = 30
 RUN = ["env=cartpole", "backend=gymnasium", "device=cpu", "total_timesteps=8192", "checkpoint.every_iterations=4"]
 FILMED = [*RUN, f"video.every_episodes={EVERY}"]
-
-
-@pytest.fixture(autouse=True)
-def clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the processes of films use the package that is tested."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @pytest.fixture(scope="module")
 def filmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with films; not to be changed."""
     return trained(tmp_path_factory.mktemp("filmed"), *FILMED)
-
-
-def trained(outputs: Path, *overrides: str) -> Path:
-    assert exit_code(main, [*overrides, f"outputs={outputs}"]) == 0
-    return folder_of(outputs, *overrides)
-
-
-def folder_of(outputs: Path, *overrides: str) -> Path:
-    return load_config([*overrides, f"outputs={outputs}"]).run_folder
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def frames_of(path: Path) -> np.ndarray:
-    """`[T, H, W, 3]` uint8."""
-    import av
-
-    with av.open(str(path)) as container:
-        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
 
 
 def films(folder: Path) -> list[str]:
@@ -76,11 +46,7 @@ def films(folder: Path) -> list[str]:
 def test_films_change_nothing_of_the_run(filmed: Path, tmp_path: Path) -> None:
     plain = trained(tmp_path, *RUN)
     assert filmed.relative_to(filmed.parents[2]) == plain.relative_to(tmp_path)
-    timeless = [
-        [{k: v for k, v in row.items() if k not in ("wall_seconds", "sps")} for row in rows(folder / "metrics.jsonl")]
-        for folder in (filmed, plain)
-    ]
-    assert timeless[0] == timeless[1]
+    assert timeless(filmed) == timeless(plain)
     assert (filmed / "episodes.jsonl").read_bytes() == (plain / "episodes.jsonl").read_bytes()
     newest = [load(folder / "checkpoints/iteration_00000016") for folder in (filmed, plain)]
     assert newest[0].loop | {"wall_seconds": 0, "metrics_mark": 0} == newest[1].loop | {
@@ -92,7 +58,7 @@ def test_films_change_nothing_of_the_run(filmed: Path, tmp_path: Path) -> None:
 
 
 def test_a_film_is_made_at_the_first_checkpoint_after_so_many_episodes(filmed: Path) -> None:
-    ended = np.cumsum([row["episodes"] for row in rows(filmed / "metrics.jsonl")])[3::4]
+    ended = np.cumsum([row["episodes"] for row in rows(filmed)])[3::4]
     expected: list[int] = []
     for episodes in ended:
         if episodes - (expected or [0])[-1] >= EVERY:
@@ -116,10 +82,10 @@ def test_the_seconds_of_a_film_are_taken_from_the_run(tmp_path: Path, monkeypatc
     """As if each took a thousand, of which the clock knows nothing."""
     monkeypatch.setattr(filmer.Filmer, "film", lambda *arguments: 1000.0)
     folder = trained(tmp_path, *RUN)
-    seconds = [row["wall_seconds"] for row in rows(folder / "metrics.jsonl")]
+    seconds = [row["wall_seconds"] for row in rows(folder)]
     assert [-round(second, -3) for second in seconds] == [1000.0 * (k // 4) for k in range(16)]
     result = json.loads((folder / "result.json").read_text())
-    assert result["steady_sps"] == statistics.median(row["sps"] for row in rows(folder / "metrics.jsonl")) > 0
+    assert result["steady_sps"] == statistics.median(row["sps"] for row in rows(folder)) > 0
 
 
 def test_trackers_are_given_the_films_with_their_steps(filmed: Path) -> None:
@@ -131,7 +97,7 @@ def test_trackers_are_given_the_films_with_their_steps(filmed: Path) -> None:
 
 
 def test_a_resumed_run_films_nothing_twice(filmed: Path, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, *FILMED)
+    folder = run_folder(*FILMED, f"outputs={tmp_path}")
     shutil.copytree(filmed, folder, symlinks=True)
     before = {path: path.stat().st_mtime_ns for path in (folder / "videos").iterdir()}
     (folder / "result.json").unlink()
@@ -167,7 +133,7 @@ def test_a_film_that_fails_costs_a_warning(
 
 
 def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = folder_of(tmp_path, *FILMED)
+    folder = run_folder(*FILMED, f"outputs={tmp_path}")
     folder.mkdir(parents=True)
     (folder / "videos").write_text("mine")
     trained(tmp_path, *FILMED)
@@ -178,12 +144,9 @@ def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path: Path, capfd: pyt
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_film_ends_with_its_training(number: signal.Signals, tmp_path: Path) -> None:
     often = [*troubled("hang"), "checkpoint.every_iterations=2", "video.every_episodes=1", f"outputs={tmp_path}"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "ppo_bench", *often], env=ENVIRONMENT, stdout=subprocess.DEVNULL
-    ) as run:
-        while not (made := films_being_made(run.pid)):
-            assert run.poll() is None
-            time.sleep(0.05)
+    with started(*often) as run:
+        wait_until(run, lambda: films_being_made(run.pid))
+        made = films_being_made(run.pid)
         run.send_signal(number)
         assert run.wait() == (130 if number == signal.SIGTERM else -signal.SIGKILL)
     deadline = time.monotonic() + 120
@@ -193,13 +156,12 @@ def test_a_film_ends_with_its_training(number: signal.Signals, tmp_path: Path) -
     assert not list(tmp_path.rglob("videos/*.mp4"))
 
 
-def films_being_made(training: int) -> list[str]:
+def films_being_made(training: int) -> list[int]:
     """The processes of a training's films, less that which tries whether there can be any."""
-    children = Path(f"/proc/{training}/task/{training}/children").read_text().split()
-    return [child for child in children if "episode_" in Path(f"/proc/{child}/cmdline").read_text()]
+    return [child for child in children(training) if "episode_" in command_line(child)]
 
 
-def is_alive(process: str) -> bool:
+def is_alive(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -220,6 +182,6 @@ def test_what_cannot_be_drawn_is_one_line_before_anything_is_written(
     words = [*text.split(), "device=cpu", "total_timesteps=2048", "video.every_episodes=7", f"outputs={tmp_path}"]
     assert exit_code(main, words) == 2
     error = capfd.readouterr().err
-    assert f"ppo_bench: video.every_episodes=7: {why}" in error
-    assert error.count("\n") == 1
+    assert_one_line(error, why)
+    assert error.startswith(f"ppo_bench: video.every_episodes=7: {why}")
     assert not list(tmp_path.iterdir())

@@ -17,7 +17,8 @@ from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.runs.video.filmed import COLOURS, FilmedEnv, draw_off_screen, film
 from ppo_bench.runs.video.mp4 import Mp4
-from tests.test_video import ENVIRONMENT, ROOT, frames_of
+from tests.films import frames_of
+from tests.training import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
 

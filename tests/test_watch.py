@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,13 +18,15 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.rows import last_rows
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import in_use, own_folder
-from tests.test_cli import ENVIRONMENT, GYM, SMALL, assert_one_line
+from tests.processes import started, wait_until
+from tests.refusals import assert_one_line
+from tests.training import GYM, SHORT, rows
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run's folder; not to be changed."""
-    words = [*GYM, *SMALL, f"outputs={tmp_path_factory.mktemp('finished')}"]
+    words = [*GYM, *SHORT, f"outputs={tmp_path_factory.mktemp('finished')}"]
     assert exit_code(train, words) == 0
     return load_config(words).run_folder
 
@@ -37,25 +37,22 @@ def copied(finished: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def training(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     words = ["seed=2", *GYM, "total_timesteps=1_000_100", f"outputs={tmp_path}"]
     folder = load_config(words).run_folder
-    command = [sys.executable, "-m", "ppo_bench", *words]
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and len(last_rows(folder / "episodes.jsonl")) < 100:
-            time.sleep(0.05)
+    with started(*words) as process:
+        wait_until(process, lambda: len(last_rows(folder / "episodes.jsonl")) >= 100)
         yield process, folder
-        process.kill()
 
 
 def test_a_run_is_running_until_it_is_killed(
-    training: tuple[subprocess.Popen[bytes], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    training: tuple[subprocess.Popen[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     process, folder = training
     os.kill(process.pid, signal.SIGSTOP)  # so that the files stay as they are
     (row,) = Watched(tmp_path).rows()
-    last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
-    returns = [json.loads(line)["return"] for line in (folder / "episodes.jsonl").read_text().splitlines()[-100:]]
+    last = rows(folder)[-1]
+    returns = [row["return"] for row in rows(folder, "episodes")[-100:]]
     assert (row.state, row.env, row.backend, row.framework, row.seed) == (
         *("running", "cartpole", "gymnasium", "torch_eager"),
         2,

@@ -13,8 +13,8 @@ import pytest
 
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
+from tests.training import ROOT
 
-ROOT = Path(__file__).parent.parent
 RUN = ["backend=gymnasium", "total_timesteps=1024", "ppo.num_steps=128", "ppo.num_envs=8", "outputs=runs"]
 
 

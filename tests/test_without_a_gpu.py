@@ -15,104 +15,31 @@ import jax
 import numpy as np
 import pytest
 import torch
-from torch._dynamo import trace_rules
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics import ppo
-from ppo_bench.mathematics.arrays import Arrays, Kind, filled, of_kinds
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks import jax as jax_networks
 from ppo_bench.networks import network
 from ppo_bench.runners import program, torch_adam, torch_device
 from ppo_bench.runners import torch as torch_runner
 from ppo_bench.runners.base import Problem
-from ppo_bench.runners.declared import declared_arrays, initial_arrays
 from ppo_bench.runners.jax import JaxLearner
 from ppo_bench.runners.jax_learning import Learning
 from ppo_bench.runners.program_runner import ProgramRunner
 from ppo_bench.runners.torch import TorchLearner
-from tests.runners import problem_for
-from tests.scenes import RandomScenes
-from tests.seams import LEVELLED, SMALL
+from tests.without_data import CASES, MaskedScenes, arrays_of, gpu_without_data, of_two_sides, problem_of, reads_zeros
 
 pytestmark = pytest.mark.slow
-RND = ["algorithm=rnd", "algorithm.features=8", "algorithm.warm_up_iterations=1"]
-CASES: dict[str, tuple[bool, bool, list[str]]] = {
-    "mlp, choices": (False, False, ["network=mlp"]),
-    "mlp, floats": (False, True, ["network=mlp", "ppo=continuous", "ppo.num_minibatches=2", "ppo.num_steps=8"]),
-    "wide_mlp": (False, False, ["network=wide_mlp"]),
-    "nature_cnn": (True, False, ["network=nature_cnn"]),
-    "nature_cnn, undivided planes": (True, False, ["network=nature_cnn", "network.undivided_channels=2"]),
-    "impala_cnn": (True, False, ["network=impala_cnn"]),
-    "lstm": (False, False, ["network=lstm"]),
-    "gru": (False, False, ["network=gru"]),
-    "lstm_cnn": (True, False, ["network=lstm_cnn"]),
-    "trxl": (False, False, ["network=trxl", "network.memory=4", "network.dim=16", "network.heads=2"]),
-    "rnd": (False, False, ["network=mlp", *RND]),
-    "rnd_cnn": (True, False, ["network=rnd_cnn", *RND]),
-    "an algorithm of one's own": (False, False, ["network=mlp", *LEVELLED]),
-}
-"""Of each network and algorithm: whether observations are images, whether actions are floats, and the words."""
-
-
-class MaskedScenes(RandomScenes):
-    """Games of two rows that say which choices are legal."""
-
-    masks_actions, players = True, 2
-
-    def seen(self) -> Seen:
-        legal = np.ones((self.num_envs, 3), bool)
-        legal[:, 1] = False
-        return Seen(self.reset([0]).obs, np.ones(self.num_envs, bool), legal, np.ones(self.num_envs, bool))
-
-
-def problem_of(case: str, precision: str = "float32") -> Problem:
-    pixels, continuous, words = CASES[case]
-    env = RandomScenes(4, pixels, continuous)
-    if pixels:
-        env.observation_space = type(env.observation_space)(0, 255, (4, 84, 84), np.uint8)
-    return problem_for(env, 2, [*SMALL, *words, f"precision={precision}"])
-
-
-def of_two_sides(precision: str = "float32") -> Problem:
-    words = [*SMALL, "network=mlp", "env.players=2", "opponents=past", "opponents.every_iterations=1"]
-    return problem_for(MaskedScenes(4, False, False), 2, [*words, f"precision={precision}"])
-
 
 # --- PyTorch ----------------------------------------------------------------------------------------------------------
 
 
-def reads_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read back from tensors without data is zeros."""
-    types: Any = {torch.int64: np.int64, torch.bool: np.bool_, torch.float64: np.float64}
-
-    def zeros(x: torch.Tensor) -> np.ndarray:
-        return np.zeros(tuple(x.shape), types.get(x.dtype, np.float32))
-
-    monkeypatch.setattr(torch.Tensor, "numpy", _from_the_host_alone(zeros))
-    monkeypatch.setattr(torch.Tensor, "tolist", lambda x: zeros(x).tolist())
-    monkeypatch.setattr(torch.Tensor, "__float__", lambda x: 0.0)
-    monkeypatch.setattr(torch_runner, "set_threads", lambda *_: None)
-
-
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
-    """A GPU on which tensors have no data, and no gradients: PyTorch's tape wants a device's streams."""
-    device = torch.device("cuda", 0)
-    trace_rules.get_torch_obj_rule_map()  # learnt once: not from the functions that are replaced
-    monkeypatch.setattr(torch_runner, "pick_device", lambda *_: device)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "none")
-    reads_zeros(monkeypatch)
-    # The three that ask for a device's library although tensors are fake.
-    monkeypatch.setattr(torch.Tensor, "copy_", _copied)
-    monkeypatch.setattr(torch, "asarray", lambda x, dtype: x.to(dtype))
-    monkeypatch.setattr(torch.Tensor, "__getitem__", _part)
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with gpu_without_data(monkeypatch) as device:
         yield device
-    torch_device.set_precision(PRECISIONS["float32"])
 
 
 @pytest.fixture
@@ -132,38 +59,6 @@ def _product(
 ) -> None:
     """An operation on all that Adam's is on."""
     params[0].add_(gradients[0] * means[0] * variances[0] * lr)
-
-
-def _copied(x: torch.Tensor, other: torch.Tensor) -> Any:
-    return torch.ops.aten.copy_(x, other)
-
-
-def _part(x: torch.Tensor, index: Any) -> torch.Tensor:
-    """`x[index]` by operations that fake tensors dispatch."""
-    places = list(index if isinstance(index, tuple) else (index,))
-    if Ellipsis in places:
-        at = places.index(Ellipsis)
-        places[at : at + 1] = [slice(None)] * (x.dim() - sum(place is not None for place in places) + 1)
-    axis = 0
-    for place in places:
-        if place is None:
-            x, axis = x.unsqueeze(axis), axis + 1
-        elif isinstance(place, slice):
-            x, axis = torch.ops.aten.slice(x, axis, place.start, place.stop, place.step or 1), axis + 1
-        elif isinstance(place, int):
-            x = x.select(axis, place)
-        else:
-            x, axis = x.index_select(axis, place), axis + 1
-    return x
-
-
-def _from_the_host_alone(zeros: Any) -> Any:
-    def numpy(x: torch.Tensor) -> np.ndarray:
-        assert x.device.type == "cpu", "an array of NumPy's is asked for of a tensor on the GPU"
-        array: np.ndarray = zeros(x)
-        return array
-
-    return numpy
 
 
 def iteration(problem: Problem, device: torch.device) -> None:
@@ -188,10 +83,6 @@ def iteration(problem: Problem, device: torch.device) -> None:
     learner.export(learner.restart(state))
     for tensor in (state.learnt, state.adam.mean, *state.memory.values(), *state.statistics.values()):
         assert tensor.device.type == device.type
-
-
-def arrays_of(problem: Problem) -> Arrays:
-    return initial_arrays(problem, 1) | filled(of_kinds(declared_arrays(problem), Kind.ENVIRONMENT))
 
 
 @pytest.mark.parametrize("case", CASES)

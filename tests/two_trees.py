@@ -11,7 +11,6 @@ share. `same` exits 1 if anything but times differs; `speed` exits 1 if an inter
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -22,6 +21,8 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+
+from tests.training import timeless
 
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 SHORT = ["total_timesteps=4096", "checkpoint.every_iterations=3"]
@@ -57,11 +58,6 @@ TIMED = [
     ["framework=jax_xla", "env=cartpole", "backend=jax"],
     ["framework=torch_compile", "env=hopper", "backend=envpool"],
 ]
-TIMES = ("wall_seconds", "sps")
-RENAMED: dict[str, str] = {}
-"""Arrays of a checkpoint under the old name and the new one."""
-NEW_ARRAYS = ("envs.start", "envs.acts")
-"""Arrays that old checkpoints do not have."""
 SLOWER = 0.97
 
 TURNS = """
@@ -98,12 +94,6 @@ def run(tree: Path, words: Sequence[str], outputs: Path) -> list[Path]:
     return sorted((path.parent for path in outputs.rglob("result.json")), key=lambda path: path.name)
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON-lines file without times."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
-
-
 def arrays(folder: Path) -> dict[str, np.ndarray]:
     """Arrays of the last checkpoint."""
     newest = max((folder / "checkpoints").glob("iteration_*"))
@@ -113,14 +103,13 @@ def arrays(folder: Path) -> dict[str, np.ndarray]:
 def different(old: Path, new: Path) -> list[str]:
     """Differences of two run folders, a line each."""
     found = []
-    for name in ("metrics.jsonl", "episodes.jsonl"):
-        lines, others = rows(old / name), rows(new / name)
+    for name in ("metrics", "episodes"):
+        lines, others = timeless(old, name), timeless(new, name)
         if lines != others:
             first = next((i for i, pair in enumerate(zip(lines, others, strict=False)) if pair[0] != pair[1]), None)
-            found.append(f"{name}: {len(lines)} rows and {len(others)}, the first that differs is {first}")
-    before, after = arrays(old), arrays(new)
-    expected = {RENAMED.get(name, name): array for name, array in before.items()}
-    for name in sorted(expected.keys() ^ (after.keys() - set(NEW_ARRAYS))):
+            found.append(f"{name}.jsonl: {len(lines)} rows and {len(others)}, the first that differs is {first}")
+    expected, after = arrays(old), arrays(new)
+    for name in sorted(expected.keys() ^ after.keys()):
         found.append(f"{name} is in one checkpoint alone")
     for name in sorted(expected.keys() & after.keys()):
         mine, theirs = expected[name], after[name]

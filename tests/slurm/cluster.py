@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-
 # Preemption requeues, as on most clusters, after a warning signal. A requeued job may start after cred_expire seconds.
 CONFIGURATION = """\
 ClusterName=lab

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.slurm.cluster import ROOT, Node, cluster, slurm, wait_for, wait_for_an_empty_queue
+from tests.slurm.cluster import Node, cluster, slurm, wait_for, wait_for_an_empty_queue
+from tests.training import ROOT
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.documented import blocks, run
-from tests.slurm.cluster import ROOT, wait_for_an_empty_queue
+from tests.slurm.cluster import wait_for_an_empty_queue
 from tests.slurm.conftest import python
+from tests.training import ROOT
 
 
 def test_the_commands_of_the_page_submit_the_runs_that_they_promise(tmp_path: Path) -> None:

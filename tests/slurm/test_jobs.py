@@ -10,6 +10,7 @@ import pytest
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.slurm.submit import main
+from tests.refusals import assert_one_line
 from tests.slurm.cluster import slurm, wait_for, wait_for_an_empty_queue
 from tests.slurm.conftest import Runs, python
 
@@ -123,10 +124,10 @@ def test_what_slurm_refuses_is_one_line_and_leaves_nothing(
 ) -> None:
     assert exit_code(main, [*RUN, SHORT, f"outputs={tmp_path}", override]) == 2
     error = capfd.readouterr().err
+    assert_one_line(error, fragment)
     assert error.startswith(
         f"ppo_bench: SLURM does not take the job: {'sbatch: ' * ('nonsense' in override)}{fragment}"
     )
-    assert error.count("\n") == 1
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "lock"] == []
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.slurm.cluster import slurm
 from tests.slurm.conftest import Line, Runs, python
+from tests.training import rows
 
 STEPS = 40_960
 SWEEP = ["env=cartpole", "backend=gymnasium", f"total_timesteps={STEPS}", "checkpoint.every_iterations=5"]
@@ -139,7 +140,7 @@ def left_behind(folder: Path) -> dict[str, Any]:
     newest = max((folder / "checkpoints").iterdir())
     return {
         "result": timeless(json.loads((folder / "result.json").read_text())),
-        "metrics": [timeless(json.loads(row)) for row in (folder / "metrics.jsonl").read_text().splitlines()],
+        "metrics": [timeless(row) for row in rows(folder)],
         "episodes": (folder / "episodes.jsonl").read_text(),
         "checkpoint": newest.name,
         "parameters": (newest / "arrays.safetensors").read_bytes(),

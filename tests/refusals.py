@@ -1,0 +1,12 @@
+"""What a command that refuses its input says: one line."""
+
+from __future__ import annotations
+
+
+def assert_one_line(error: str, fragment: str) -> None:
+    """Failure unless `error`, all of stderr, is one line of ppo_bench that contains `fragment`."""
+    assert error.startswith("ppo_bench: ")
+    assert error.endswith("\n")
+    assert error.count("\n") == 1
+    assert fragment in error.removeprefix("ppo_bench: ")
+    assert "Traceback" not in error

@@ -1,0 +1,136 @@
+"""Tensors without data that say they are on a GPU, and problems of every network and algorithm for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch._dynamo import trace_rules
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ppo_bench.envs.base import Seen
+from ppo_bench.mathematics.arrays import Arrays, Kind, filled, of_kinds
+from ppo_bench.mathematics.precision import PRECISIONS
+from ppo_bench.runners import torch as torch_runner
+from ppo_bench.runners import torch_device
+from ppo_bench.runners.base import Problem
+from ppo_bench.runners.declared import declared_arrays, initial_arrays
+from tests.runners import problem_for
+from tests.scenes import RandomScenes
+from tests.seams import LEVELLED, SMALL
+
+RND = ["algorithm=rnd", "algorithm.features=8", "algorithm.warm_up_iterations=1"]
+CASES: dict[str, tuple[bool, bool, list[str]]] = {
+    "mlp, choices": (False, False, ["network=mlp"]),
+    "mlp, floats": (False, True, ["network=mlp", "ppo=continuous", "ppo.num_minibatches=2", "ppo.num_steps=8"]),
+    "wide_mlp": (False, False, ["network=wide_mlp"]),
+    "nature_cnn": (True, False, ["network=nature_cnn"]),
+    "nature_cnn, undivided planes": (True, False, ["network=nature_cnn", "network.undivided_channels=2"]),
+    "impala_cnn": (True, False, ["network=impala_cnn"]),
+    "lstm": (False, False, ["network=lstm"]),
+    "gru": (False, False, ["network=gru"]),
+    "lstm_cnn": (True, False, ["network=lstm_cnn"]),
+    "trxl": (False, False, ["network=trxl", "network.memory=4", "network.dim=16", "network.heads=2"]),
+    "rnd": (False, False, ["network=mlp", *RND]),
+    "rnd_cnn": (True, False, ["network=rnd_cnn", *RND]),
+    "an algorithm of one's own": (False, False, ["network=mlp", *LEVELLED]),
+}
+"""Of each network and algorithm: whether observations are images, whether actions are floats, and the words."""
+
+
+class MaskedScenes(RandomScenes):
+    """Games of two rows that say which choices are legal."""
+
+    masks_actions, players = True, 2
+
+    def seen(self) -> Seen:
+        legal = np.ones((self.num_envs, 3), bool)
+        legal[:, 1] = False
+        return Seen(self.reset([0]).obs, np.ones(self.num_envs, bool), legal, np.ones(self.num_envs, bool))
+
+
+def problem_of(case: str, precision: str = "float32") -> Problem:
+    """The problem of a case, on random scenes."""
+    pixels, continuous, words = CASES[case]
+    env = RandomScenes(4, pixels, continuous)
+    if pixels:
+        env.observation_space = type(env.observation_space)(0, 255, (4, 84, 84), np.uint8)
+    return problem_for(env, 2, [*SMALL, *words, f"precision={precision}"])
+
+
+def of_two_sides(precision: str = "float32") -> Problem:
+    """A problem of two players, one of them an earlier policy."""
+    words = [*SMALL, "network=mlp", "env.players=2", "opponents=past", "opponents.every_iterations=1"]
+    return problem_for(MaskedScenes(4, False, False), 2, [*words, f"precision={precision}"])
+
+
+def arrays_of(problem: Problem) -> Arrays:
+    """The arrays with which a run of a problem begins."""
+    return initial_arrays(problem, 1) | filled(of_kinds(declared_arrays(problem), Kind.ENVIRONMENT))
+
+
+def reads_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read back from tensors without data is zeros."""
+    types: Any = {torch.int64: np.int64, torch.bool: np.bool_, torch.float64: np.float64}
+
+    def zeros(x: torch.Tensor) -> np.ndarray:
+        return np.zeros(tuple(x.shape), types.get(x.dtype, np.float32))
+
+    monkeypatch.setattr(torch.Tensor, "numpy", _from_the_host_alone(zeros))
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda x: zeros(x).tolist())
+    monkeypatch.setattr(torch.Tensor, "__float__", lambda x: 0.0)
+    monkeypatch.setattr(torch_runner, "set_threads", lambda *_: None)
+
+
+@contextmanager
+def gpu_without_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """A GPU on which tensors have no data, and no gradients: PyTorch's tape wants a device's streams."""
+    device = torch.device("cuda", 0)
+    trace_rules.get_torch_obj_rule_map()  # learnt once: not from the functions that are replaced
+    monkeypatch.setattr(torch_runner, "pick_device", lambda *_: device)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "none")
+    reads_zeros(monkeypatch)
+    # The three that ask for a device's library although tensors are fake.
+    monkeypatch.setattr(torch.Tensor, "copy_", _copied)
+    monkeypatch.setattr(torch, "asarray", lambda x, dtype: x.to(dtype))
+    monkeypatch.setattr(torch.Tensor, "__getitem__", _part)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        yield device
+    torch_device.set_precision(PRECISIONS["float32"])
+
+
+def _copied(x: torch.Tensor, other: torch.Tensor) -> Any:
+    return torch.ops.aten.copy_(x, other)
+
+
+def _part(x: torch.Tensor, index: Any) -> torch.Tensor:
+    """`x[index]` by operations that fake tensors dispatch."""
+    places = list(index if isinstance(index, tuple) else (index,))
+    if Ellipsis in places:
+        at = places.index(Ellipsis)
+        places[at : at + 1] = [slice(None)] * (x.dim() - sum(place is not None for place in places) + 1)
+    axis = 0
+    for place in places:
+        if place is None:
+            x, axis = x.unsqueeze(axis), axis + 1
+        elif isinstance(place, slice):
+            x, axis = torch.ops.aten.slice(x, axis, place.start, place.stop, place.step or 1), axis + 1
+        elif isinstance(place, int):
+            x = x.select(axis, place)
+        else:
+            x, axis = x.index_select(axis, place), axis + 1
+    return x
+
+
+def _from_the_host_alone(zeros: Any) -> Any:
+    def numpy(x: torch.Tensor) -> np.ndarray:
+        assert x.device.type == "cpu", "an array of NumPy's is asked for of a tensor on the GPU"
+        array: np.ndarray = zeros(x)
+        return array
+
+    return numpy
