@@ -142,7 +142,7 @@ def look(folder: Path, held: bool) -> RunRow:
         if (folder / "result.json").exists():
             result = read_json(folder / "result.json")
             steps = int(result["global_step"])
-            about |= {"step": steps, "total": steps, "sps": _number(result.get("mean_sps", result["steady_sps"]))}
+            about |= {"step": steps, "total": steps, "sps": _number(result["mean_sps"])}
             return RunRow(folder, "done", mean_return=_number(result["final_return_mean"]), **about)
         last: dict[str, Any] = next(reversed(last_rows(folder / "metrics.jsonl")), {})
         about |= {"step": int(last.get("global_step", 0)), "sps": _number(last.get("sps"))}

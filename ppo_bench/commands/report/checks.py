@@ -150,7 +150,7 @@ def _neighbours(spans: Sequence[Span]) -> Iterator[tuple[Span, Span]]:
 
 def _began(run: Run) -> float | None:
     try:
-        return datetime.fromisoformat(run.started or "").timestamp()
+        return datetime.fromisoformat(run.started).timestamp()
     except (TypeError, ValueError):
         return None
 

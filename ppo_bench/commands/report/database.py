@@ -107,7 +107,7 @@ def _keep_one_of_each_identity(database: Database) -> None:
         claims.setdefault(run.identity, []).append(run)
     kept = []
     for runs in claims.values():
-        *others, chosen = sorted(runs, key=lambda run: (run.finished, run.started or "", run.folder))
+        *others, chosen = sorted(runs, key=lambda run: (run.finished, run.started, run.folder))
         reason = f"it claims to be the same run as {chosen.folder} (seed {chosen.seed}), which is kept"
         database.left_out += [LeftOut(run.folder, reason) for run in others]
         kept.append(chosen)

@@ -13,7 +13,7 @@ from typing import Any
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION
 from ppo_bench.common.values import digest
-from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
+from ppo_bench.configuration.identity import NOT_TRAINED, env_of
 from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS
 
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
@@ -48,7 +48,7 @@ class Run:
     """Framework, backend, precision, device and tuning, with dotted keys."""
     facts: dict[str, Any]
     """Hardware, versions, precision flags, threads and commit, with dotted keys."""
-    started: str | None
+    started: str
     iterations: int | None = None
     global_step: int | None = None
     episodes: int | None = None
@@ -141,31 +141,26 @@ def read(path: Path) -> Run:
         told = evaluated | dict(result.get("info") or {})
         run.measured = {name: number for name, value in told.items() if (number := _number(value)) is not None}
         run.recent_return_mean = run.final_return_mean
-        if run.mean_sps is None and run.global_step and run.wall_seconds:  # older runs did not record it
-            training = run.wall_seconds - (run.compile_seconds or 0.0)
-            run.mean_sps = (run.global_step - (_number(result.get("loaded_steps")) or 0.0)) / training
     return run
 
 
 def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
     config = about["config"]
     backend, framework = config["backend"]["name"], config["framework"]["name"]
-    # Older runs did not record their identity.
-    trained = about.get("identity") or identity(config, (about.get("loaded") or {}).get("arrays_sha256"))
+    trained = about["identity"]
     env, env_id = env_of(config)
     setting = {key: value for key, value in trained.items() if key not in NO_SETTING}
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
     execution = {key: trained[key] for key in EXECUTION if key in trained}
-    together = result.get("num_seeds", config.get("num_seeds", 1))
+    together = (result or config)["num_seeds"]
     if together > 1:  # several seeds in one program: the speed of each is the program's, divided by their number
         execution["num_seeds"] = together
-    recorded = {key: about.get(key) or {} for key in ("hardware", "versions", "execution")}
-    facts = flat({**recorded, "git_commit": about.get("git_commit")})
+    facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
     if isinstance(device := facts.get("execution.device"), str):
         facts["execution.device"] = execution["device"] = device.removesuffix(":0")  # the actual device, not `auto`
     return Run(
         folder=str(path),
-        name=str(config.get("name", "default")),
+        name=str(config["name"]),
         env=str(env),
         env_id=str(env_id),
         backend=str(backend),
@@ -178,7 +173,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
         setting={key: value for key, value in flat(setting).items() if value not in (None, [], {})},
         execution=flat(execution),
         facts=facts,
-        started=about.get("started"),
+        started=about["started"],
         path=path,
     )
 

@@ -124,8 +124,7 @@ def _progress(folder: Path) -> tuple[str, str]:
 def _steps_and_speed(folder: Path) -> tuple[str, str]:
     if _complete(folder):
         result = read_json(folder / "result.json")
-        sps = result.get("mean_sps", result["steady_sps"])  # older runs have only `steady_sps`
-        return f"{result['global_step']:,} of {result['global_step']:,}", f"{sps:,.0f}"
+        return f"{result['global_step']:,} of {result['global_step']:,}", f"{result['mean_sps']:,.0f}"
     if not (folder / "run.json").exists():
         return "-", "-"
     config = read_json(folder / "run.json")["config"]
