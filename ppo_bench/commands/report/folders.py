@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,8 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION
 from ppo_bench.common.values import digest
 from ppo_bench.configuration.identity import NOT_TRAINED, env_of
-from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS
+from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS, run_folders
 
-FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
-"""Files of a run; a folder with any of them is a run folder."""
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
 """Keys of a configuration that do not change what is learned: paths, trackers and the like, and the execution."""
@@ -99,18 +96,9 @@ def find(folders: Sequence[str]) -> list[Path]:
     for folder in folders:
         if not Path(folder).is_dir():
             raise ConfigError(f"{folder} is not a folder: name one that outputs= named, or a run's")
-        for run in _below(Path(folder)):
+        for run in run_folders(Path(folder)):
             found.setdefault(run.resolve(), run if run.name else run.resolve())  # "." has no name
     return [found[resolved] for resolved in sorted(found)]
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    for where, folders, files in os.walk(folder):
-        if any(name in files for name in FILES):
-            folders.clear()  # a run folder has no run folders below it
-            yield Path(where)
-        else:
-            folders[:] = [name for name in folders if not name.startswith(".")]
 
 
 def read(path: Path) -> Run:
