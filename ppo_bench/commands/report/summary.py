@@ -95,7 +95,7 @@ def _speed(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> list[
 
 def _ratio(ours: Group, theirs: Group, options: Options) -> Estimate:
     x, y = ours.values("steady_sps"), theirs.values("steady_sps")
-    return bootstrap(ratio_of_means, [x], [y], seed=options.seed, resamples=options.resamples)
+    return bootstrap(ratio_of_means, [x], [y], **options.resampling)
 
 
 def _returns(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> list[str]:

@@ -7,7 +7,7 @@ import html
 import io
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
 from ppo_bench.commands.report.database import LeftOut
@@ -40,19 +40,15 @@ def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: 
 
 
 def _returns(analysis: Analysis) -> Table:
-    by = _by_metric(analysis.aggregates)
     rows = []
     for task in analysis.tasks:
         scale = analysis.scales.get(task.label)
         between = f"{cell(scale.low)} ({scale.low_is}) to {cell(scale.high)} ({scale.high_is})" if scale else ""
         for group in task.groups:
-            key = (task.label, group.backend, group.framework)
-            if (*key, "final_return_mean") not in by:
-                continue
-            found = [by[*key, name].estimate for name in ("final_return_median", "final_return_iqm")]
-            average = by[*key, "final_return_mean"]
-            gap = by[*key, "optimality_gap"].estimate if scale else None
-            rows.append((task.label, group.algorithm, average.seeds, *found, average.estimate, gap, between))
+            if average := analysis.aggregate(group, "final_return_mean"):
+                found = [analysis.estimate(group, name) for name in ("final_return_median", "final_return_iqm")]
+                gap = analysis.estimate(group, "optimality_gap")
+                rows.append((task.label, group.algorithm, average.seeds, *found, average.estimate, gap, between))
     columns = ("env", "algorithm", "seeds", "median", "IQM", "mean", "optimality gap", "scores from 0 to 1 are")
     note = (
         "Mean return of the last 100 training episodes of each seed; 95% intervals over seeds, Student's for the mean, "
@@ -62,27 +58,15 @@ def _returns(analysis: Analysis) -> Table:
     return Table("returns", "Aggregates of final returns", columns, rows, note)
 
 
-class _Cell(NamedTuple):
-    estimate: Estimate
-    seeds: int
-
-
-def _by_metric(aggregates: Iterable[Aggregate]) -> dict[tuple[str, str, str, str], _Cell]:
-    return {(*row[:4],): _Cell(Estimate(*row[4:7]), row.seeds) for row in aggregates}
-
-
 def _speed(analysis: Analysis, options: Options) -> Table:
-    by = _by_metric(analysis.aggregates)
     metrics = ("steady_sps", "mean_sps", "compile_seconds", "setup_seconds", "wall_seconds")
     gains = ("speedup_steady_sps", "speedup_wall_time")
     rows = []
     for task in analysis.tasks:
         for group in task.groups:
-            key = (task.label, group.backend, group.framework)
-            if (*key, "steady_sps") in by:
-                found = [by.get((*key, name)) for name in metrics + gains]
-                cells = [each.estimate if each else None for each in found]
-                rows.append((task.label, group.algorithm, by[*key, "steady_sps"].seeds, *cells))
+            if steady := analysis.aggregate(group, "steady_sps"):
+                cells = [analysis.estimate(group, name) for name in metrics + gains]
+                rows.append((task.label, group.algorithm, steady.seeds, *cells))
     columns = (
         *(
             "env",
@@ -135,8 +119,8 @@ def _improvement(analysis: Analysis) -> Table:
 
 
 def _over_tasks(analysis: Analysis) -> Table:
-    by = _by_metric(row for row in analysis.aggregates if row.env == ALL)
-    algorithms = dict.fromkeys(key[1:3] for key in by)
+    by = analysis.by_metric
+    algorithms = dict.fromkeys((row.backend, row.framework) for row in analysis.aggregates if row.env == ALL)
     rows = []
     for scores in ("normalised_score", "human_normalised_score"):
         for backend, framework in algorithms:
@@ -156,12 +140,10 @@ def _over_tasks(analysis: Analysis) -> Table:
 
 
 def _human(analysis: Analysis) -> Table:
-    by = _by_metric(analysis.aggregates)
     rows = []
     for task in analysis.tasks:
         for group in task.groups:
-            found = by.get((task.label, group.backend, group.framework, "human_normalised_score"))
-            if found:
+            if found := analysis.aggregate(group, "human_normalised_score"):
                 scale = analysis.scales[task.label]
                 row = (task.label, group.algorithm, found.seeds, found.estimate, scale.low, scale.high, scale.source)
                 rows.append(row)
