@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ppo_bench.commands.report.database import open_database
-from ppo_bench.commands.report.lines import duckdb_error, one_line
+from ppo_bench.commands.report.json_lines import duckdb_error, first_line
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         names = [column[0] for column in found.description or []]
         rows = found.fetchall()
     except duckdb_error() as error:
-        raise ConfigError(f"{one_line(error)}; {VIEWS}") from error
+        raise ConfigError(f"{first_line(error)}; {VIEWS}") from error
     _print(options.format, names, rows)
     return 0
 

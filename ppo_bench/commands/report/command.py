@@ -19,7 +19,7 @@ from ppo_bench.commands.report.database import Database, open_database
 from ppo_bench.commands.report.exports import write_marl_eval, write_parquet
 from ppo_bench.commands.report.figures import draw
 from ppo_bench.commands.report.groups import ComparedTask, sort_runs
-from ppo_bench.commands.report.lines import duckdb_error, one_line
+from ppo_bench.commands.report.json_lines import duckdb_error, first_line
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.page import page
 from ppo_bench.commands.report.summary import Paragraph, summary
@@ -119,7 +119,7 @@ def _write(database: Database, tasks: list[ComparedTask], options: Options, out:
         (aside / "report.html").write_text(html, encoding="utf-8")
         _replace(out, aside)
     except duckdb_error() as error:
-        raise Failed(f"cannot write {out}: {one_line(error)}") from error
+        raise Failed(f"cannot write {out}: {first_line(error)}") from error
     except OSError as error:
         raise Failed(f"cannot write {out}: {error.strerror or error}; what was there is kept") from error
     finally:

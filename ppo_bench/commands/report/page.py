@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.commands.report.charts import Figure, Lines, RowsPanel
+from ppo_bench.commands.report.formatting import cell, interval
 from ppo_bench.commands.report.settings import Table
-from ppo_bench.commands.report.show import cell, interval
 from ppo_bench.commands.report.statistics import Estimate
 from ppo_bench.commands.report.summary import Paragraph
 

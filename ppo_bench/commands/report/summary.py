@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ppo_bench.commands.report.analysis import Analysis, Pair
+from ppo_bench.commands.report.formatting import TIMES, number, times
 from ppo_bench.commands.report.groups import ComparedTask, Group
 from ppo_bench.commands.report.options import Options
-from ppo_bench.commands.report.show import TIMES, number, times
 from ppo_bench.commands.report.statistics import Estimate, bootstrap, ratio_of_means
 
 MAX_TASKS = 60

@@ -12,10 +12,10 @@ from typing import Any
 from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
 from ppo_bench.commands.report.database import LeftOut
 from ppo_bench.commands.report.folders import Run
+from ppo_bench.commands.report.formatting import cell, interval
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
 from ppo_bench.commands.report.settings import Table, every_run, same, settings
-from ppo_bench.commands.report.show import cell, interval
 from ppo_bench.commands.report.statistics import Estimate
 
 
