@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--format", choices=FORMATS, default="table", help="json: an object per line (default table)")
     options = parser.parse_args(arguments)
     database = open_database(options.folders)
-    for doubt in [*database.warnings, *(f"left out: {e.folder}: {e.reason}" for e in database.left_out)]:
+    for doubt in [*database.warnings, *database.left_out]:
         say(f"warning: {doubt}")
     try:
         found = database.connection.execute(options.sql)

@@ -37,7 +37,7 @@ def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
 def left_out(folders: Sequence[LeftOut]) -> list[str]:
     """A sentence for each of the first `NAMED` folders, and one with the number of the others."""
     more = [f"and {len(folders) - NAMED} more folders, named at the end"] if len(folders) > NAMED else []
-    return [f"left out: {each.folder}: {each.reason}" for each in folders[:NAMED]] + more
+    return [*map(str, folders[:NAMED]), *more]
 
 
 def _few_seeds(tasks: Sequence[ComparedTask]) -> list[str]:

@@ -95,7 +95,7 @@ def _write(database: Database, tasks: list[ComparedTask], options: Options, out:
     charts = figures(analysis, database.connection, database.drawn, options)
     found = tables(analysis, options, database.runs, database.left_out)
     doubts = [*warnings(tasks, options.baseline), *database.warnings]
-    for doubt in [*doubts, *(f"left out: {each.folder}: {each.reason}" for each in database.left_out)]:
+    for doubt in [*doubts, *database.left_out]:
         say(f"warning: {doubt}")
     sentences = summary(analysis, options)
     finished = sum(run.finished for run in database.runs)

@@ -62,6 +62,9 @@ class LeftOut:
     folder: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"left out: {self.folder}: {self.reason}"
+
 
 @dataclass
 class Database:
