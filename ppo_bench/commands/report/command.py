@@ -23,7 +23,8 @@ from ppo_bench.commands.report.json_lines import duckdb_error, first_line
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.page import page
 from ppo_bench.commands.report.summary import Paragraph, summary
-from ppo_bench.commands.report.tables import tables, to_csv, to_markdown
+from ppo_bench.commands.report.table import to_csv, to_markdown
+from ppo_bench.commands.report.tables import tables
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError, Failed, require
 from ppo_bench.common.progress import say

@@ -1,22 +1,18 @@
-"""The tables of the report, and their export as CSV and Markdown."""
+"""The tables of the report."""
 
 from __future__ import annotations
 
-import csv
-import html
-import io
-import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
 from ppo_bench.commands.report.database import LeftOut
 from ppo_bench.commands.report.folders import Run
-from ppo_bench.commands.report.formatting import cell, interval
+from ppo_bench.commands.report.formatting import cell
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
-from ppo_bench.commands.report.settings import Table, every_run, same, settings
+from ppo_bench.commands.report.settings import every_run, same, settings
 from ppo_bench.commands.report.statistics import Estimate
+from ppo_bench.commands.report.table import Table
 
 
 def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: Sequence[LeftOut]) -> list[Table]:
@@ -179,41 +175,3 @@ def _references(analysis: Analysis) -> Table:
         "hardware often differ: compare them first."
     )
     return Table("references", "Side by side", columns, rows, note)
-
-
-def to_csv(table: Table) -> str:
-    """The table as CSV, with all digits; an estimate takes three columns."""
-    spread = [any(isinstance(row[k], Estimate) for row in table.rows) for k in range(len(table.columns))]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    header: list[str] = []
-    for name, wide in zip(table.columns, spread, strict=True):
-        header += [name, f"{name} low", f"{name} high"] if wide else [name]
-    writer.writerow(header)
-    for row in table.rows:
-        cells: list[Any] = []
-        for value, wide in zip(row, spread, strict=True):
-            cells += (list(value) if value else [None] * 3) if wide else [value]
-        writer.writerow([_plain(value) for value in cells])
-    return file.getvalue()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
-
-
-def to_markdown(table: Table) -> str:
-    """The table as GitHub Markdown; markup in its cells is escaped."""
-
-    def text(value: Any) -> str:
-        shown = interval(value) if isinstance(value, Estimate) else cell(value)
-        return html.escape(shown, quote=False).replace("|", "\\|").replace("\n", " ")
-
-    def line(cells: Iterable[Any]) -> str:
-        return f"| {' | '.join(text(value) for value in cells)} |"
-
-    rule = "|" + "---|" * len(table.columns)
-    note = f"\n{table.note}\n" if table.note else ""
-    return "\n".join([f"# {table.title}\n{note}", line(table.columns), rule, *map(line, table.rows)]) + "\n"
