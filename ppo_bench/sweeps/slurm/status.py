@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ppo_bench.common.cli import Parser
+from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json
 from ppo_bench.runs.results import is_complete, progress_of
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
         )
     found = statuses(outputs)
     rows = [(run.state, run.folder, run.job, *_progress(outputs / run.folder), run.detail) for run in found]
-    print(table([("state", "run", "job", "steps", "SPS", "remarks"), *rows]))
+    print(aligned([("state", "run", "job", "steps", "SPS", "remarks"), *rows]))
     print(summary(found))
     return 0
 
@@ -116,10 +117,3 @@ def _progress(folder: Path) -> tuple[str, str]:
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError):
         return "-", "-"
     return f"{run.step:,} of {run.total:,}", "-" if run.sps is None else f"{run.sps:,.0f}"
-
-
-def table(rows: Iterable[Sequence[str]]) -> str:
-    """Rows as aligned columns of text; the first row is the header."""
-    rows = list(rows)
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
