@@ -8,8 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from ppo_bench.commands.report.database import LeftOut
-from ppo_bench.commands.report.folders import Run
+from ppo_bench.commands.report.folders import LeftOut, Run
 from ppo_bench.commands.report.groups import ComparedTask, baseline_of, differing
 
 COVERAGE = {2: 0.51, 3: 0.74, 4: 0.79, 5: 0.83, 6: 0.86, 7: 0.88, 8: 0.89, 9: 0.89}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.algorithms.ppo import Ppo
-from ppo_bench.commands.report.folders import Run, Unreadable, find, read
+from ppo_bench.commands.report.folders import LeftOut, Run, Unreadable, find, read
 from ppo_bench.commands.report.json_lines import columns_of, duckdb_error, first_line, is_cut, rows_of
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.runs.results import RECENT_EPISODES
@@ -53,17 +53,6 @@ LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "preserve_insertion_order": "false",
     "temp_directory": tempfile.gettempdir(),
 }
-
-
-@dataclass
-class LeftOut:
-    """A folder that is not in the report, and the reason."""
-
-    folder: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"left out: {self.folder}: {self.reason}"
 
 
 @dataclass

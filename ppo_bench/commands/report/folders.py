@@ -25,6 +25,17 @@ class Unreadable(Exception):
 
 
 @dataclass
+class LeftOut:
+    """A folder that is not in the report, and the reason."""
+
+    folder: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"left out: {self.folder}: {self.reason}"
+
+
+@dataclass
 class Run:
     """A run as described by its files; values that they lack are None."""
 

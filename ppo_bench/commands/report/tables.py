@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
-from ppo_bench.commands.report.database import LeftOut
-from ppo_bench.commands.report.folders import Run
+from ppo_bench.commands.report.folders import LeftOut, Run
 from ppo_bench.commands.report.formatting import cell
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
