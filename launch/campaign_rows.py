@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,15 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table."""
+
+    def line(cells: Sequence[object]) -> str:
+        return f"| {' | '.join(map(str, cells))} |"
+
+    return "\n".join([line(columns), "|" + "---|" * len(columns), *map(line, rows)])
+
+
 def with_precision(words: str, precision: str) -> str:
     """The words, with the precision unless it is the default, float32."""
     return words if precision == "float32" else f"{words}, {precision}"
@@ -41,8 +51,7 @@ def shown(ours: SampleMoments) -> str:
 
 def trained(out: Path) -> str:
     """A Markdown table of what each campaign took: runs, steps, hours of training, and how often runs were resumed."""
-    runs = rows_of(out)
-    lines = ["| campaign | runs | million steps | hours of training | times resumed | CPU |", "|" + "---|" * 6]
+    runs, rows = rows_of(out), []
     for campaign in dict.fromkeys(run["campaign"] for run in runs):
         own = [run for run in runs if run["campaign"] == campaign]
         resumes = [run["resumes"] for run in own if run["resumes"] is not None]
@@ -54,5 +63,5 @@ def trained(out: Path) -> str:
         # Seeds of one program (`num_seeds`) have the program's seconds, each of them.
         programs = {tuple(run[key] for key in (*KEPT, "wall_seconds") if key != "seed") for run in own}
         hours = sum(program[-1] for program in programs) / 3600
-        lines.append(f"| {campaign} | {len(own)} | {steps:,.0f} | {hours:.1f} | {known} | {'; '.join(cpus)} |")
-    return "\n".join(lines)
+        rows.append((campaign, len(own), f"{steps:,.0f}", f"{hours:.1f}", known, "; ".join(cpus)))
+    return markdown(("campaign", "runs", "million steps", "hours of training", "times resumed", "CPU"), rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from campaign_rows import KEPT, rows_of, shown, with_precision
+from campaign_rows import KEPT, markdown, rows_of, shown, with_precision
 
 from ppo_bench.commands.report.against import MARGIN, margin_beside
 from ppo_bench.commands.report.groups import FRAMEWORKS
@@ -20,9 +20,7 @@ IN_PYTORCH = ("clip_vloss", "no mask_resets", "no bootstrap_truncated")
 
 def between_frameworks(out: Path) -> str:
     """A Markdown table that compares final returns and areas under the curve of each pair of frameworks on a task."""
-    runs, areas = [run for run in rows_of(out) if not run["switches"]], _areas(out)
-    head = "| env, backend | pair | seeds | final return [90%] | verdict | area under the curve [90%] | verdict |"
-    lines = [head, "|" + "---|" * 7]
+    runs, areas, rows = [run for run in rows_of(out) if not run["switches"]], _areas(out), []
     keys = ("env", "backend", "precision", "campaign", "env_id", "steps")
     for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
         own = [r for r in runs if tuple(r[key] for key in keys) == task]
@@ -35,8 +33,9 @@ def between_frameworks(out: Path) -> str:
                     cells = [with_precision(f"{task[0]}, {task[1]}", task[2]), f"{ours}, {theirs}", str(len(seeds))]
                     cells += _compared(pair, _final)
                     cells += _compared(pair, lambda r: areas[tuple(r[key] for key in KEPT)])
-                    lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+                    rows.append(cells)
+    verdicts = ("final return [90%]", "verdict", "area under the curve [90%]", "verdict")
+    return markdown(("env, backend", "pair", "seeds", *verdicts), rows)
 
 
 def between_backends(out: Path) -> str:
@@ -44,8 +43,7 @@ def between_backends(out: Path) -> str:
 
     The test is Welch's and not paired, since a seed starts other episodes in another simulator.
     """
-    runs = [run for run in rows_of(out) if not run["switches"]]
-    lines = ["| env | framework | backend | seeds | final return | difference [90%] | verdict |", "|" + "---|" * 7]
+    runs, rows = [run for run in rows_of(out) if not run["switches"]], []
     keys = ("env_id", "framework", "precision", "campaign", "env", "steps")
     for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
         own = [r for r in runs if tuple(r[key] for key in keys) == task]
@@ -57,8 +55,8 @@ def between_backends(out: Path) -> str:
             margin = margin_beside(task[0], float(finals[0].mean()), MARGIN)
             cells = _cells(tost(values, finals[0], margin)) if values is not finals[0] else ["", ""]
             about = [task[0], with_precision(task[1], task[2]), name, str(len(values)), shown(moments(values))]
-            lines.append(f"| {' | '.join([*about, *cells])} |")
-    return "\n".join(lines)
+            rows.append([*about, *cells])
+    return markdown(("env", "framework", "backend", "seeds", "final return", "difference [90%]", "verdict"), rows)
 
 
 def between_switches(out: Path) -> str:
@@ -66,9 +64,7 @@ def between_switches(out: Path) -> str:
 
     That is the one most like `IN_PYTORCH`.
     """
-    runs = [run for run in rows_of(out) if run["switches"]]
-    head = "| env, backend | framework | switches | seeds | final return | difference from the first [90%] | verdict |"
-    lines = [head, "|" + "---|" * 7]
+    runs, rows = [run for run in rows_of(out) if run["switches"]], []
     keys = ("campaign", "env", "backend", "framework", "precision")
     for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
         own = [r for r in runs if tuple(r[key] for key in keys) == task]
@@ -83,8 +79,9 @@ def between_switches(out: Path) -> str:
             if of_switches is not first and len(seeds) > 1:
                 cells = _compared([[runs_of[seed] for seed in seeds] for runs_of in (of_switches, first)], _final)
             about = [f"{task[1]}, {task[2]}", with_precision(task[3], task[4]), switches, str(ours.n), shown(ours)]
-            lines.append(f"| {' | '.join([*about, *cells])} |")
-    return "\n".join(lines)
+            rows.append([*about, *cells])
+    compared = ("final return", "difference from the first [90%]", "verdict")
+    return markdown(("env, backend", "framework", "switches", "seeds", *compared), rows)
 
 
 def _switched(switches: str) -> int:

@@ -7,7 +7,6 @@ resumed by the same command. Prints a digest of all arrays of the last checkpoin
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import subprocess
 import sys
@@ -78,13 +77,8 @@ def _shown(command: list[str]) -> str:
 
 
 def _digest(folder: Path) -> str:
-    """SHA-256 of every array of the newest checkpoint: parameters, Adam's moments, statistics, counters."""
-    arrays = checkpoint.load(checkpoint.find(folder)).arrays
-    summed = hashlib.sha256()
-    for name in sorted(arrays):
-        array = arrays[name]
-        summed.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
-    return summed.hexdigest()[:32]
+    """A digest of every array of the newest checkpoint: parameters, Adam's moments, statistics, counters."""
+    return checkpoint.digest(checkpoint.load(checkpoint.find(folder)).arrays)[:32]
 
 
 if __name__ == "__main__":

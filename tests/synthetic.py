@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ppo_bench.configuration.identity import identity
+
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 SPEEDS = {"torch_eager": 10_000.0, "torch_compile": 15_000.0, "jax_xla": 30_000.0}
 COMPILE_SECONDS = {"torch_eager": None, "torch_compile": 12.0, "jax_xla": 5.0}
@@ -24,6 +26,7 @@ ABOUT: dict[str, Any] = {
     "config": {
         "name": "default",
         "seed": 1,
+        "num_seeds": 1,
         "total_timesteps": 0,
         "precision": "float32",
         "device": "auto",
@@ -88,6 +91,7 @@ def write_run(
             "config.env.atari": atari, "config.framework.name": framework, **(changes or {}),
         },
     )  # fmt: skip
+    about["identity"] = identity(about["config"])
     path = outputs / (folder or f"default/{env}-gymnasium-{framework}-0a1b2c3d/seed{seed}")
     path.mkdir(parents=True)
     (path / "run.json").write_text(json.dumps(about))
@@ -115,10 +119,11 @@ def write_run(
     if finished:
         result = {
             "schema_version": 1, "status": "complete", "env": env, "framework": framework, "seed": seed,
+            "num_seeds": about["config"]["num_seeds"],
             "global_step": iterations * BATCH, "iterations": iterations, "episodes": 8 * iterations,
             "final_return_mean": end, "final_return_std": 0.0, "masked_fraction": 0.0,
             "wall_seconds": float(seconds[-1]), "setup_seconds": 1.0, "compile_seconds": compiling,
-            "steady_sps": float(np.median(speeds)), "peak_memory_bytes": 300_000_000,
+            "steady_sps": float(np.median(speeds)), "mean_sps": speed, "peak_memory_bytes": 300_000_000,
         }  # fmt: skip
         (path / "result.json").write_text(json.dumps(result))
     return path

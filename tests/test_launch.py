@@ -146,7 +146,7 @@ def test_without_squeue_files_tell_what_is_done_and_what_failed(
     jobs.mkdir()
     write_json(ledger.failure_file(jobs, ledger.Place("7_0", 1)), {"reason": "killed by SIGKILL"})
     (tmp_path / "a" / "seed1").mkdir(parents=True)
-    write_json(tmp_path / "a" / "seed1" / "result.json", {"global_step": 2048, "steady_sps": 1234.5})
+    write_json(tmp_path / "a" / "seed1" / "result.json", {"global_step": 2048, "mean_sps": 1234.5})
     monkeypatch.setenv("PATH", str(tmp_path))
     assert exit_code(status.main, [str(tmp_path)]) == 0
     head, *lines, summary = [line.split() for line in capsys.readouterr().out.splitlines()]

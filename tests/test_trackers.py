@@ -81,17 +81,15 @@ def test_a_run_that_is_killed_and_resumed_appears_once_in_every_tracker(tmp_path
     assert not list(folder.rglob("*.pkl")) + list(folder.rglob("*.pt"))
 
 
-def test_rows_appear_under_the_tags_of_their_run_and_those_of_runs_that_name_none_under_ppos() -> None:
+def test_rows_appear_under_the_tags_of_their_run() -> None:
     row = {"global_step": 512, "sps": 9.0, "entropy": 0.5, "clip_fraction": 0.25, "episodic_return": None, "own": 2.0}
-    found = {"charts/SPS": 9.0, "losses/entropy": 0.5, "losses/clipfrac": 0.25}
-    assert tagged(row, tags_of({"config": {}})) == found
     run = {"metrics": {"entropy": "losses/entropy", "own": "losses/mine"}}
     assert tagged(row, tags_of(run)) == {"charts/SPS": 9.0, "losses/entropy": 0.5, "losses/mine": 2.0}
 
 
 def test_a_tensorboard_that_looks_on_sees_every_step_once_when_a_run_resumes(tmp_path: Path) -> None:
     def mirror(last: int) -> None:
-        opened = Tensorboard().open(tmp_path, {"started": "2026-01-01T00:00:00+00:00", "config": {}})
+        opened = Tensorboard().open(tmp_path, {"started": "2026-01-01T00:00:00+00:00", "metrics": {}})
         opened.write([{"global_step": step, "sps": float(step), "wall_seconds": 0.1} for step in range(1, last + 1)])
         opened.close()
 

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ppo_bench.commands.report.database import open_database
-from ppo_bench.commands.report.lines import duckdb_error, one_line
+from ppo_bench.commands.report.json_lines import duckdb_error, first_line
 from ppo_bench.common.cli import Parser, exit_code
+from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable
 from ppo_bench.common.progress import say
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--format", choices=FORMATS, default="table", help="json: an object per line (default table)")
     options = parser.parse_args(arguments)
     database = open_database(options.folders)
-    for doubt in [*database.warnings, *(f"left out: {e.folder}: {e.reason}" for e in database.left_out)]:
+    for doubt in [*database.warnings, *database.left_out]:
         say(f"warning: {doubt}")
     try:
         found = database.connection.execute(options.sql)
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> int:
         names = [column[0] for column in found.description or []]
         rows = found.fetchall()
     except duckdb_error() as error:
-        raise ConfigError(f"{one_line(error)}; {VIEWS}") from error
+        raise ConfigError(f"{first_line(error)}; {VIEWS}") from error
     _print(options.format, names, rows)
     return 0
 
@@ -56,14 +57,8 @@ def _print(form: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
             print(json.dumps(jsonable(dict(zip(names, row, strict=True))), default=str))
     else:
         cells = [list(names), *([_cell(value) for value in row] for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        numeric = [all(isinstance(row[k], int | float | None) for row in rows) for k in range(len(names))]
-        for line in cells:
-            padded = [
-                text.rjust(width) if right else text.ljust(width)
-                for text, width, right in zip(line, widths, numeric, strict=True)
-            ]
-            print("  ".join(padded).rstrip())
+        numeric = {k for k in range(len(names)) if all(isinstance(row[k], int | float | None) for row in rows)}
+        print(aligned(cells, right=numeric))
 
 
 def _cell(value: Any) -> str:

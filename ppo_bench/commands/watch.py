@@ -7,10 +7,8 @@ command would resume it.
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,18 @@ from rich.text import Text
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import read_json
+from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import duration
 from ppo_bench.common.rows import last_rows
-from ppo_bench.runs.results import RATINGS, RECENT_EPISODES, in_use
+from ppo_bench.runs.results import (
+    FILES,
+    RATINGS,
+    RECENT_EPISODES,
+    in_use,
+    number_or_none,
+    progress_of,
+    run_folders,
+)
 
 REFRESH_SECONDS = 1.0
 WIDE = 10_000  # width in columns if stdout is a pipe, so that no row is wrapped
@@ -96,7 +102,7 @@ class Watched:
     def rows(self) -> list[RunRow]:
         """A row for each run, running ones first."""
         seen, self._seen = self._seen, {}
-        for folder in run_folders(self._folder):
+        for folder in run_folders(self._folder, (*FILES, "checkpoints")):  # a run that starts has only that
             held = in_use(folder)
             now = held, *(_changed(folder / name) for name in ("run.json", "metrics.jsonl", RATINGS, "result.json"))
             before, row = seen.get(folder, (None, None))
@@ -112,15 +118,6 @@ def _changed(path: Path) -> int:
         return 0
 
 
-def run_folders(folder: Path) -> Iterator[Path]:
-    """The run folders in `folder`, or `folder` itself if it is one. Hidden folders are not searched."""
-    for path, folders, files in os.walk(folder):
-        if "run.json" in files or "metrics.jsonl" in files or "checkpoints" in folders:
-            folders.clear()
-            yield Path(path)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-
-
 def look(folder: Path, held: bool) -> RunRow:
     """The row of the run in `folder`; `held` says whether a process holds its lock."""
     if not (folder / "run.json").exists():
@@ -133,19 +130,13 @@ def look(folder: Path, held: bool) -> RunRow:
             "framework": config["framework"]["name"],
             "seed": int(config["seed"]),
         }
-        ppo = config["ppo"]
-        batch = ppo["num_envs"] * ppo["num_steps"]
-        about["total"] = config["total_timesteps"] // batch * batch
         if (folder / RATINGS).exists():
             ratings = read_json(folder / RATINGS)
             about["rating"] = float(ratings[max(ratings, key=int)][0])
-        if (folder / "result.json").exists():
-            result = read_json(folder / "result.json")
-            steps = int(result["global_step"])
-            about |= {"step": steps, "total": steps, "sps": _number(result.get("mean_sps", result["steady_sps"]))}
-            return RunRow(folder, "done", mean_return=_number(result["final_return_mean"]), **about)
-        last: dict[str, Any] = next(reversed(last_rows(folder / "metrics.jsonl")), {})
-        about |= {"step": int(last.get("global_step", 0)), "sps": _number(last.get("sps"))}
+        about |= progress_of(folder)._asdict()
+        if is_complete(folder):
+            mean_return = number_or_none(read_json(folder / "result.json")["final_return_mean"])
+            return RunRow(folder, "done", mean_return=mean_return, **about)
         returns = [row["return"] for row in last_rows(folder / "episodes.jsonl")][-RECENT_EPISODES:]
         mean_return = math.fsum(returns) / len(returns) if returns else None
         return RunRow(folder, "running" if held else "stopped", mean_return=mean_return, **about)
@@ -153,10 +144,6 @@ def look(folder: Path, held: bool) -> RunRow:
         return RunRow(folder, "broken", remark=str(error).split("; ")[0].replace(f"{folder}/", ""))
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         return RunRow(folder, "broken", remark=f"no record of a run: {type(error).__name__} {error}")
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:

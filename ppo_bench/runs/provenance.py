@@ -56,11 +56,11 @@ def provenance() -> dict[str, Any]:
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Entries that differ between two provenances, each as `name: then -> now`, except those that `then` lacks."""
     return [
-        f"{name}: {then.get(part, {}).get(name)} -> {value}"
+        f"{name}: {then[part][name]} -> {value}"
         for part in ("versions", "hardware", "execution")
         for name, value in now.get(part, {}).items()
-        if then.get(part, {}).get(name, value) != value
-    ] + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"] * (then.get("git_commit") != now["git_commit"])
+        if then[part].get(name, value) != value
+    ] + [f"git_commit: {then['git_commit']} -> {now['git_commit']}"] * (then["git_commit"] != now["git_commit"])
 
 
 def version_of(package: str) -> str | None:

@@ -17,12 +17,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any, NamedTuple
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import is_complete, make_folder
+from ppo_bench.common.files import is_complete, make_folder, read_json
 from ppo_bench.common.locks import lock
-from ppo_bench.common.rows import read_rows
+from ppo_bench.common.rows import last_rows, read_rows
 
+FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
+"""Files of a run; a folder with any of them is a run folder."""
 RATINGS = "ratings.json"
 EVALUATION_COLUMNS = ("evaluation_return_greedy", "evaluation_return_sampled")
 """Columns of metrics.jsonl if `evaluation.every_iterations` is above 0: mean returns of whole episodes."""
@@ -74,6 +77,15 @@ def are_complete(folders: Sequence[Path]) -> bool:
     return all(map(is_complete, folders))
 
 
+def run_folders(folder: Path, signs: Sequence[str] = FILES) -> Iterator[Path]:
+    """The run folders in or below `folder`, which hold any of `signs`. Hidden folders are not searched."""
+    for path, folders, files in os.walk(folder):
+        if any(name in signs for name in (*files, *folders)):
+            folders.clear()  # a run folder has no run folders below it
+            yield Path(path)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+
+
 def in_use(folder: Path) -> bool:
     """Whether a process is training in `folder`."""
     try:
@@ -86,6 +98,33 @@ def in_use(folder: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+class Progress(NamedTuple):
+    """How far a run has come."""
+
+    step: int
+    total: int
+    sps: float | None
+    """Environment steps per second: of the last iteration, or of the whole training if the run is complete."""
+
+
+def progress_of(folder: Path) -> Progress:
+    """The progress of the run in `folder`, from its files. Raises `ConfigError` if one is missing or damaged."""
+    if is_complete(folder):
+        result = read_json(folder / "result.json")
+        steps = int(result["global_step"])
+        return Progress(steps, steps, number_or_none(result["mean_sps"]))
+    config = read_json(folder / "run.json")["config"]
+    batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
+    last: dict[str, Any] = next(reversed(last_rows(folder / "metrics.jsonl")), {})
+    total = config["total_timesteps"] // batch * batch
+    return Progress(int(last.get("global_step", 0)), total, number_or_none(last.get("sps")))
+
+
+def number_or_none(value: Any) -> float | None:
+    """A number of a file, where null is None."""
+    return None if value is None else float(value)
 
 
 def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ppo_bench.commands.bench.figures import save
 from ppo_bench.commands.bench.laps import Laps
 from ppo_bench.commands.bench.programs import load, network_of, schema
 from ppo_bench.commands.bench.report import about, bench_file
@@ -244,15 +245,11 @@ def print_ladder(title: str, rows: Sequence[dict[str, Any]]) -> None:
 
 def draw_ladders(title: str, ladders: dict[str, list[dict[str, Any]]], path: Path) -> None:
     """Write a figure of all ladders as SVG and PNG beside the JSON file at `path`."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     heights = [len(rows) for rows in ladders.values()]
-    figure, axes = plt.subplots(
-        len(ladders), figsize=(9, 1.6 + 0.42 * sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
-    )
+    figure = Figure(figsize=(9, 1.6 + 0.42 * sum(heights)), layout="constrained")
+    axes = figure.subplots(len(ladders), height_ratios=heights, squeeze=False)
     for ax, (name, rows) in zip(axes[:, 0], ladders.items(), strict=True):
         titles = [("" if k == 0 else "+ ") + row["title"] for k, row in enumerate(rows)]
         ax.barh(titles, [row["sps"] for row in rows], color="#0072B2")
@@ -266,6 +263,4 @@ def draw_ladders(title: str, ladders: dict[str, list[dict[str, Any]]], path: Pat
         ax.spines[["top", "right"]].set_visible(False)
     axes[-1, 0].set_xlabel("environment steps per second")
     figure.suptitle(f"{title}: what each optimisation brings")
-    for suffix in (".svg", ".png"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)
-    plt.close(figure)
+    save(figure, path)

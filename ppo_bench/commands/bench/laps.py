@@ -7,7 +7,7 @@ import resource
 import time
 from typing import Any, NamedTuple
 
-from ppo_bench.commands.bench.shared import shared
+from ppo_bench.commands.bench.sums import sums_of
 from ppo_bench.commands.bench.timed import TimedEnv
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv
@@ -94,7 +94,7 @@ class Laps:
         compile_seconds = (first - last) * config.framework.iterations_per_call
         memory, gpu_memory = _memory(config)
         group = self.training.group
-        sums = shared(config, self.training.network, group)
+        sums = sums_of(config, self.training.network, group)
         memory = sum(group.call("peak_memory_bytes")) if group else memory
         self.start = StartUp(setup_seconds, compile_seconds, memory, gpu_memory, *(sums or ()))
 

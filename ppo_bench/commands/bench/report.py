@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ppo_bench.commands.bench.figures import COLOURS, save
 from ppo_bench.commands.bench.limits import Arithmetic
 from ppo_bench.commands.bench.phases import Turn
 from ppo_bench.commands.bench.programs import schema
@@ -23,7 +24,6 @@ TOLD = {
     *("device", "precision", "framework.compile_cache"),
 }
 """Keys of overrides that say nothing of the work, or that a file has under another name."""
-COLOURS = ("#009E73", "#56B4E9", "#0072B2", "#D55E00", "#999999")  # the colour-blind safe palette of Okabe and Ito
 
 
 def report(
@@ -113,12 +113,10 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def _draw(title: str, rows: list[dict[str, Any]], path: Path) -> None:
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(9, 1.2 + 0.45 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(9, 1.2 + 0.45 * len(rows)), layout="constrained")
+    axes = figure.subplots()
     names = [f"{row['framework']}, {row['backend']} {row['overrides']}".strip() for row in rows]
     left = [0.0] * len(rows)
     for phase, colour in zip(PHASES, COLOURS, strict=True):
@@ -134,6 +132,4 @@ def _draw(title: str, rows: list[dict[str, Any]], path: Path) -> None:
     axes.set_xlabel("microseconds per environment step")
     axes.set_title(f"{title}: where the time goes")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25 if len(rows) < 6 else -0.12), ncols=6, frameon=False)
-    for suffix in (".svg", ".png"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)
-    plt.close(figure)
+    save(figure, path)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ppo_bench.commands.bench.figures import COLOURS, save
 from ppo_bench.commands.bench.laps import Laps
 from ppo_bench.commands.bench.programs import load, network_of, schema
-from ppo_bench.commands.bench.report import COLOURS, about, bench_file
+from ppo_bench.commands.bench.report import about, bench_file
 from ppo_bench.commands.bench.worker import Measured, Program
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.files import write_json
@@ -148,24 +149,14 @@ def print_scales(rows: Sequence[dict[str, Any]]) -> None:
 
 def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write a figure beside the JSON file at `path`: a column for each axis, with speed above memory."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     rows = [row for row in rows if row["sps"] is not None]
     axes = [axis for axis in AXES if any(row["axis"] == axis for row in rows)]
     programs = list(dict.fromkeys((row["framework"], row["backend"]) for row in rows))
     frameworks, backends = (list(dict.fromkeys(names)) for names in zip(*programs, strict=True))
-    figure, grid = plt.subplots(
-        2,
-        len(axes),
-        figsize=(3.2 * len(axes) + 0.8, 6.4),
-        layout="constrained",
-        squeeze=False,
-        sharey="row",
-        sharex="col",
-    )
+    figure = Figure(figsize=(3.2 * len(axes) + 0.8, 6.4), layout="constrained")
+    grid = figure.subplots(2, len(axes), squeeze=False, sharey="row", sharex="col")
     for column, axis in enumerate(axes):
         for framework, backend in programs:
             own = [row for row in rows if (row["axis"], row["framework"], row["backend"]) == (axis, framework, backend)]
@@ -186,6 +177,4 @@ def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure.suptitle(f"{title}: cost as work grows")
     handles = {label: handle for ax in grid[0] for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    for suffix in (".svg", ".png"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)
-    plt.close(figure)
+    save(figure, path)

@@ -69,7 +69,7 @@ def export(
     drawn = draw(rows, folder / CURVE)
     config = recorded_config(run["config"], {})
     public = _public(run["config"])
-    words = _words(run.get("overrides"), recorded_config(public, {}).identity)
+    words = _words(run["overrides"], recorded_config(public, {}).identity)
     returns = _returns(run_folder, checkpoint_name, saved)
     text = card(run, config, saved.loop, words, returns, CURVE if drawn else None, FILM if film else None)
     write_safely(folder / README, text.encode())
@@ -91,13 +91,11 @@ def _public(config: dict[str, Any]) -> dict[str, Any]:
     return public
 
 
-def _words(overrides: list[str] | None, identity: dict[str, Any]) -> list[str] | None:
+def _words(overrides: list[str], identity: dict[str, Any]) -> list[str] | None:
     """The part of a run's `overrides` that another machine can use; None if it does not compose to `identity`.
 
-    That is so if the configuration has files of the user's. Earlier versions recorded no overrides.
+    That is so if the configuration has files of the user's.
     """
-    if overrides is None:
-        return None
     own = tuple(f"{key}." for key in OWN_TO_THE_MACHINE)
     words = [word for word in overrides if not f"{key_of(word)}.".startswith(own)]
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,11 @@ class Aggregate(NamedTuple):
     high: float
     seeds: int
 
+    @property
+    def estimate(self) -> Estimate:
+        """The point with its interval."""
+        return Estimate(self.point, self.low, self.high)
+
 
 class Pair(NamedTuple):
     """The comparison of a group with its baseline."""
@@ -92,6 +98,19 @@ class Analysis:
     profiles: dict[str, Band]
     thresholds: Array
     references: list[AgainstPublished]
+
+    @cached_property
+    def by_metric(self) -> dict[tuple[str, str, str, str], Aggregate]:
+        """The aggregates by env, backend, framework and metric."""
+        return {row[:4]: row for row in self.aggregates}
+
+    def aggregate(self, group: Group, metric: str) -> Aggregate | None:
+        """The aggregate of a group's runs; None if there is none."""
+        return self.by_metric.get((group.task, group.backend, group.framework, metric))
+
+    def estimate(self, group: Group, metric: str) -> Estimate | None:
+        """The estimate of that aggregate."""
+        return found.estimate if (found := self.aggregate(group, metric)) else None
 
 
 def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
@@ -154,7 +173,7 @@ def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:
         x, y = ours.values(name), theirs.values(name)
         if not len(x) or not len(y) or not y.mean() > 0 or not (x > 0).all() or not (y > 0).all():
             return None
-        return bootstrap(ratio_of_means, [x], [y], seed=options.seed, resamples=options.resamples)
+        return bootstrap(ratio_of_means, [x], [y], **options.resampling)
 
     ours, theirs = group.finals(), baseline.finals()
     x, y = np.array([*ours.values()]), np.array([*theirs.values()])
@@ -184,11 +203,7 @@ def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[
     def add(metric: str, statistic: Callable[[Scores], Array] | None, values: Array) -> None:
         """Add a row with a bootstrap interval of `statistic`, or with the mean and Student's interval if it is None."""
         if len(values):
-            estimate = (
-                bootstrap(statistic, [values], seed=options.seed, resamples=options.resamples)
-                if statistic
-                else mean_interval(values)
-            )
+            estimate = bootstrap(statistic, [values], **options.resampling) if statistic else mean_interval(values)
             rows.append(Aggregate(group.task, group.backend, group.framework, metric, *estimate, len(values)))
 
     scale = scales.get(group.task)
@@ -239,7 +254,7 @@ def _over_tasks(shared: Sequence[ComparedTask], scales: dict[str, Scale], option
             if tasks is shared:
                 statistics["optimality_gap"] = optimality_gap
             for metric, statistic in statistics.items():
-                estimate = bootstrap(statistic, scores, seed=options.seed, resamples=options.resamples)
+                estimate = bootstrap(statistic, scores, **options.resampling)
                 seeds = min(len(task) for task in scores)
                 rows.append(Aggregate(ALL, backend, group.framework, metric, *estimate, seeds))
     return rows
@@ -256,8 +271,7 @@ def _profiles(
     low = min(0.0, float(np.concatenate(pooled).min()))
     thresholds = np.linspace(low, 1.05 * top, THRESHOLDS)
     return thresholds, {
-        name: performance_profile(tasks, thresholds, seed=options.seed, resamples=options.resamples)
-        for name, tasks in scores.items()
+        name: performance_profile(tasks, thresholds, **options.resampling) for name, tasks in scores.items()
     }
 
 
@@ -282,4 +296,4 @@ def _improvements(
 
 
 def _improvement(ours: Scores, theirs: Scores, options: Options) -> Estimate:
-    return bootstrap(probability_of_improvement, ours, theirs, seed=options.seed, resamples=options.resamples)
+    return bootstrap(probability_of_improvement, ours, theirs, **options.resampling)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def _learning(
     kept = [_best(panel) for panel in panels]
     groups = [group for panel in kept for group in panel.groups]
     steps, seconds = (
-        curves(connection, [group.numbers for group in groups], axis, seed=options.seed, resamples=options.resamples)
+        curves(connection, [group.numbers for group in groups], axis, **options.resampling)
         for axis in ("global_step", "training_seconds")
     )
     over = {id(group): each for group, *each in zip(groups, steps, seconds, strict=True)}
@@ -142,8 +142,10 @@ def _training(
     """A figure for each panel, with a chart of each column in `drawn` over environment steps."""
     kept = [_best(panel) for panel in panels]
     numbers = [group.numbers for panel in kept for group in panel.groups]
-    how: Any = {"seed": options.seed, "resamples": options.resamples, "weight": "1"}
-    found = {column: iter(curves(connection, numbers, "global_step", column=column, **how)) for column in drawn}
+    found = {
+        column: iter(curves(connection, numbers, "global_step", column=column, weight="1", **options.resampling))
+        for column in drawn
+    }
     made = []
     for number, panel in enumerate(kept, 1):
         charts: list[Lines | RowsPanel] = []
@@ -190,24 +192,20 @@ def _colours(analysis: Analysis) -> Colours:
 
 
 def _panel_rows(analysis: Analysis, panel: Panel, colours: Colours, metric: str, dots: str) -> list[ChartRow]:
-    by = {(row.env, row.backend, row.framework): row for row in analysis.aggregates if row.metric == metric}
-    rows = []
-    for index, (name, group) in enumerate(zip(panel.names, panel.groups, strict=True)):
-        if found := by.get((group.task, group.backend, group.framework)):
-            value = Estimate(found.point, found.low, found.high)
-            rows.append(ChartRow("", name, colours(panel, index), value, group.values(dots).tolist()))
-    return rows
+    return [
+        ChartRow("", name, colours(panel, index), found, group.values(dots).tolist())
+        for index, (name, group) in enumerate(zip(panel.names, panel.groups, strict=True))
+        if (found := analysis.estimate(group, metric))
+    ]
 
 
 def _task_rows(analysis: Analysis, metric: str) -> list[ChartRow]:
     """A row for each group that has the metric, under the name of its task."""
-    by = {(row.env, row.backend, row.framework): row for row in analysis.aggregates if row.metric == metric}
     return [
-        ChartRow(task.label, group.algorithm, index, Estimate(found.point, found.low, found.high))
+        ChartRow(task.label, group.algorithm, analysis.algorithms.index(group.algorithm), found)
         for task in analysis.tasks
         for group in task.groups
-        if (found := by.get((task.label, group.backend, group.framework)))
-        for index in [analysis.algorithms.index(group.algorithm)]
+        if (found := analysis.estimate(group, metric))
     ]
 
 

@@ -8,8 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from ppo_bench.commands.report.database import LeftOut
-from ppo_bench.commands.report.folders import Run
+from ppo_bench.commands.report.folders import LeftOut, Run
 from ppo_bench.commands.report.groups import ComparedTask, baseline_of, differing
 
 COVERAGE = {2: 0.51, 3: 0.74, 4: 0.79, 5: 0.83, 6: 0.86, 7: 0.88, 8: 0.89, 9: 0.89}
@@ -37,7 +36,7 @@ def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
 def left_out(folders: Sequence[LeftOut]) -> list[str]:
     """A sentence for each of the first `NAMED` folders, and one with the number of the others."""
     more = [f"and {len(folders) - NAMED} more folders, named at the end"] if len(folders) > NAMED else []
-    return [f"left out: {each.folder}: {each.reason}" for each in folders[:NAMED]] + more
+    return [*map(str, folders[:NAMED]), *more]
 
 
 def _few_seeds(tasks: Sequence[ComparedTask]) -> list[str]:
@@ -150,7 +149,7 @@ def _neighbours(spans: Sequence[Span]) -> Iterator[tuple[Span, Span]]:
 
 def _began(run: Run) -> float | None:
     try:
-        return datetime.fromisoformat(run.started or "").timestamp()
+        return datetime.fromisoformat(run.started).timestamp()
     except (TypeError, ValueError):
         return None
 

@@ -19,11 +19,12 @@ from ppo_bench.commands.report.database import Database, open_database
 from ppo_bench.commands.report.exports import write_marl_eval, write_parquet
 from ppo_bench.commands.report.figures import draw
 from ppo_bench.commands.report.groups import ComparedTask, sort_runs
-from ppo_bench.commands.report.lines import duckdb_error, one_line
+from ppo_bench.commands.report.json_lines import duckdb_error, first_line
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.page import page
 from ppo_bench.commands.report.summary import Paragraph, summary
-from ppo_bench.commands.report.tables import tables, to_csv, to_markdown
+from ppo_bench.commands.report.table import to_csv, to_markdown
+from ppo_bench.commands.report.tables import tables
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError, Failed, require
 from ppo_bench.common.progress import say
@@ -95,7 +96,7 @@ def _write(database: Database, tasks: list[ComparedTask], options: Options, out:
     charts = figures(analysis, database.connection, database.drawn, options)
     found = tables(analysis, options, database.runs, database.left_out)
     doubts = [*warnings(tasks, options.baseline), *database.warnings]
-    for doubt in [*doubts, *(f"left out: {each.folder}: {each.reason}" for each in database.left_out)]:
+    for doubt in [*doubts, *database.left_out]:
         say(f"warning: {doubt}")
     sentences = summary(analysis, options)
     finished = sum(run.finished for run in database.runs)
@@ -119,7 +120,7 @@ def _write(database: Database, tasks: list[ComparedTask], options: Options, out:
         (aside / "report.html").write_text(html, encoding="utf-8")
         _replace(out, aside)
     except duckdb_error() as error:
-        raise Failed(f"cannot write {out}: {one_line(error)}") from error
+        raise Failed(f"cannot write {out}: {first_line(error)}") from error
     except OSError as error:
         raise Failed(f"cannot write {out}: {error.strerror or error}; what was there is kept") from error
     finally:

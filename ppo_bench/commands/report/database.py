@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.algorithms.ppo import Ppo
-from ppo_bench.commands.report.folders import Run, Unreadable, find, read
-from ppo_bench.commands.report.lines import columns_of, duckdb_error, is_cut, one_line, rows_of
+from ppo_bench.commands.report.folders import LeftOut, Run, Unreadable, find, read
+from ppo_bench.commands.report.json_lines import columns_of, duckdb_error, first_line, is_cut, rows_of
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.runs.results import RECENT_EPISODES
 
@@ -53,14 +53,6 @@ LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "preserve_insertion_order": "false",
     "temp_directory": tempfile.gettempdir(),
 }
-
-
-@dataclass
-class LeftOut:
-    """A folder that is not in the report, and the reason."""
-
-    folder: str
-    reason: str
 
 
 @dataclass
@@ -107,7 +99,7 @@ def _keep_one_of_each_identity(database: Database) -> None:
         claims.setdefault(run.identity, []).append(run)
     kept = []
     for runs in claims.values():
-        *others, chosen = sorted(runs, key=lambda run: (run.finished, run.started or "", run.folder))
+        *others, chosen = sorted(runs, key=lambda run: (run.finished, run.started, run.folder))
         reason = f"it claims to be the same run as {chosen.folder} (seed {chosen.seed}), which is kept"
         database.left_out += [LeftOut(run.folder, reason) for run in others]
         kept.append(chosen)
@@ -161,7 +153,7 @@ def _read_steps(database: Database) -> None:
             try:
                 _insert_steps(connection, [run.path], columns)
             except duckdb_error() as error:
-                damaged[number] = f"metrics.jsonl: {one_line(error)}"
+                damaged[number] = f"metrics.jsonl: {first_line(error)}"
     _cut(database, damaged)
     database.warnings += [
         f"{run.folder}: the last line of episodes.jsonl is cut; it is used up to there"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ppo_bench.commands.report.charts import Figure, Lines, RowsPanel
-from ppo_bench.commands.report.show import short
+from ppo_bench.commands.report.formatting import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,9 @@ from typing import Any
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION
 from ppo_bench.common.values import digest
-from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
-from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS
+from ppo_bench.configuration.identity import NOT_TRAINED, env_of
+from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS, run_folders
 
-FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
-"""Files of a run; a folder with any of them is a run folder."""
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
 """Keys of a configuration that do not change what is learned: paths, trackers and the like, and the execution."""
@@ -25,6 +22,17 @@ NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
 
 class Unreadable(Exception):
     """The reason why a folder is left out of the report."""
+
+
+@dataclass
+class LeftOut:
+    """A folder that is not in the report, and the reason."""
+
+    folder: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"left out: {self.folder}: {self.reason}"
 
 
 @dataclass
@@ -48,7 +56,7 @@ class Run:
     """Framework, backend, precision, device and tuning, with dotted keys."""
     facts: dict[str, Any]
     """Hardware, versions, precision flags, threads and commit, with dotted keys."""
-    started: str | None
+    started: str
     iterations: int | None = None
     global_step: int | None = None
     episodes: int | None = None
@@ -99,18 +107,9 @@ def find(folders: Sequence[str]) -> list[Path]:
     for folder in folders:
         if not Path(folder).is_dir():
             raise ConfigError(f"{folder} is not a folder: name one that outputs= named, or a run's")
-        for run in _below(Path(folder)):
+        for run in run_folders(Path(folder)):
             found.setdefault(run.resolve(), run if run.name else run.resolve())  # "." has no name
     return [found[resolved] for resolved in sorted(found)]
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    for where, folders, files in os.walk(folder):
-        if any(name in files for name in FILES):
-            folders.clear()  # a run folder has no run folders below it
-            yield Path(where)
-        else:
-            folders[:] = [name for name in folders if not name.startswith(".")]
 
 
 def read(path: Path) -> Run:
@@ -141,31 +140,26 @@ def read(path: Path) -> Run:
         told = evaluated | dict(result.get("info") or {})
         run.measured = {name: number for name, value in told.items() if (number := _number(value)) is not None}
         run.recent_return_mean = run.final_return_mean
-        if run.mean_sps is None and run.global_step and run.wall_seconds:  # older runs did not record it
-            training = run.wall_seconds - (run.compile_seconds or 0.0)
-            run.mean_sps = (run.global_step - (_number(result.get("loaded_steps")) or 0.0)) / training
     return run
 
 
 def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
     config = about["config"]
     backend, framework = config["backend"]["name"], config["framework"]["name"]
-    # Older runs did not record their identity.
-    trained = about.get("identity") or identity(config, (about.get("loaded") or {}).get("arrays_sha256"))
+    trained = about["identity"]
     env, env_id = env_of(config)
     setting = {key: value for key, value in trained.items() if key not in NO_SETTING}
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
     execution = {key: trained[key] for key in EXECUTION if key in trained}
-    together = result.get("num_seeds", config.get("num_seeds", 1))
+    together = (result or config)["num_seeds"]
     if together > 1:  # several seeds in one program: the speed of each is the program's, divided by their number
         execution["num_seeds"] = together
-    recorded = {key: about.get(key) or {} for key in ("hardware", "versions", "execution")}
-    facts = flat({**recorded, "git_commit": about.get("git_commit")})
+    facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
     if isinstance(device := facts.get("execution.device"), str):
         facts["execution.device"] = execution["device"] = device.removesuffix(":0")  # the actual device, not `auto`
     return Run(
         folder=str(path),
-        name=str(config.get("name", "default")),
+        name=str(config["name"]),
         env=str(env),
         env_id=str(env_id),
         backend=str(backend),
@@ -178,7 +172,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
         setting={key: value for key, value in flat(setting).items() if value not in (None, [], {})},
         execution=flat(execution),
         facts=facts,
-        started=about.get("started"),
+        started=about["started"],
         path=path,
     )
 

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
+
+
+class Resampling(TypedDict):
+    """Parameters of the bootstrap."""
+
+    seed: int
+    resamples: int
 
 
 @dataclass(frozen=True)
@@ -19,6 +27,11 @@ class Options:
     """Seed of the bootstrap."""
     resamples: int
     """Number of bootstrap resamples."""
+
+    @property
+    def resampling(self) -> Resampling:
+        """Keyword arguments of whatever draws bootstrap samples."""
+        return {"seed": self.seed, "resamples": self.resamples}
 
     @property
     def margin_in_words(self) -> str:

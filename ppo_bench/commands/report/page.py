@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.commands.report.charts import Figure, Lines, RowsPanel
-from ppo_bench.commands.report.settings import Table
-from ppo_bench.commands.report.show import cell, interval
+from ppo_bench.commands.report.formatting import cell, interval
 from ppo_bench.commands.report.statistics import Estimate
 from ppo_bench.commands.report.summary import Paragraph
+from ppo_bench.commands.report.table import Table
 
 PAGE = Path(__file__).parent / "page"
 OPEN_ROWS = 40

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, get_args, get_type_hints
+
+Row = TypeVar("Row")
 
 DATA = Path(__file__).parent / "data"
 MUJOCO = frozenset(
@@ -67,32 +70,13 @@ def stem(env_id: str) -> str:
 @cache
 def references() -> tuple[Reference, ...]:
     """All published results."""
-
-    def number(text: str) -> float | None:
-        return float(text) if text else None
-
-    def whole(text: str) -> int | None:
-        return int(text) if text else None
-
-    return tuple(
-        Reference(
-            row["system"], row["variant"], row["env"], whole(row["steps"]), number(row["mean"]), number(row["std"]),
-            whole(row["seeds"]), number(row["sps"]), row["hardware"], row["source"],
-        )
-        for row in _rows("references.csv")
-    )  # fmt: skip
+    return _rows("references.csv", Reference)
 
 
 @cache
 def scales() -> tuple[Scale, ...]:
     """All scales."""
-    return tuple(
-        Scale(
-            row["env"], float(row["low"]), float(row["high"]) if row["high"] else None,
-            row["low_is"], row["high_is"], row["source"],
-        )
-        for row in _rows("scales.csv")
-    )  # fmt: skip
+    return _rows("scales.csv", Scale)
 
 
 def references_of(env_id: str, kind: str | None) -> list[Reference]:
@@ -111,6 +95,11 @@ def scale_of(env_id: str) -> Scale | None:
     return None
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def _rows(name: str, row_type: Callable[..., Row]) -> tuple[Row, ...]:
+    """The rows of a CSV file, converted to what the fields of `row_type` are; an empty number is None."""
+    types = {field: (get_args(hint) or (hint,))[0] for field, hint in get_type_hints(row_type).items()}
     with open(DATA / name, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        return tuple(
+            row_type(**{field: of(row[field]) if row[field] or of is str else None for field, of in types.items()})
+            for row in csv.DictReader(file)
+        )

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.groups import ComparedTask, differing
-
-
-class Table(NamedTuple):
-    """A table of the report; cells are text, numbers, `Estimate`s or None."""
-
-    key: str
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    note: str = ""
+from ppo_bench.commands.report.table import Table
 
 
 def settings(tasks: Sequence[ComparedTask]) -> list[Table]:

@@ -48,9 +48,9 @@ def iqm(scores: Scores) -> Array:
     return np.asarray(stats.trim_mean(np.concatenate(scores, -1), TRIM, axis=-1))
 
 
-def optimality_gap(scores: Scores, target: float = 1.0) -> Array:
-    """Mean distance of the runs below `target`; runs above it count as 0."""
-    return target - np.minimum(np.concatenate(scores, -1), target).mean(-1)
+def optimality_gap(scores: Scores) -> Array:
+    """Mean distance of the runs below a score of 1; runs above it count as 0."""
+    return 1 - np.minimum(np.concatenate(scores, -1), 1.0).mean(-1)
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> Array:
@@ -72,26 +72,24 @@ def resample(rng: np.random.Generator, scores: Scores, resamples: int) -> list[A
     return [task[rng.integers(0, len(task), (resamples, len(task)))] for task in scores]
 
 
-def percentiles(draws: Array, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
+def percentiles(draws: Array) -> tuple[Array, Array]:
     """Lower and upper end of the percentile interval over the first axis of `draws`."""
-    tail = 50 * (1 - confidence)
+    tail = 50 * (1 - CONFIDENCE)
     low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
     return low, high
 
 
-def bootstrap(
-    statistic: Callable[..., Array], *groups: Scores, seed: int, resamples: int, confidence: float = CONFIDENCE
-) -> Estimate:
+def bootstrap(statistic: Callable[..., Array], *groups: Scores, seed: int, resamples: int) -> Estimate:
     """A statistic of one or more independent groups and its percentile interval by the stratified bootstrap."""
     point = float(statistic(*groups))
     if any(len(task) < 2 for group in groups for task in group):
         return Estimate(point, math.nan, math.nan)
     rng = np.random.default_rng(seed)
-    low, high = percentiles(statistic(*(resample(rng, group, resamples) for group in groups)), confidence)
+    low, high = percentiles(statistic(*(resample(rng, group, resamples) for group in groups)))
     return Estimate(point, float(low), float(high))
 
 
-def mean_interval(values: Array, confidence: float = CONFIDENCE) -> Estimate:
+def mean_interval(values: Array) -> Estimate:
     """The mean of a sample with Student's interval.
 
     With few seeds its coverage is closer to nominal than that of the percentile bootstrap (`COVERAGE`). For means over
@@ -100,7 +98,7 @@ def mean_interval(values: Array, confidence: float = CONFIDENCE) -> Estimate:
     mean, std, n = moments(values)
     if n < 2:
         return Estimate(mean, math.nan, math.nan)
-    half = t_quantile(0.5 + confidence / 2, n - 1) * std / math.sqrt(n) if std > 0 else 0.0
+    half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * std / math.sqrt(n) if std > 0 else 0.0
     return Estimate(mean, mean - half, mean + half)
 
 
@@ -132,8 +130,7 @@ def mean_band(tasks: Sequence[Array], *, seed: int, resamples: int) -> Band:
     low, high = (np.full(tasks[0].shape[1], np.nan) for _ in range(2))
     known = np.isfinite(drawn).any(0)
     if known.any():
-        tail = 50 * (1 - CONFIDENCE)
-        low[known], high[known] = np.percentile(drawn[:, known], [tail, 100 - tail], axis=0)
+        low[known], high[known] = percentiles(drawn[:, known])
     return Band(means, low, high)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ppo_bench.commands.report.analysis import Analysis, Pair
+from ppo_bench.commands.report.formatting import TIMES, number, times
 from ppo_bench.commands.report.groups import ComparedTask, Group
 from ppo_bench.commands.report.options import Options
-from ppo_bench.commands.report.show import TIMES, number, times
 from ppo_bench.commands.report.statistics import Estimate, bootstrap, ratio_of_means
 
 MAX_TASKS = 60
@@ -95,7 +95,7 @@ def _speed(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> list[
 
 def _ratio(ours: Group, theirs: Group, options: Options) -> Estimate:
     x, y = ours.values("steady_sps"), theirs.values("steady_sps")
-    return bootstrap(ratio_of_means, [x], [y], seed=options.seed, resamples=options.resamples)
+    return bootstrap(ratio_of_means, [x], [y], **options.resampling)
 
 
 def _returns(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> list[str]:

@@ -1,22 +1,17 @@
-"""The tables of the report, and their export as CSV and Markdown."""
+"""The tables of the report."""
 
 from __future__ import annotations
 
-import csv
-import html
-import io
-import math
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
-from ppo_bench.commands.report.database import LeftOut
-from ppo_bench.commands.report.folders import Run
+from ppo_bench.commands.report.folders import LeftOut, Run
+from ppo_bench.commands.report.formatting import cell
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
-from ppo_bench.commands.report.settings import Table, every_run, same, settings
-from ppo_bench.commands.report.show import cell, interval
+from ppo_bench.commands.report.settings import every_run, same, settings
 from ppo_bench.commands.report.statistics import Estimate
+from ppo_bench.commands.report.table import Table
 
 
 def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: Sequence[LeftOut]) -> list[Table]:
@@ -40,19 +35,15 @@ def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: 
 
 
 def _returns(analysis: Analysis) -> Table:
-    by = _by_metric(analysis.aggregates)
     rows = []
     for task in analysis.tasks:
         scale = analysis.scales.get(task.label)
         between = f"{cell(scale.low)} ({scale.low_is}) to {cell(scale.high)} ({scale.high_is})" if scale else ""
         for group in task.groups:
-            key = (task.label, group.backend, group.framework)
-            if (*key, "final_return_mean") not in by:
-                continue
-            found = [by[*key, name].estimate for name in ("final_return_median", "final_return_iqm")]
-            average = by[*key, "final_return_mean"]
-            gap = by[*key, "optimality_gap"].estimate if scale else None
-            rows.append((task.label, group.algorithm, average.seeds, *found, average.estimate, gap, between))
+            if average := analysis.aggregate(group, "final_return_mean"):
+                found = [analysis.estimate(group, name) for name in ("final_return_median", "final_return_iqm")]
+                gap = analysis.estimate(group, "optimality_gap")
+                rows.append((task.label, group.algorithm, average.seeds, *found, average.estimate, gap, between))
     columns = ("env", "algorithm", "seeds", "median", "IQM", "mean", "optimality gap", "scores from 0 to 1 are")
     note = (
         "Mean return of the last 100 training episodes of each seed; 95% intervals over seeds, Student's for the mean, "
@@ -62,27 +53,15 @@ def _returns(analysis: Analysis) -> Table:
     return Table("returns", "Aggregates of final returns", columns, rows, note)
 
 
-class _Cell(NamedTuple):
-    estimate: Estimate
-    seeds: int
-
-
-def _by_metric(aggregates: Iterable[Aggregate]) -> dict[tuple[str, str, str, str], _Cell]:
-    return {(*row[:4],): _Cell(Estimate(*row[4:7]), row.seeds) for row in aggregates}
-
-
 def _speed(analysis: Analysis, options: Options) -> Table:
-    by = _by_metric(analysis.aggregates)
     metrics = ("steady_sps", "mean_sps", "compile_seconds", "setup_seconds", "wall_seconds")
     gains = ("speedup_steady_sps", "speedup_wall_time")
     rows = []
     for task in analysis.tasks:
         for group in task.groups:
-            key = (task.label, group.backend, group.framework)
-            if (*key, "steady_sps") in by:
-                found = [by.get((*key, name)) for name in metrics + gains]
-                cells = [each.estimate if each else None for each in found]
-                rows.append((task.label, group.algorithm, by[*key, "steady_sps"].seeds, *cells))
+            if steady := analysis.aggregate(group, "steady_sps"):
+                cells = [analysis.estimate(group, name) for name in metrics + gains]
+                rows.append((task.label, group.algorithm, steady.seeds, *cells))
     columns = (
         *(
             "env",
@@ -135,8 +114,8 @@ def _improvement(analysis: Analysis) -> Table:
 
 
 def _over_tasks(analysis: Analysis) -> Table:
-    by = _by_metric(row for row in analysis.aggregates if row.env == ALL)
-    algorithms = dict.fromkeys(key[1:3] for key in by)
+    by = analysis.by_metric
+    algorithms = dict.fromkeys((row.backend, row.framework) for row in analysis.aggregates if row.env == ALL)
     rows = []
     for scores in ("normalised_score", "human_normalised_score"):
         for backend, framework in algorithms:
@@ -156,12 +135,10 @@ def _over_tasks(analysis: Analysis) -> Table:
 
 
 def _human(analysis: Analysis) -> Table:
-    by = _by_metric(analysis.aggregates)
     rows = []
     for task in analysis.tasks:
         for group in task.groups:
-            found = by.get((task.label, group.backend, group.framework, "human_normalised_score"))
-            if found:
+            if found := analysis.aggregate(group, "human_normalised_score"):
                 scale = analysis.scales[task.label]
                 row = (task.label, group.algorithm, found.seeds, found.estimate, scale.low, scale.high, scale.source)
                 rows.append(row)
@@ -197,41 +174,3 @@ def _references(analysis: Analysis) -> Table:
         "hardware often differ: compare them first."
     )
     return Table("references", "Side by side", columns, rows, note)
-
-
-def to_csv(table: Table) -> str:
-    """The table as CSV, with all digits; an estimate takes three columns."""
-    spread = [any(isinstance(row[k], Estimate) for row in table.rows) for k in range(len(table.columns))]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    header: list[str] = []
-    for name, wide in zip(table.columns, spread, strict=True):
-        header += [name, f"{name} low", f"{name} high"] if wide else [name]
-    writer.writerow(header)
-    for row in table.rows:
-        cells: list[Any] = []
-        for value, wide in zip(row, spread, strict=True):
-            cells += (list(value) if value else [None] * 3) if wide else [value]
-        writer.writerow([_plain(value) for value in cells])
-    return file.getvalue()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
-
-
-def to_markdown(table: Table) -> str:
-    """The table as GitHub Markdown; markup in its cells is escaped."""
-
-    def text(value: Any) -> str:
-        shown = interval(value) if isinstance(value, Estimate) else cell(value)
-        return html.escape(shown, quote=False).replace("|", "\\|").replace("\n", " ")
-
-    def line(cells: Iterable[Any]) -> str:
-        return f"| {' | '.join(text(value) for value in cells)} |"
-
-    rule = "|" + "---|" * len(table.columns)
-    note = f"\n{table.note}\n" if table.note else ""
-    return "\n".join([f"# {table.title}\n{note}", line(table.columns), rule, *map(line, table.rows)]) + "\n"

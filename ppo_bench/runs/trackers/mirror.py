@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json
 
@@ -38,9 +36,8 @@ class Mirror(Protocol):
 
 
 def tags_of(run: dict[str, Any]) -> dict[str, str]:
-    """The tag of each column of metrics.jsonl, from run.json; PPO's tags if that is of an older version."""
-    declared = run.get("metrics") or {metric.name: metric.tag for metric in metrics_of(Ppo("ppo"))}
-    return OF_EVERY_RUN | declared
+    """The tag of each column of metrics.jsonl, from run.json."""
+    return OF_EVERY_RUN | run["metrics"]
 
 
 def tagged(row: dict[str, Any], tags: dict[str, str]) -> dict[str, float]:

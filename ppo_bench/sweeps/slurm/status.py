@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ppo_bench.common.cli import Parser
+from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import read_json
+from ppo_bench.common.files import is_complete, read_json
+from ppo_bench.runs.results import progress_of
 from ppo_bench.sweeps.slurm import ledger
 from ppo_bench.sweeps.slurm.job import last_line
 from ppo_bench.sweeps.slurm.ledger import Place
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
         )
     found = statuses(outputs)
     rows = [(run.state, run.folder, run.job, *_progress(outputs / run.folder), run.detail) for run in found]
-    print(table([("state", "run", "job", "steps", "SPS", "remarks"), *rows]))
+    print(aligned([("state", "run", "job", "steps", "SPS", "remarks"), *rows]))
     print(summary(found))
     return 0
 
@@ -68,7 +69,7 @@ def statuses(outputs: Path) -> list[RunStatus]:
     """The status of every run by its latest submission. Raises `ConfigError` if SLURM does not answer."""
     submitted = ledger.submitted(outputs)
     latest = {run: Place(job, index) for job, runs in submitted.items() for index, run in enumerate(runs)}
-    unfinished = {place.job for run, place in latest.items() if not _complete(outputs / run)}
+    unfinished = {place.job for run, place in latest.items() if not is_complete(outputs / run)}
     # SLURM is asked before files are read: a run that ends in between then counts as done, not as lost.
     known = jobs(unfinished)
     if known is None:
@@ -79,7 +80,7 @@ def statuses(outputs: Path) -> list[RunStatus]:
 def _status(outputs: Path, run: str, place: Place, runs_of_job: Sequence[str], job: SlurmJob | None) -> RunStatus:
     folder = ledger.jobs_folder(outputs)
     failure = ledger.failure_file(folder, place)
-    if _complete(outputs / run):
+    if is_complete(outputs / run):
         state, detail = "done", ""
     elif failure.exists():
         state, detail = "failed", f"{read_json(failure)['reason']}; see {ledger.log_file(folder, place)}"
@@ -87,7 +88,7 @@ def _status(outputs: Path, run: str, place: Place, runs_of_job: Sequence[str], j
         state, detail = _ended(job, folder / f"{place.job}_0_log.err")
     else:
         before = sum(
-            not _complete(outputs / earlier) and not ledger.failure_file(folder, Place(place.job, position)).exists()
+            not is_complete(outputs / earlier) and not ledger.failure_file(folder, Place(place.job, position)).exists()
             for position, earlier in enumerate(runs_of_job[: place.position])
         )
         waits = job.state in QUEUED or before > 0
@@ -106,40 +107,13 @@ def _ended(job: SlurmJob | None, log: Path) -> tuple[str, str]:
     return "failed", f"{reason}: {said}; see {log}" if said else reason
 
 
-def _complete(folder: Path) -> bool:
-    return (folder / "result.json").exists()
-
-
 def _progress(folder: Path) -> tuple[str, str]:
     """Steps done of the total, and their speed: the mean of a finished run, else that of the last iteration.
 
     Dashes for a run with damaged files.
     """
     try:
-        return _steps_and_speed(folder)
-    except (ConfigError, KeyError, TypeError):
+        run = progress_of(folder)
+    except (ConfigError, KeyError, TypeError, ValueError, AttributeError):
         return "-", "-"
-
-
-def _steps_and_speed(folder: Path) -> tuple[str, str]:
-    if _complete(folder):
-        result = read_json(folder / "result.json")
-        sps = result.get("mean_sps", result["steady_sps"])  # older runs have only `steady_sps`
-        return f"{result['global_step']:,} of {result['global_step']:,}", f"{sps:,.0f}"
-    if not (folder / "run.json").exists():
-        return "-", "-"
-    config = read_json(folder / "run.json")["config"]
-    batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
-    total = config["total_timesteps"] // batch * batch
-    try:
-        row = json.loads(last_line(folder / "metrics.jsonl"))
-        return f"{row['global_step']:,} of {total:,}", f"{row['sps']:,.0f}"
-    except ValueError:  # no row yet, or an incomplete one
-        return f"0 of {total:,}", "-"
-
-
-def table(rows: Iterable[Sequence[str]]) -> str:
-    """Rows as aligned columns of text; the first row is the header."""
-    rows = list(rows)
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return f"{run.step:,} of {run.total:,}", "-" if run.sps is None else f"{run.sps:,.0f}"

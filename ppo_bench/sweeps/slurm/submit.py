@@ -13,6 +13,7 @@ from contextlib import redirect_stderr
 from pathlib import Path
 
 from ppo_bench.common.cli import Parser, overrides_of
+from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import is_complete
 from ppo_bench.common.progress import say
@@ -25,7 +26,7 @@ from ppo_bench.sweeps.slurm.fit import tasks_per_node
 from ppo_bench.sweeps.slurm.job import REQUEUE_IF_EARLY, SubmittedRun, TrainInTurn
 from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
 from ppo_bench.sweeps.slurm.settings import Launch, load_launch, split
-from ppo_bench.sweeps.slurm.status import statuses, table
+from ppo_bench.sweeps.slurm.status import statuses
 
 
 def main(arguments: list[str]) -> int:
@@ -39,14 +40,14 @@ def main(arguments: list[str]) -> int:
     outputs, runs, tasks = _runs(of_runs, launch)
     if options.dry_run:
         needed, rows = _choose(outputs, runs)
-        print(table(rows))
+        print(aligned(rows))
         say(f"{len(needed)} of {len(runs)} runs would be submitted, {_resources(launch, tasks, len(needed))}")
         return 0
     require_slurm()
     with ledger.one_at_a_time(outputs):
         needed, rows = _choose(outputs, runs)
         jobs = _submit(outputs, needed, launch, tasks) if needed else {}
-    print(table(rows))
+    print(aligned(rows))
     how = f" as {next(iter(jobs)).partition('_')[0]}, {_resources(launch, tasks, len(needed))}" if jobs else ""
     say(f"{len(needed)} of {len(runs)} runs submitted{how}; python launch/status.py {outputs} shows where they stand")
     return 0

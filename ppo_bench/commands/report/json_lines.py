@@ -74,7 +74,7 @@ def is_cut(path: Path) -> bool:
         return False
 
 
-def one_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """The first line of an error's message."""
     return str(error).strip().partition("\n")[0]
 

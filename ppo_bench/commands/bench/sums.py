@@ -15,7 +15,7 @@ from ppo_bench.runs.group import GroupRunner
 REPETITIONS = 20
 
 
-class Shared(NamedTuple):
+class Sums(NamedTuple):
     """The sums of gradients over devices in one iteration."""
 
     bytes: int
@@ -24,15 +24,15 @@ class Shared(NamedTuple):
     """Duration of as many sums of that size, with nothing else going on."""
 
 
-def shared(config: Config, network: NetworkSpec, group: GroupRunner | None) -> Shared | None:
+def sums_of(config: Config, network: NetworkSpec, group: GroupRunner | None) -> Sums | None:
     """The sums of an iteration of `config`; None for one device. `group` are its processes, where it has several."""
     if config.root.devices == 1:
         return None
     dtype = np.dtype(PRECISIONS[config.root.precision].parameters)
-    sums = config.ppo.update_epochs * config.ppo.num_minibatches
+    count = config.ppo.update_epochs * config.ppo.num_minibatches
     size = sum(int(np.prod(parameter.shape)) for parameter in network.parameters)
     seconds = max(group.call("seconds_of_total", size, REPETITIONS)) if group else _in_program(config, size, dtype)
-    return Shared(sums * size * dtype.itemsize, sums * seconds)
+    return Sums(count * size * dtype.itemsize, count * seconds)
 
 
 def _in_program(config: Config, size: int, dtype: np.dtype) -> float:
