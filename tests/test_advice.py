@@ -6,7 +6,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -96,6 +98,36 @@ def test_an_image_that_is_flattened_for_an_mlp_is_warned_of() -> None:
     assert re.search(r"observations of CartPole-v1 have images.* of 720,004 numbers for an MLP", line)
 
 
+class Small(gymnasium.Env[np.ndarray, np.int64]):
+    """An environment that shows images of 20 x 20."""
+
+    observation_space = spaces.Box(0, 255, (20, 20, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros((20, 20, 3), np.uint8), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return np.zeros((20, 20, 3), np.uint8), 0.0, False, False, {}
+
+
+gymnasium.register("Small-v0", "tests.test_advice:Small")
+
+
+def test_images_too_small_for_convolutions_are_warned_of() -> None:
+    words = ("env.id=tests.test_advice:Small-v0", "env=cartpole")
+    (line,) = said(*words)
+    assert "are images (20, 20, 3) that are too small for network=nature_cnn" in line
+    assert said(*words, "network=impala_cnn") == []
+
+
+def test_steps_that_whole_iterations_leave_out_are_warned_of() -> None:
+    (line,) = said("total_timesteps=1000")
+    assert "total_timesteps=1000 is rounded down to 512: iterations have 512 steps" in line
+    assert said("total_timesteps=10_300") == []  # 60 of these are left out
+
+
 def test_actions_are_clipped_or_stretched_to_their_bounds() -> None:
     low, high = np.array([-50.0, 0.0], np.float32), np.array([50.0, 8.0], np.float32)
     actions = np.array([[-1.0, -1.0], [0.5, 0.0], [3.0, 1.0], [-70.0, 9.0]], np.float32)
@@ -145,6 +177,10 @@ def test_an_id_alone_whose_actions_are_floats_is_learnt_by_the_numbers_for_them(
     continuous = OmegaConf.load(CONF / "ppo" / "continuous.yaml")
     assert config.ppo.num_steps == continuous.num_steps
     assert config.ppo.norm_obs
+    assert config.root.checkpoint.every_iterations == 50
+    assert load_config([*words, "checkpoint.every_iterations=7"]).root.checkpoint.every_iterations == 7
+    assert exit_code(main, ["--cfg", "job", *words]) == 0
+    assert "num_steps: 2048" in capfd.readouterr().out  # what would be trained
     assert exit_code(main, words) == 0
     printed = capfd.readouterr()
     assert printed.out == f"{config.run_folder}\n"

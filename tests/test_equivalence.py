@@ -288,7 +288,7 @@ def test_variants_of_a_framework_are_compared_with_each_other(
         ("tracker=tensorboard", "tracker has no meaning here"),
         ("video.every_episodes=9", "video.every_episodes has no meaning here"),
         ("rerun=true", "rerun has no meaning here"),
-        ("network=nature_cnn", "network=nature_cnn takes images"),
+        ("network=nature_cnn", "this network takes images"),
         ("precision=tf32 device=cpu", "precision=tf32 needs a GPU"),
         ("device=cuda:63", "device=cuda:63: "),
         ("mod=free", "there is no key mod"),

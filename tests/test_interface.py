@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -57,9 +58,36 @@ def test_a_policy_plays_an_environment_of_the_callers(network: str, tmp_path: Pa
     assert lengths[0] == lengths[1] > 8
 
 
+class FromFive(gymnasium.Env[np.ndarray, np.int64]):
+    """An environment whose choices are 5, 6 and 7."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(3, start=5)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert action in self.action_space
+        return np.zeros(2, np.float32), 1.0, bool(self.np_random.random() < 0.1), False, {}
+
+
+gymnasium.register("FromFive-v0", "tests.test_interface:FromFive")
+
+
+def test_actions_are_those_of_the_callers_environment(tmp_path: Path) -> None:
+    (folder,) = ppo_bench.train([*WORDS, "env.id=FromFive-v0", f"outputs={tmp_path}"])
+    trained = ppo_bench.load(folder, greedy=False)
+    assert trained.action_space == FromFive.action_space
+    assert set(trained.act(np.zeros((100, 2), np.float32)).tolist()) == {5, 6, 7}
+
+
 def test_wrong_use_is_named(run: Path) -> None:
     with pytest.raises(ConfigError, match=r"observations of shape \(4,\): expected \[N, ...\]"):
         ppo_bench.load(run).act(np.zeros(4, np.float32))
+    with pytest.raises(ConfigError, match=r"observations of several parts: .*gymnasium\.spaces\.flatten"):
+        ppo_bench.load(run).act({"x": np.zeros(4)})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="view=losses: choose one of runs, metrics, episodes"):
         ppo_bench.results(run, "losses")
     with pytest.raises(ConfigError, match="there is no such choice"):

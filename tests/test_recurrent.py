@@ -201,7 +201,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
         (["network=lstm", "ppo.num_envs=2", "ppo.num_minibatches=4"], "does not divide ppo.num_envs=2"),
         (["network=lstm", "network.units=0"], "network.units=0: must be at least 1"),
         (["network=lstm", "network.cell=rnn"], "network.cell=rnn: choose lstm or gru"),
-        (["network=lstm_cnn"], "network=nature_cnn takes images"),
+        (["network=lstm_cnn"], "this network takes images"),
         (["env.observe=[4]"], "env.observe=[4]: CartPole-v1 has the components 0 to 3"),
         (["env=breakout", "env.observe=[0]"], "env.observe: observations of Breakout-v5 have the shape (4, 84, 84)"),
     ):

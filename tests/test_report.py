@@ -175,7 +175,7 @@ def test_runs_without_an_end_or_an_episode_are_reported_on(tmp_path: Path, capfd
     (silent / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_without))
     code, printed, errors = report(capfd, tmp_path / "o", drawn=True)
     assert code == 0
-    assert printed.count("No final return is known yet.") == 2
+    assert printed.count("No final return is known yet.") == printed.count("No episode has ended.") == 1
     assert f"no episode ended in finished runs, which have no return: {silent}" in errors
     assert json.loads((tmp_path / "o" / "report" / "marl_eval.json").read_text()) == {}
 

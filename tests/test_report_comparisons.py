@@ -34,10 +34,29 @@ def test_runs_with_other_hyperparameters_are_not_compared(tmp_path: Path, capfd:
         folder = f"default/cartpole-gymnasium-jax_xla-ffff0000/seed{seed}"
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, folder=folder, changes={"config.ppo.gamma": 0.9})
     _, printed, errors = report(capfd, tmp_path / "o")
-    assert "cartpole was trained with 2 settings, which are not compared: ppo.gamma" in errors
+    assert "cartpole was trained with 2 settings, which are ranked and not pooled: ppo.gamma" in errors
     assert "cartpole ppo.gamma=0.99 (" in printed
     pairs = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
     assert [(row["env"], row["algorithm"]) for row in pairs] == [("cartpole ppo.gamma=0.99", "jax_xla")]
+
+
+def test_settings_of_one_environment_are_ranked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    by_gamma = {0.9: (10.0, 12.0, 14.0), 0.99: (30.0, 32.0, 34.0), 0.999: (31.0, 32.0, 36.0)}
+    for gamma, finals in by_gamma.items():
+        for seed, final in enumerate(finals, 1):
+            folder = f"default/cartpole-gymnasium-torch_eager-{gamma}/seed{seed}"
+            changes = {"config.ppo.gamma": gamma}
+            write_run(tmp_path / "o", "cartpole", seed=seed, final=final, folder=folder, changes=changes)
+    _, printed, _ = report(capfd, tmp_path / "o")
+    assert "3 settings of cartpole, torch_eager: best first, by mean final return: ppo.gamma=0.999 33.00 [" in printed
+    assert "The first is shown to be above 1 of the 2 others" in printed
+    found = read_table(tmp_path / "o" / "report" / "tables" / "ranking.csv")
+    assert [row["setting"] for row in found] == ["ppo.gamma=0.999", "ppo.gamma=0.99", "ppo.gamma=0.9"]
+    # The variances are 7 and 4 of three seeds each: the error is sqrt(11 / 3) with 3.73 degrees of freedom, in which
+    # t at 95% is 2.178 (between 2.353 of 3 and 2.132 of 4).
+    low, high = (float(found[1][f"difference from the best [90%] {end}"]) for end in ("low", "high"))
+    assert (low, high) == pytest.approx((-1 - 2.178 * (11 / 3) ** 0.5, -1 + 2.178 * (11 / 3) ** 0.5), abs=0.01)
+    assert not (tmp_path / "o" / "report" / "tables" / "over_envs.csv").exists()  # there is one environment
 
 
 def test_executions_that_differ_are_told_apart_and_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +159,7 @@ def test_two_environments_of_one_name_are_two_settings(tmp_path: Path, capfd: py
             write_run(tmp_path / "o", "starpilot", seed=seed, final=10.0 - 5 * k, folder=folder, changes=ids)
     _, _, errors = report(capfd, tmp_path / "o")
     assert "claims to be the same run" not in errors
-    assert "starpilot was trained with 2 settings, which are not compared: env.id" in errors
+    assert "starpilot was trained with 2 settings, which are ranked and not pooled: env.id" in errors
     finals = aggregates(tmp_path / "o" / "report")
     of_level = {key[0]: value[0] for key, value in finals.items() if key[2] == "final_return_mean"}
     assert of_level == {"starpilot env.id=StarpilotEasy-v0": 10.0, "starpilot env.id=StarpilotHard-v0": 5.0}

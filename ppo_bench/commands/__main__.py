@@ -54,9 +54,8 @@ def main(arguments: list[str]) -> int:
         from ppo_bench.sweeps.expand import expand
         from ppo_bench.sweeps.sweep import show_config
 
-        for job in expand(overrides):
-            load_config(job)
-        return show_config(arguments)
+        chosen = [load_config(job).chosen for job in expand(overrides)]
+        return show_config([*arguments, *chosen[0]])
     if options.multirun:
         from ppo_bench.sweeps.sweep import sweep
 

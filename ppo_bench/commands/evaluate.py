@@ -55,7 +55,10 @@ def main(arguments: list[str]) -> int:
     parser = Parser("python -m ppo_bench.evaluate", description=__doc__)
     parser.add_argument("run", metavar="RUN_DIR", help="a run folder, or one of its checkpoints/iteration_<k>")
     parser.add_argument(
-        "overrides", nargs="*", help="episodes=10 num_envs=10 greedy=true seed=1 video=true framework=... backend=..."
+        "overrides",
+        nargs="*",
+        default=[],
+        help="episodes=10 num_envs=10 greedy=true seed=1 video=true framework=... backend=...",
     )
     options = parser.parse_args(arguments)
     request = load_request(options.overrides)

@@ -14,6 +14,7 @@ from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Seen
+from ppo_bench.envs.gymnasium import first_action
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.arrays import Tree
@@ -76,7 +77,7 @@ class Trained:
         env = on_host(make_env(config.backend, config.task.at_least(1)))
         try:
             self.observation_space: Any = env.observation_space
-            self.action_space: Any = env.action_space
+            self.action_space: Any = getattr(env, "own_action_space", env.action_space)
             self._agent: Agent = load_agent(config, checkpoint.load_named(path), env, greedy, seed)
         finally:
             env.close()
@@ -93,18 +94,24 @@ class Trained:
         For networks with memory, `start [N]` marks the first observations of episodes; None means that no episode has
         started since `reset`. `legal [N, A]` marks the legal choices. Raises `ConfigError` if `obs` has another shape.
         """
+        if isinstance(obs, dict | tuple):
+            raise ConfigError(
+                "observations of several parts: give the vectors [N, ...] that gymnasium.spaces.flatten makes of them"
+            )
         obs = np.asarray(obs)
         if obs.shape[1:] != self.observation_space.shape:
             raise ConfigError(
                 f"observations of shape {obs.shape}: expected [N, ...] with ... = {self.observation_space.shape}"
             )
         if self._carry is None:
-            self._carry = self._agent.carry(len(obs))
+            self._carry, self._rows = self._agent.carry(len(obs)), len(obs)
             start = np.ones(len(obs), bool)
+        if self._carry and len(obs) != self._rows:
+            raise ConfigError(f"{len(obs)} observations, and there were {self._rows}: call reset() before others")
         start = np.zeros(len(obs), bool) if start is None else np.asarray(start, bool)
         actions, self._carry = self._agent.act(self._step, Seen(obs, legal=legal), start, self._carry)
         self._step += 1
-        return actions
+        return actions + first_action(self.action_space)
 
     def evaluate(self, episodes: int = 10, num_envs: int = 10) -> np.ndarray:
         """Returns `[episodes]` of whole episodes of the trained task, played in `num_envs` new environments.

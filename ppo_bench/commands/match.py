@@ -17,6 +17,7 @@ from typing import Any
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import compose_root, typed
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
@@ -48,7 +49,8 @@ def main(arguments: list[str]) -> int:
     """Play the games; print a table and a line of JSON."""
     parser = Parser("python -m ppo_bench.match", description=__doc__)
     parser.add_argument("run", metavar="RUN_DIR", help="a run folder, or one of its checkpoints/iteration_<k>")
-    parser.add_argument("overrides", nargs="*", help="against=RUN_DIR|random|perfect|all games=100 greedy=true seed=1")
+    words = "against=RUN_DIR|random|perfect|all games=100 greedy=true seed=1"
+    parser.add_argument("overrides", nargs="*", default=[], help=words)
     options = parser.parse_args(arguments)
     request = load_request(options.overrides)
     config, saved = _recorded(options.run, request)
@@ -63,6 +65,8 @@ def main(arguments: list[str]) -> int:
         if request.against == "all":
             return _show([_row("both", all_lines(_in_tic_tac_toe(config, agent)))], {})
         opponent = _opponent(config, env, request)
+        if request.greedy and isinstance(opponent, Agent):
+            say("greedy=true: two runs that take their likeliest moves may repeat a few games; greedy=false samples")
         games = list(play_match(env, config.task.players, agent, opponent, request.games, request.seed))
     finally:
         env.close()

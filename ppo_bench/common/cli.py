@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
 
         `words` is the help text of the overrides.
         """
-        self.add_argument("overrides", nargs="*", help=words)
+        self.add_argument("overrides", nargs="*", default=[], help=words)
         self.add_argument("--config-dir", metavar="DIR", help="a folder of your own YAML files, laid out like conf/")
 
     def error(self, message: str) -> NoReturn:

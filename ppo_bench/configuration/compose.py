@@ -45,7 +45,8 @@ def compose_root(root: str, overrides: Sequence[str], *, with_hydra: bool = Fals
     except Exception as error:  # Hydra passes on any error of its parser and its YAML files
         if "Config group override must be a string" in str(error):
             raise ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices") from error
-        raise ConfigError(explain(error, root=root)) from error
+        groups = [word for word in overrides if (CONF / key_of(word)).is_dir()]
+        raise ConfigError(explain(error, root=root, chosen=[*search_path(overrides), *groups])) from error
 
 
 def _compose(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
@@ -109,15 +110,18 @@ def readable(overrides: Sequence[str]) -> list[str]:
     return [UNQUOTED.sub(r"\1='\2'", word) for word in overrides]
 
 
-def explain(error: Exception, path: str = "", root: str = "config") -> str:
-    """A composition error of Hydra or OmegaConf as one line; `path` is the prefix of the keys in it."""
+def explain(error: Exception, path: str = "", root: str = "config", chosen: Sequence[str] = ()) -> str:
+    """A composition error of Hydra or OmegaConf as one line; `path` is the prefix of the keys in it.
+
+    `chosen` are the overrides that choose groups, whose keys are known besides.
+    """
     if isinstance(error, OverrideParseException) and error.override:
         if "=" not in error.override and Path(error.override).exists():
             return f"{error.override!r} is one path too many: name one at a time"
         return f"{error.override!r} cannot be read: expected key=value; a value with spaces or brackets is quoted"
     text = str(error).split("Config search path")[0]
     if override := re.search(r"Could not (?:override|delete)[^']*'([^']*)'", text):
-        return _no_key(override[1], root)
+        return _no_key(override[1], root, chosen)
     full_key = re.search(r"full_key: (\S+)", text)
     text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
     text = re.sub(r"\s*See https?://\S+.*", "", text)
@@ -126,7 +130,7 @@ def explain(error: Exception, path: str = "", root: str = "config") -> str:
     if full_key is None:
         return _plainly(one_line(text))
     key = f"{path}.{full_key[1]}".strip(".")
-    return _no_key(key, root) if "not in" in text else _plainly(f"{key}: {one_line(text)}")
+    return _no_key(key, root, chosen) if "not in" in text else _plainly(f"{key}: {one_line(text)}")
 
 
 def _no_choice(group: str, choice: str, error: Exception) -> str:
@@ -171,13 +175,14 @@ def _group_without_name(overrides: Sequence[str]) -> str:
     return "one of the groups"
 
 
-def _no_key(key: str, root: str) -> str:
-    known = _known_keys(root)
+def _no_key(key: str, root: str, chosen: Sequence[str]) -> str:
+    known = _known_keys(root, chosen)
     if key in known:  # a key of a dictionary that was set as a whole
         return f"{key} has no such key; it has {', '.join(name for name in known if name.startswith(f'{key}.'))}"
     if choices := _choices_with(key):
         return f"there is no key {key}; that is a key of {', '.join(choices)}"
     ends = [name for name in known if not any(other.startswith(f"{name}.") for other in known)]
+    ends = [name for name in ends if name.partition(".")[0] == key.partition(".")[0]] or ends
     if close := nearest(key, ends if "." in key else known):
         return f"there is no key {key}; did you mean {close[0]}?"
     if len(known) < MANY_KEYS:
@@ -198,11 +203,18 @@ def _choices_with(key: str) -> list[str]:
     return found
 
 
-def _known_keys(root: str) -> list[str]:
+def _known_keys(root: str, chosen: Sequence[str]) -> list[str]:
+    """Keys of the configuration with the `chosen` groups, or with none where one of these is wrong, too."""
+
     def flatten(prefix: str, node: Any) -> list[str]:
         return [key for name, child in node.items() for key in [prefix + name, *_nested(prefix + name, child)]]
 
     def _nested(key: str, child: Any) -> list[str]:
         return flatten(f"{key}.", child) if isinstance(child, dict) else []
 
-    return flatten("", OmegaConf.to_container(_compose(root, [])))
+    try:
+        composed = _compose(root, chosen)
+    except Exception:
+        composed = _compose(root, [])
+    keys = flatten("", OmegaConf.to_container(composed))
+    return [key for key in keys if not key.endswith(("._target_", ".name")) or key == "env.name"]

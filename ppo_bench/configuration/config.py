@@ -45,6 +45,8 @@ class Config:
     """`resolved` without the keys that are newer than the first runs and have their default values."""
     note: str = ""
     """Explanation of a choice that was made for the user; empty if there is none."""
+    chosen: tuple[str, ...] = ()
+    """The words of that choice, as overrides."""
     overrides: tuple[str, ...] = ()
     """The words that composed it; none if it is that of a recorded run."""
 

@@ -17,7 +17,7 @@ from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.values import plain
 from ppo_bench.configuration.actions import acts_by_floats
 from ppo_bench.configuration.choices import BUILDS, choice_class
-from ppo_bench.configuration.compose import compose_root, typed
+from ppo_bench.configuration.compose import compose_root, key_of, typed
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.ranges import check_values
 from ppo_bench.configuration.schema import RootSchema
@@ -29,15 +29,17 @@ def load_config(overrides: Sequence[str], name: str = "config", schema: type[Roo
     """Compose `conf/<name>.yaml`, of type `schema`, with `overrides` and check it. Raises `ConfigError` with one line.
 
     Callers check whether framework and backend can run it: `config.require()`. If only `env.id` names the environment,
-    no file knows its actions; if these are floats, `ppo=continuous` is chosen.
+    no file knows its actions; if these are floats, `ppo=continuous` is chosen, with checkpoints as often as for hopper.
     """
     config = replace(checked(compose_root(name, overrides), name, schema), overrides=tuple(overrides))
     group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)
     if config.root.env.id is None or group_named or not acts_by_floats(config.backend, config.task):
         return config
-    note = f"{config.task.id} has actions of floats: ppo=continuous; name another group to choose otherwise"
-    chosen = checked(compose_root(name, [*overrides, "ppo=continuous"]), name, schema)
-    return replace(chosen, note=note, overrides=config.overrides)
+    own_interval = any(key_of(word) == "checkpoint.every_iterations" for word in overrides)
+    words = ("ppo=continuous", *(() if own_interval else ("checkpoint.every_iterations=50",)))
+    note = f"{config.task.id} has actions of floats: {' '.join(words)}; name another group to choose otherwise"
+    chosen = checked(compose_root(name, [*overrides, *words]), name, schema)
+    return replace(chosen, note=note, chosen=words, overrides=config.overrides)
 
 
 def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:

@@ -67,6 +67,9 @@ class GymnasiumEnv:
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
+        own = "own_action_space"
+        self.own_action_space: Any = env.get_wrapper_attr(own) if env.has_wrapper_attr(own) else env.action_space
+        """The space before choices were made to start at 0."""
         self.flattens_images = _flattens_images(env)
         # The limit of an Atari game is not in gymnasium's spec.
         self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
@@ -227,9 +230,7 @@ def _wrapped(task: Task, env: Any) -> Any:
         try:
             env = cls(env, **arguments)
         except Exception as error:  # building whatever was named
-            raise ConfigError(
-                f"env.wrappers: {dict(wrapper)} cannot be built: {' '.join(str(error).split())}"
-            ) from error
+            raise ConfigError(f"env.wrappers: {dict(wrapper)} cannot be built: {one_line(error)}") from error
     return env
 
 
@@ -248,10 +249,20 @@ def _from_zero(env: Any) -> Any:
     """`env` with discrete actions that start at 0."""
     from gymnasium import spaces, wrappers
 
-    space = env.action_space
-    if not isinstance(space, spaces.Discrete) or space.start == 0:
+    space, first = env.action_space, first_action(env.action_space)
+    if not np.any(first):
         return env
-    return wrappers.TransformAction(env, lambda action: action + space.start, spaces.Discrete(space.n))
+    shown = spaces.Discrete(space.n) if isinstance(space, spaces.Discrete) else spaces.MultiDiscrete(space.nvec)
+    wrapped: Any = wrappers.TransformAction(env, lambda action: action + first, shown)
+    wrapped.own_action_space = space
+    return wrapped
+
+
+def first_action(space: Any) -> Any:
+    """The lowest choice of each component of a space of choices; 0 for other spaces."""
+    from gymnasium import spaces
+
+    return space.start if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
 
 
 def _flat(env: Any) -> Any:

@@ -36,6 +36,8 @@ def require_sound(name: str, env: Any) -> None:
     _require_observation(name, "step", env.observation_space, obs)
     if np.ndim(reward) != 0:
         raise ConfigError(f"{name}: step gives a reward of shape {np.shape(reward)}, and not a number")
+    if np.asarray(reward).dtype.kind not in "biuf":
+        raise ConfigError(f"{name}: step gives a reward of {reward!r}, and not a number")
     if not np.isfinite(reward):
         raise ConfigError(f"{name}: step gives a reward of {reward}, which is no finite number")
 

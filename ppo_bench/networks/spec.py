@@ -72,7 +72,7 @@ class NatureCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        channels = _channels("nature_cnn", observation_space.shape)
+        channels = _channels(observation_space.shape)
         convolutions = (
             Conv("trunk.0", channels, 32, kernel=8, stride=4),
             Conv("trunk.1", 32, 64, kernel=4, stride=2),
@@ -90,7 +90,7 @@ class ImpalaCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        channels = (_channels("impala_cnn", observation_space.shape), 16, 32, 32)
+        channels = (_channels(observation_space.shape), 16, 32, 32)
         layers: list[Any] = [
             layer for block in range(3) for layer in _impala_block(block, *channels[block : block + 2])
         ]
@@ -116,7 +116,7 @@ class MinAtarCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        convolutions = (Conv("trunk.0", _channels("minatar_cnn", observation_space.shape), 16, kernel=3, stride=1),)
+        convolutions = (Conv("trunk.0", _channels(observation_space.shape), 16, kernel=3, stride=1),)
         return _shared_cnn("minatar_cnn", convolutions, 16, 128, observation_space, action_space)
 
 
@@ -136,9 +136,9 @@ class RndCnn:
         )
 
 
-def _channels(network: str, shape: tuple[int, ...]) -> int:
+def _channels(shape: tuple[int, ...]) -> int:
     if len(shape) != 3:
-        raise ConfigError(f"network={network} takes images, not observations of shape {shape}: use network=mlp")
+        raise ConfigError(f"this network takes images, not observations of shape {shape}: use network=mlp, lstm or gru")
     return shape[0] if channels_first(shape) else shape[2]
 
 

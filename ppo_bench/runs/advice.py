@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.runners import checkpoint
+from ppo_bench.runs.recorded import read_run
 
 EPISODES_BETWEEN_RESTARTS = 10
 """Minimum length of the time between restarts of the environments, in full-length episodes; less cuts many of them."""
+LEAST_TRAINED = 0.95
+"""Minimum share of `total_timesteps` that is trained without a warning."""
 LEAST_SCALE, LARGEST_SCALE = 0.25, 4.0
 """Range of half the distance between action bounds in which a new policy of standard deviation 1 explores well."""
 
@@ -25,11 +31,46 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
             "warning: ppo.mask_resets=false teaches that a final state is worth what the next episode's first is, and "
             "ppo.bootstrap_truncated=true builds on that: make both true, or both false as CleanRL's scripts do"
         )
+    yield from _unlike_the_source(config)
+    trained = config.num_iterations * config.ppo.batch_size
+    if trained < LEAST_TRAINED * config.root.total_timesteps:
+        yield (
+            f"warning: total_timesteps={config.root.total_timesteps} is rounded down to {trained:,}: iterations have "
+            f"{config.ppo.batch_size:,} steps (ppo.num_envs x ppo.num_steps)"
+        )
     yield from _restarts(config, getattr(env, "time_limit", None))
     if not config.root.env.rescale_actions:
         yield from _scale_of_actions(config, env)
+    network = config.network_for(env)
     if getattr(env, "flattens_images", False):
-        yield from _flattened_images(config, config.network_for(env))
+        yield from _flattened_images(config, network)
+    shape = env.observation_space.shape or ()
+    if len(shape) == 3 and network.uint8 and len(network.input_shape) == 1:
+        yield (
+            f"warning: observations of {config.task.id} are images {shape} that are too small for network=nature_cnn, "
+            "and are laid out as one vector for an MLP: network=minatar_cnn and impala_cnn take them as images"
+        )
+
+
+def _unlike_the_source(config: Config) -> Iterator[str]:
+    """What the run of `checkpoint.load` had otherwise in the groups of keys that decide how it learns."""
+    load = config.root.checkpoint.load
+    if load is None:
+        return
+    try:
+        before = read_run(checkpoint.run_of(checkpoint.find(Path(load))))["config"]
+    except ConfigError:  # a checkpoint that was copied without its run
+        return
+    groups = {group: (before.get(group) or {}, config.resolved[group]) for group in ("network", "algorithm", "ppo")}
+    groups["env.kwargs"] = (before["env"].get("kwargs") or {}, config.task.kwargs)
+    unlike = [
+        f"{group}.{key}={then[key]}"
+        for group, (then, now) in groups.items()
+        for key in sorted(then.keys() & now.keys())
+        if then[key] != now[key]
+    ]
+    if unlike:
+        yield f"note: the run of checkpoint.load={load} had {', '.join(unlike)}"
 
 
 def _restarts(config: Config, time_limit: int | None) -> Iterator[str]:

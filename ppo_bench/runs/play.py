@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.mathematics import noise, normalize
@@ -18,6 +19,9 @@ from ppo_bench.runners.base import Episode, Policy
 from ppo_bench.runners.checkpoint import Checkpoint
 from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.episodes import fold_episodes, no_totals
+
+LONG = 30_000
+"""Number of steps without the end of an episode after which `play` says so; a game of Atari has 27,000 at most."""
 
 
 class Player(Protocol):
@@ -137,3 +141,5 @@ def play(env: VectorEnv, agent: Agent, episodes: int, seed: int, stop: Sequence[
                 counted[episode.env] += 1
                 yield episode._replace(step=t * num_envs + episode.step)
         seen, start, done, t = step.seen, done, step.terminated | step.truncated, t + 1
+        if t % LONG == 0 and not counted.any():
+            say(f"{t:,} steps, and no episode has ended: does this environment have a time limit?")

@@ -203,6 +203,8 @@ class Record:
 
     def finish(self, setup_seconds: float) -> None:
         """Write the result, which marks the run as complete."""
+        if not self.loop.episodes:
+            say(f"warning: no episode has ended in {self.loop.global_step - self.loop.loaded_steps:,} steps")
         self.prune()
         self._metrics.close()
         self._episodes.close()

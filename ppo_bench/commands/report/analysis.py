@@ -94,7 +94,7 @@ class Analysis:
     pairs: list[Pair]
     improvements: list[Improvement]
     shared: list[ComparedTask]
-    """Tasks that have a scale and that every algorithm has finished; statistics over tasks use these."""
+    """Tasks for statistics over tasks: with a scale, finished by every algorithm, and alone of their environment."""
     profiles: dict[str, Band]
     thresholds: Array
     references: list[AgainstPublished]
@@ -118,7 +118,8 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     names = algorithms(tasks)
     scales = {task.label: scale for task in tasks if (scale := _scale(task))}
     pairs = [pair for task in tasks for group in task.groups if (pair := _pair(task, group, options))]
-    shared = [task for task in tasks if len([g for g in task.groups if len(_finals(g))]) == len(names)]
+    of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
+    shared = [task for task in of_one_setting if len([g for g in task.groups if len(_finals(g))]) == len(names)]
     scored = [task for task in shared if task.label in scales]
     aggregates = [row for task in tasks for group in task.groups for row in _of_group(group, scales, options)]
     aggregates += [row for pair in pairs for row in _of_pair(pair)]

@@ -150,6 +150,8 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     env, env_id = env_of(config)
     setting = {key: value for key, value in trained.items() if key not in NO_SETTING}
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
+    batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
+    setting["total_timesteps"] = config["total_timesteps"] // batch * batch  # as trained; an identity has a rounder one
     execution = {key: trained[key] for key in EXECUTION if key in trained}
     together = (result or config)["num_seeds"]
     if together > 1:  # several seeds in one program: the speed of each is the program's, divided by their number

@@ -174,7 +174,7 @@ def _telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
         return len({tuple(str(setting.get(key)) for key in keys) for setting in settings})
 
     keys: list[str] = []
-    for key in sorted(differing(settings), key=lambda key: (length(key) > MAX_VALUE, key != "total_timesteps")):
+    for key in sorted(differing(settings), key=lambda key: length(key) > MAX_VALUE):
         if looks([*keys, key]) > looks(keys):
             keys.append(key)
     return keys

@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ppo_bench.commands.report.analysis import Analysis, Pair
-from ppo_bench.commands.report.formatting import TIMES, number, times
+from ppo_bench.commands.report.formatting import TIMES, interval, number, times
 from ppo_bench.commands.report.groups import ComparedTask, Group
 from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.ranking import ranked
 from ppo_bench.commands.report.statistics import Estimate, bootstrap, ratio_of_means
 
 MAX_TASKS = 60
 """Maximum number of tasks with a paragraph of their own."""
+
+
+MAX_SETTINGS = 5
+"""Maximum number of settings of one environment that the summary names."""
 
 
 class Paragraph(NamedTuple):
@@ -37,7 +42,19 @@ def summary(analysis: Analysis, options: Options) -> list[Paragraph]:
     left = len(analysis.tasks) - MAX_TASKS
     if left > 0:
         paragraphs.append(Paragraph(f"{left} more tasks", "they are in the tables."))
-    return [*_overall(analysis, options), *paragraphs]
+    return [*_best_settings(analysis), *_overall(analysis, options), *paragraphs]
+
+
+def _best_settings(analysis: Analysis) -> list[Paragraph]:
+    """A paragraph for each environment with several settings, which names the best ones."""
+    paragraphs = []
+    for rows in ranked(analysis.tasks):
+        shown = [f"{row.setting} {interval(row.mean)}" for row in rows[:MAX_SETTINGS]]
+        behind = sum(row.difference is not None and row.difference.high < 0 for row in rows)
+        text = f"best first, by mean final return: {'; '.join(shown)}."
+        text += f" The first is shown to be above {behind} of the {len(rows) - 1} others (90% intervals)."
+        paragraphs.append(Paragraph(f"{len(rows)} settings of {rows[0].env}, {rows[0].algorithm}", text))
+    return paragraphs
 
 
 def _overall(analysis: Analysis, options: Options) -> list[Paragraph]:
@@ -102,7 +119,8 @@ def _returns(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> lis
     finals = [(group, group.values("final_return_mean")) for group in task.groups]
     means = [f"{group.algorithm} {number(values.mean())}" for group, values in finals if len(values)]
     if not means:
-        return ["No final return is known yet."]
+        ended = all(group.finished for group in task.groups)
+        return ["No episode has ended." if ended else "No final return is known yet."]
     sentences = [f"Mean final return: {', '.join(means)}."]
     compared = [pair for pair in pairs if pair.returns]
     if not compared:

@@ -8,6 +8,7 @@ from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
 from ppo_bench.commands.report.folders import LeftOut, Run
 from ppo_bench.commands.report.formatting import cell
 from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.ranking import ranking
 from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
 from ppo_bench.commands.report.settings import every_run, same, settings
 from ppo_bench.commands.report.statistics import Estimate
@@ -18,6 +19,7 @@ def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: 
     """All tables that have rows; `aggregate` is always included."""
     made = [
         Table("aggregate", "All aggregates", Aggregate._fields, analysis.aggregates),
+        ranking(analysis.tasks),
         _returns(analysis),
         _speed(analysis, options),
         _equivalence(analysis, options),
