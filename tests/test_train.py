@@ -156,7 +156,7 @@ def test_the_policy_improves(finished: Path) -> None:
 def test_what_did_not_happen_is_null(tmp_path: Path) -> None:
     arguments = [*SMALL, "ppo.num_envs=1", "ppo.num_steps=4", "ppo.num_minibatches=1", "total_timesteps=4"]
     assert exit_code(main, [*arguments, f"outputs={tmp_path}"]) == 0
-    folder = run_folder(*arguments)
+    folder = run_folder(*arguments, f"outputs={tmp_path}")
     (row,) = rows(folder)
     result = json.loads((folder / "result.json").read_text())
     assert (row["episodes"], row["episodic_return"], row["episodic_length"]) == (0, None, None)
