@@ -197,3 +197,12 @@ def test_envs_on_different_backends_are_one_comparison(tmp_path: Path, capfd: py
     assert report(capfd, tmp_path / "o")[0] == 0
     over = read_table(tmp_path / "o" / "report" / "tables" / "over_envs.csv")
     assert [(row["framework"], row["backend"]) for row in over] == [(f, "envpool, gymnasium") for f in FRAMEWORKS]
+
+
+def test_a_final_return_that_holds_early_episodes_is_warned_of(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "o", "cartpole", iterations=60)  # of 8 episodes each
+    assert "early ones too" in report(capfd, tmp_path / "o")[2]
+    write_run(tmp_path / "long", "cartpole", iterations=63)
+    assert "early ones too" not in report(capfd, tmp_path / "long")[2]

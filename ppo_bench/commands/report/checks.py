@@ -10,10 +10,13 @@ from typing import Any
 
 from ppo_bench.commands.report.folders import LeftOut, Run
 from ppo_bench.commands.report.groups import ComparedTask, baseline_of, differing
+from ppo_bench.runs.results import RECENT_EPISODES
 
 COVERAGE = {2: 0.51, 3: 0.74, 4: 0.79, 5: 0.83, 6: 0.86, 7: 0.88, 8: 0.89, 9: 0.89}
 """Actual coverage of percentile bootstrap intervals at a nominal 95%, by number of seeds, for the mean of normal scores
 (docs/report.md)."""
+EARLY = 0.2
+"""Fraction of a run's episodes that its final return may hold without a warning."""
 LOST = 0.1
 """Fraction of a run's steps that restarts may cut without a warning."""
 SHARED = 0.05
@@ -29,7 +32,7 @@ NAMED = 6
 def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
     """A sentence for each warning; `baseline` is the framework with which others are compared."""
     backends = partial(_backends, baseline=baseline)
-    checks = (_few_seeds, _cut, _unfinished, _without_returns, _unlike, backends, _at_once, _loaded, _apart)
+    checks = (_few_seeds, _early, _cut, _unfinished, _without_returns, _unlike, backends, _at_once, _loaded, _apart)
     return [sentence for check in checks for sentence in check(tasks)]
 
 
@@ -51,6 +54,17 @@ def _few_seeds(tasks: Sequence[ComparedTask]) -> list[str]:
     return ([f"no two finished seeds, and so no intervals: {_some(alone)}"] if alone else []) + (
         [f"{covered}: {_some(few)}"] if few else []
     )
+
+
+def _early(tasks: Sequence[ComparedTask]) -> list[str]:
+    """Tasks in which the episodes of the final return are many of a run's, and so partly of an early policy."""
+    names = [
+        task.label
+        for task in tasks
+        if any(0 < (run.episodes or 0) < RECENT_EPISODES / EARLY for group in task.groups for run in group.finished)
+    ]
+    said = f"final returns, of the last {RECENT_EPISODES} episodes, hold over {EARLY:.0%} of a run's, early ones too"
+    return [f"{said}; ppo_bench.evaluate plays the last policy alone: {_some(names)}"] if names else []
 
 
 def _cut(tasks: Sequence[ComparedTask]) -> list[str]:
