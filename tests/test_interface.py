@@ -29,6 +29,7 @@ def test_a_run_is_trained_loaded_and_tabled(run: Path) -> None:
     assert ppo_bench.train([*WORDS, f"outputs={run.parents[2]}"]) == [run]
     runs, metrics = ppo_bench.results(run), ppo_bench.results(run, "metrics")
     assert runs["final_return_mean"].tolist() == [json.loads((run / "result.json").read_text())["final_return_mean"]]
+    assert (runs["ppo.num_envs"].tolist(), runs["ppo.gamma"].tolist()) == ([4], [0.99])
     assert metrics["global_step"].tolist() == list(range(512, 4097, 512))
 
 

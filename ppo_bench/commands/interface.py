@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -59,14 +60,18 @@ def load(
 
 def results(run_dir: str | os.PathLike[str], view: str = "runs") -> DataFrame:
     """A data frame of the run folders below `run_dir`. Its rows are runs (view `runs`), iterations (`metrics`) or
-    episodes (`episodes`). Raises `ConfigError` if there is no run."""
+    episodes (`episodes`). Runs have a column for each hyperparameter, such as `ppo.gamma`. Raises `ConfigError` if
+    there is no run."""
     from ppo_bench.commands.report.database import open_database
 
     require("pandas", "notebook", "a data frame")
     if view not in VIEWS:
         raise ConfigError(f"view={view}: choose one of {', '.join(VIEWS)}")
     frame: DataFrame = open_database([os.fspath(run_dir)]).connection.execute(f"select * from {view}").df()
-    return frame
+    if view != "runs":
+        return frame
+    settings = type(frame)([json.loads(setting) for setting in frame.pop("setting")], index=frame.index)
+    return frame.join(settings[[key for key in settings if key not in frame]])
 
 
 class Trained:

@@ -2,7 +2,8 @@
 
 The views are `runs` (a row for each run), `metrics` (a row for each iteration of each run) and `episodes` (a row for
 each episode of each run). The latter two begin with the folder, env, backend, framework and seed of their run.
-`describe metrics` lists the columns.
+`describe metrics` lists the columns. Hyperparameters are in the column `setting` of `runs`, as in
+`select setting->>'ppo.gamma', final_return_mean from runs`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ppo_bench.common.files import jsonable
 from ppo_bench.common.progress import say
 
 FORMATS = ("table", "csv", "json")
-VIEWS = "the views are runs, metrics, episodes: try 'describe runs'"
+VIEWS = "the views are runs, metrics, episodes: try 'describe runs'; hyperparameters: setting->>'ppo.gamma'"
 
 
 def main(arguments: list[str]) -> int:
