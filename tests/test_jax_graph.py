@@ -130,7 +130,7 @@ class Breaks(CartPole):
 
 def test_a_reward_that_is_no_number_names_its_environment() -> None:
     runner = ProgramRunner(problem_for(JaxEnv(CartPole(), 4), 7, []), JaxEnv(Breaks(), 4), 1)
-    with pytest.raises(Failed, match="environment 2 gave a reward that is not a finite number"):
+    with pytest.raises(Failed, match="environment 2 gave a reward of nan, which is no finite number"):
         runner.step(runner.init(SEED))
 
 

@@ -113,5 +113,5 @@ def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
 
 def test_a_reward_that_is_no_number_names_its_seed() -> None:
     runner = JaxSeedsRunner(problem_for(JaxEnv(CartPole(), 4), 4, []), JaxEnv(Breaks(), 4), 1)
-    with pytest.raises(Failed, match="seed 5: environment 2 gave a reward that is not a finite number"):
+    with pytest.raises(Failed, match="seed 5: environment 2 gave a reward of nan, which is no finite number"):
         runner.step(runner.init([5, 6]))

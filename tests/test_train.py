@@ -265,7 +265,8 @@ def test_an_environment_that_breaks_is_named_and_what_was_saved_is_kept(
     assert exit_code(main, broken) == 1
     message = capsys.readouterr().err.splitlines()[-1]
     assert (
-        "environment 0 gave an observation that is not a finite number; it was before the first checkpoint" in message
+        "environment 0 gave an observation of nan, which is no finite number; it was before the first checkpoint"
+        in message
     )
     assert exit_code(main, [*broken, "checkpoint.every_iterations=1"]) == 1
     message = capsys.readouterr().err.splitlines()[-1]

@@ -23,8 +23,9 @@ class Totals(NamedTuple):
 
 def not_finite(what: str, values: np.ndarray, first: int = 0) -> Failed:
     """Error that names the first environment with non-finite `values [N, ...]`; row 0 is environment `first`."""
-    env = first + int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
-    return Failed(f"environment {env} gave {what} that is not a finite number")
+    row, place = np.argwhere(~np.isfinite(values).reshape(len(values), -1))[0]
+    value = values.reshape(len(values), -1)[row, place]
+    return Failed(f"environment {first + row} gave {what} of {value}, which is no finite number")
 
 
 def no_totals(num_envs: int) -> Totals:
