@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
+import gymnasium
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from ppo_bench.commands import check
 from tests.refusals import assert_one_line
@@ -39,6 +42,27 @@ def test_the_command_fails_if_a_rule_is_broken() -> None:
     assert done.returncode == 1
     assert f"FAIL  {ENDS}" in done.stdout
     assert done.stdout.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 16 rules"
+
+
+class Crashes(CartPoleEnv):
+    """CartPole that raises in its thirtieth step."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps == 30:
+            raise RuntimeError("the pole\nbroke")
+        return super().step(action)
+
+
+gymnasium.register("Crashes-v0", "tests.test_check_command:Crashes")
+
+
+def test_what_an_environment_raises_is_shown_and_a_line() -> None:
+    done = run_check("env.id=tests.test_check_command:Crashes-v0")
+    assert (done.returncode, done.stdout) == (1, "FAIL  it raises in random play: RuntimeError: the pole broke\n")
+    assert "in step\n    raise RuntimeError" in done.stderr
 
 
 def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(

@@ -8,13 +8,14 @@ import functools
 import multiprocessing
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
 from ppo_bench.common.cli import Parser, exit_code, overrides_of
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, Failed, one_line
 from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
@@ -54,7 +55,15 @@ def main(arguments: list[str]) -> int:
         if overrides := overrides_of(options):
             parser.error(f"--all takes no overrides, not {' '.join(overrides)}")
         return _check_all(options)
-    findings, name = _check(overrides_of(options), options)
+    overrides = overrides_of(options)
+    try:
+        findings, name = _check(overrides, options)
+    except (ConfigError, Failed):
+        raise
+    except Exception as error:  # whatever the environment's own code raises
+        traceback.print_exc()
+        print(f"FAIL  it raises in random play: {type(error).__name__}: {one_line(error)}")
+        return 1
     for finding in findings:
         print(f"{'ok  ' if finding.kept else 'FAIL'}  {finding.rule}: {finding.evidence}")
     broken = sum(not finding.kept for finding in findings)
