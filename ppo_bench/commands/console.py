@@ -28,7 +28,7 @@ COMMANDS = {
     "export": ("ppo_bench.commands.export.command", "a run as a folder for the Hugging Face Hub"),
 }
 """By name: the module that has `main`, and what it answers."""
-OF_FILES = ("report", "watch", "query", "doctor", "export")
+OF_FILES = ("evaluate", "match", "report", "watch", "query", "doctor", "export")
 """Commands whose words are files and folders, which bash completes where nothing else is offered."""
 
 
@@ -64,8 +64,9 @@ def _complete(words: list[str]) -> int:
     line = os.environ.get("COMP_LINE", "")
     program, _, rest = line.lstrip().partition(" ")
     first, more, typed = rest.partition(" ")
-    if words == ["query=bash"] and not more and "=" not in first:
-        print(" ".join(name for name in COMMANDS if name.startswith(first)))
+    named = [name for name in COMMANDS if name.startswith(first)]
+    if words == ["query=bash"] and not more and named:
+        print(" ".join(named))
         return 0
     if first in OF_FILES or (first == "bench" and typed.startswith("compare ")):
         return 0

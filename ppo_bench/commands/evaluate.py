@@ -182,8 +182,8 @@ def _mean_told(episodes: list[Episode], name: str) -> float:
 def _print_table(about: dict[str, Any]) -> None:
     actions = "likeliest actions" if about["greedy"] else "sampled actions"
     print(
-        f"{about['env_id']} on {about['backend']}, {about['framework']}, {about['precision']}, after iteration "
-        f"{about['iteration']} ({about['global_step']:,} steps), {actions}, seed {about['seed']}"
+        f"{about['env']} ({about['env_id']}) on {about['backend']}, {about['framework']}, {about['precision']}, after "
+        f"iteration {about['iteration']} ({about['global_step']:,} steps), {actions}, seed {about['seed']}"
     )
     print(f"{'episodes':>8}{'return mean':>14}{'std':>11}{'min':>11}{'max':>11}{'length mean':>14}")
     mean, std, low, high = (about[f"return_{name}"] for name in ("mean", "std", "min", "max"))
