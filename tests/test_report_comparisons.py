@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,21 @@ def test_settings_of_one_environment_are_ranked(tmp_path: Path, capfd: pytest.Ca
     low, high = (float(found[1][f"difference from the best [90%] {end}"]) for end in ("low", "high"))
     assert (low, high) == pytest.approx((-1 - 2.178 * (11 / 3) ** 0.5, -1 + 2.178 * (11 / 3) ** 0.5), abs=0.01)
     assert not (tmp_path / "o" / "report" / "tables" / "over_envs.csv").exists()  # there is one environment
+
+
+def test_of_many_hyperparameters_labels_have_those_that_few_settings_share(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one_changed = [{}, {"gamma": 0.9}, {"gae_lambda": 0.8}, {"clip_coef": 0.3}, {"ent_coef": 0.1}]
+    four_changed = {"gamma": 0.9, "gae_lambda": 0.8, "clip_coef": 0.3, "ent_coef": 0.1}
+    for place, changes in enumerate([*one_changed, four_changed]):
+        folder = f"default/cartpole-gymnasium-torch_eager-{place}/seed1"
+        written = {f"config.ppo.{key}": value for key, value in changes.items()}
+        write_run(tmp_path / "o", "cartpole", final=100.0 - place, folder=folder, changes=written)
+    report(capfd, tmp_path / "o")
+    *labels, last = (row["setting"] for row in read_table(tmp_path / "o" / "report" / "tables" / "ranking.csv"))
+    assert labels == ["(the usual)", "ppo.gamma=0.9", "ppo.gae_lambda=0.8", "ppo.clip_coef=0.3", "ppo.ent_coef=0.1"]
+    assert re.fullmatch(r"\([0-9a-f]{8}\)", last)
 
 
 def test_executions_that_differ_are_told_apart_and_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

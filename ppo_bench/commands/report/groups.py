@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from ppo_bench.commands.report.statistics import Array
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 """The order of frameworks in the report; others follow by name."""
 SHOWN_KEYS = 3
-"""Maximum number of hyperparameters in a setting's label; a digest replaces them if more are needed."""
+"""Maximum number of hyperparameters in a setting's label; see `_setting_labels`."""
 OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
 """Measurements that all seeds of one program (`num_seeds`) share."""
 MAX_VALUE = 16
@@ -151,15 +152,23 @@ def _order(run: Run, settings: Mapping[str, str]) -> tuple[Any, ...]:
 
 
 def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
-    """A label for each setting: the values that distinguish it from others of its environment, or a digest if there are
-    too many; empty if it is the only one."""
+    """A label for each setting: the values that distinguish it from others of its environment; empty if it is the only
+    one.
+
+    Where these are more than `SHOWN_KEYS`, it has those that few settings share, or a digest if they are too many, too.
+    """
     labels = {}
     for env in {run.env for run in runs}:
         settings = {run.setting_key: run.setting for run in runs if run.env == env}
         keys = _telling(list(settings.values()))
+        usual = {name: Counter(str(s.get(name)) for s in settings.values()).most_common(1)[0][0] for name in keys}
         for key, setting in settings.items():
-            told = " ".join(f"{name}={setting[name]}" for name in keys if name in setting)
-            told = told if len(keys) <= SHOWN_KEYS else f"({key})"
+            shown = [name for name in keys if len(keys) <= SHOWN_KEYS or str(setting.get(name)) != usual[name]]
+            told = " ".join(f"{name}={setting[name]}" for name in shown if name in setting)
+            if len(shown) > SHOWN_KEYS:
+                told = f"({key})"
+            elif not told and len(keys) > SHOWN_KEYS:
+                told = "(the usual)"
             labels[key] = f" {told}" if told else ""
     return labels
 
