@@ -119,7 +119,9 @@ def panels(tasks: Sequence[ComparedTask]) -> list[Panel]:
         ]
         if together:
             groups = [task.groups[0] for task in together]
-            names = [f"{group.algorithm} · {group.task.removeprefix(env).strip()}" for group in groups]
+            names = [group.task.removeprefix(env).strip() for group in groups]
+            if len({group.algorithm for group in groups}) > 1:
+                names = [f"{group.algorithm} · {name}" for group, name in zip(groups, names, strict=True)]
             made.append(Panel(env if len(together) == len(own) else f"{env}, others", groups, names))
     return made
 
