@@ -66,6 +66,17 @@ def test_every_framework_goes_on_from_anothers_checkpoint(runs: RUNS, tmp_path: 
     assert_all_go_on_alike(runs, tmp_path)
 
 
+def test_what_the_loaded_run_had_otherwise_is_said(
+    runs: RUNS, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_it, activation = f"checkpoint.load={runs['torch_eager'] / CHECKPOINT}", "network.activation=relu"
+    trained(tmp_path, *RUN, load_it, activation, "ppo.ent_coef=0.02")
+    (note,) = [line for line in capsys.readouterr().err.splitlines() if "note:" in line]
+    assert note.endswith(f"the run of {load_it} had network.activation=tanh, ppo.ent_coef=0.01")
+    trained(tmp_path, *RUN, load_it)
+    assert "note:" not in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
