@@ -64,24 +64,38 @@ def test_actions_other_than_choices_or_one_vector_are_refused(
     assert message.endswith("MultiDiscrete and MultiBinary of one dimension, and vectors of floats")
 
 
-def test_choices_that_do_not_start_at_0_are_shifted(register: Callable[[spaces.Space[Any]], Task]) -> None:
-    taken: list[int] = []
+@pytest.mark.parametrize(
+    ("own", "shown", "actions", "expected"),
+    [
+        (spaces.Discrete(3, start=5), spaces.Discrete(3), [0, 1, 2], [5, 6, 7]),
+        (spaces.MultiDiscrete([2, 3], start=[1, 5]), spaces.MultiDiscrete([2, 3]), [[0, 0], [1, 2]], [[1, 5], [2, 7]]),
+    ],
+    ids=["one", "several"],
+)
+def test_choices_that_do_not_start_at_0_are_shifted(
+    register: Callable[[spaces.Space[Any]], Task],
+    own: spaces.Space[Any],
+    shown: spaces.Space[Any],
+    actions: list[Any],
+    expected: list[Any],
+) -> None:
+    taken: list[Any] = []
 
     class Notes(Spaces):
         def step(self, action: Any) -> Any:
-            taken.append(int(action))
+            taken.append(np.asarray(action).tolist())
             return super().step(action)
 
-    task = register(spaces.Discrete(3, start=5))
-    gymnasium.registry[task.id].entry_point = lambda **_: Notes(spaces.Discrete(3, start=5))
+    task = register(own)
+    gymnasium.registry[task.id].entry_point = lambda **_: Notes(own)
     env = GymnasiumEnv(task, "sync")
-    assert env.action_space == spaces.Discrete(3)
+    assert (env.action_space, env.own_action_space) == (shown, own)
     env.reset([1])
     taken.clear()
-    for action in range(3):
+    for action in actions:
         env.step(np.array([action]))
     env.close()
-    assert taken == [5, 6, 7]
+    assert taken == expected
 
 
 def test_choices_and_one_vector_are_accepted(register: Callable[[spaces.Space[Any]], Task]) -> None:
