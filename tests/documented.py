@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.training import ENVIRONMENT, ROOT
+from tests.training import ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 MARK = re.compile(r"<!-- (run|slurm|not run)(?:: (.+))? -->")
@@ -98,7 +98,8 @@ def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
     _write(programs / "ppo-bench", PROGRAM.format(program=console, trains=" | ".join((*TRAINS, "-*", "*=*"))))
     _write(programs / "python", PROGRAM.format(program=python, trains="launch/slurm.py"))
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = ENVIRONMENT | {"PATH": path, "MARKED_WORDS": block.words}
+    # That of now, since a cluster of SLURM names itself there.
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MARKED_WORDS": block.words}
     script = ["bash", "-euo", "pipefail", "-c", block.text]
     return subprocess.run(script, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
