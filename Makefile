@@ -45,7 +45,8 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Threads that wait leave the CPU to others. Files start in order of their names: else the longest pages of the documentation start last, alone.
+# Threads that wait leave the CPU to others. Files start in order of their names, since else the documentation's longest
+# page starts last, alone.
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
 # Lint takes what the tests leave of two cores; if it fails, what it says comes after theirs.

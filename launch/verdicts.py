@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from campaign_rows import rows_of, shown, with_precision
+from campaign_rows import markdown, rows_of, shown, with_precision
 
 from ppo_bench.commands.report.against import MARGIN, margin_beside
 from ppo_bench.commands.report.groups import FRAMEWORKS
@@ -152,7 +152,7 @@ def as_csv(found: Sequence[Row]) -> str:
 def table(found: Sequence[Row]) -> str:
     """A Markdown table of the rows that have runs, and a list of the others."""
     heads = ("CleanRL's script", "env", "published", "framework, backend", "seeds", "ours", "difference [90%]")
-    lines = [f"| {' | '.join((*heads, 'margin', 'endless seeds', 'verdict'))} |", "|" + "---|" * 10]
+    rows: list[list[str]] = []
     for row in found:
         if row.ours is None:
             continue
@@ -165,24 +165,24 @@ def table(found: Sequence[Row]) -> str:
             *(str(row.way), str(row.seeds), shown(ours)),
             *(difference, f"{row.margin:,.1f}", f"{row.endless:,.1f}", row.verdict),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append(cells)
     missing: dict[str, list[str]] = {}
     for row in found:
         if row.ours is None:
             missing.setdefault(row.reference.variant, []).append(row.reference.env)
     untrained = [f"- `{script}` on {', '.join(envs)}" for script, envs in missing.items()]
-    return "\n".join([*lines, *(["", "Not trained:", "", *untrained] if untrained else [])])
+    made = markdown((*heads, "margin", "endless seeds", "verdict"), rows)
+    return "\n".join([made, *(["", "Not trained:", "", *untrained] if untrained else [])])
 
 
 def unpublished(out: Path) -> str:
     """A Markdown table of the campaigns that no published table belongs to, but for those over `SWITCHES`."""
     own = [run for run in rows_of(out) if run["campaign"] not in SCRIPTS and not run["switches"]]
-    lines = ["| env | framework, backend | million steps | seeds | final return |", "|" + "---|" * 5]
+    rows = []
     for way in dict.fromkeys(map(_way, own)):
         finals = np.array([run["final_return_mean"] for run in own if _way(run) == way])
-        cells = [way.env_id, str(way), f"{way.steps / 1e6:g}", str(len(finals)), shown(moments(finals))]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append((way.env_id, way, f"{way.steps / 1e6:g}", len(finals), shown(moments(finals))))
+    return markdown(("env", "framework, backend", "million steps", "seeds", "final return"), rows)
 
 
 def summary(found: Sequence[Row]) -> str:

@@ -98,7 +98,7 @@ def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
     _write(programs / "ppo-bench", PROGRAM.format(program=console, trains=" | ".join((*TRAINS, "-*", "*=*"))))
     _write(programs / "python", PROGRAM.format(program=python, trains="launch/slurm.py"))
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
-    # That of now, since a cluster of SLURM names itself there.
+    # The environment of now, since a cluster of SLURM names itself there.
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MARKED_WORDS": block.words}
     script = ["bash", "-euo", "pipefail", "-c", block.text]
     return subprocess.run(script, cwd=folder, env=environment, capture_output=True, text=True, check=False)

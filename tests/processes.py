@@ -16,7 +16,7 @@ from tests.training import ENVIRONMENT
 
 TRAIN = [sys.executable, "-m", "ppo_bench"]
 LONGEST_SECONDS = 600.0
-"""For which a process is waited for."""
+"""Maximum time that a process is waited for, in seconds."""
 
 
 @contextmanager

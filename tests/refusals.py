@@ -1,4 +1,4 @@
-"""What a command that refuses its input says: one line."""
+"""Check of the one line that a command says when it refuses its input."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_runs_with_other_hyperparameters_are_not_compared(tmp_path: Path, capfd:
         folder = f"default/cartpole-gymnasium-jax_xla-ffff0000/seed{seed}"
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, folder=folder, changes={"config.ppo.gamma": 0.9})
     _, printed, errors = report(capfd, tmp_path / "o")
-    assert "cartpole was trained with 2 settings, which are ranked and not pooled: ppo.gamma" in errors
+    assert "cartpole was trained with 2 settings, which are not pooled: ppo.gamma" in errors
     assert "cartpole ppo.gamma=0.99 (" in printed
     pairs = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
     assert [(row["env"], row["algorithm"]) for row in pairs] == [("cartpole ppo.gamma=0.99", "jax_xla")]
@@ -58,6 +58,16 @@ def test_settings_of_one_environment_are_ranked(tmp_path: Path, capfd: pytest.Ca
     low, high = (float(found[1][f"difference from the best [90%] {end}"]) for end in ("low", "high"))
     assert (low, high) == pytest.approx((-1 - 2.178 * (11 / 3) ** 0.5, -1 + 2.178 * (11 / 3) ** 0.5), abs=0.01)
     assert not (tmp_path / "o" / "report" / "tables" / "over_envs.csv").exists()  # there is one environment
+
+
+def test_versions_of_an_environment_are_not_ranked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for version in ("CartPole-v0", "CartPole-v1"):
+        changes = {"config.env.ids": {"gymnasium": version}}
+        folder = f"default/cartpole-gymnasium-torch_eager-{version}/seed1"
+        write_run(tmp_path / "o", "cartpole", folder=folder, changes=changes)
+    _, printed, errors = report(capfd, tmp_path / "o")
+    assert "cartpole was trained with 2 settings, which are not pooled: env.id" in errors
+    assert "best first" not in printed
 
 
 def test_of_many_hyperparameters_labels_have_those_that_few_settings_share(
@@ -175,7 +185,7 @@ def test_two_environments_of_one_name_are_two_settings(tmp_path: Path, capfd: py
             write_run(tmp_path / "o", "starpilot", seed=seed, final=10.0 - 5 * k, folder=folder, changes=ids)
     _, _, errors = report(capfd, tmp_path / "o")
     assert "claims to be the same run" not in errors
-    assert "starpilot was trained with 2 settings, which are ranked and not pooled: env.id" in errors
+    assert "starpilot was trained with 2 settings, which are not pooled: env.id" in errors
     finals = aggregates(tmp_path / "o" / "report")
     of_level = {key[0]: value[0] for key, value in finals.items() if key[2] == "final_return_mean"}
     assert of_level == {"starpilot env.id=StarpilotEasy-v0": 10.0, "starpilot env.id=StarpilotHard-v0": 5.0}

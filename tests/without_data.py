@@ -39,7 +39,7 @@ CASES: dict[str, tuple[bool, bool, list[str]]] = {
     "rnd_cnn": (True, False, ["network=rnd_cnn", *RND]),
     "an algorithm of one's own": (False, False, ["network=mlp", *LEVELLED]),
 }
-"""Of each network and algorithm: whether observations are images, whether actions are floats, and the words."""
+"""Networks and algorithms: whether observations are images, whether actions are floats, and the words."""
 
 
 class MaskedScenes(RandomScenes):
@@ -74,7 +74,7 @@ def arrays_of(problem: Problem) -> Arrays:
 
 
 def reads_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read back from tensors without data is zeros."""
+    """A patch by which zeros are read back from tensors without data."""
     types: Any = {torch.int64: np.int64, torch.bool: np.bool_, torch.float64: np.float64}
 
     def zeros(x: torch.Tensor) -> np.ndarray:

@@ -20,7 +20,7 @@ def _is_inside(name: str) -> bool:
 
 
 class Rule(NamedTuple):
-    """What values of a key must be: a test, and the words for what fails it."""
+    """A rule for the values of a key: a test, and the words for what fails it."""
 
     holds: Callable[[Any], bool]
     words: str

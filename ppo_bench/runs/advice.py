@@ -53,7 +53,7 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
 
 
 def _unlike_the_source(config: Config) -> Iterator[str]:
-    """What the run of `checkpoint.load` had otherwise in the groups of keys that decide how it learns."""
+    """Keys that decide how a run learns and that the run of `checkpoint.load` had otherwise, in a line."""
     load = config.root.checkpoint.load
     if load is None:
         return
@@ -61,7 +61,7 @@ def _unlike_the_source(config: Config) -> Iterator[str]:
         before = read_run(checkpoint.run_of(checkpoint.find(Path(load))))["config"]
     except ConfigError:  # a checkpoint that was copied without its run
         return
-    groups = {group: (before.get(group) or {}, config.resolved[group]) for group in ("network", "algorithm", "ppo")}
+    groups = {group: (before[group], config.resolved[group]) for group in ("network", "algorithm", "ppo")}
     groups["env.kwargs"] = (before["env"].get("kwargs") or {}, config.task.kwargs)
     unlike = [
         f"{group}.{key}={then[key]}"

@@ -175,7 +175,7 @@ def _apart(tasks: Sequence[ComparedTask]) -> list[str]:
     for env, count in envs.items():
         if count > 1:
             keys = differing([task.groups[0].first.setting for task in tasks if task.env == env])
-            sentences.append(f"{env} was trained with {count} settings, which are ranked and not pooled: {_some(keys)}")
+            sentences.append(f"{env} was trained with {count} settings, which are not pooled: {_some(keys)}")
     return sentences
 
 

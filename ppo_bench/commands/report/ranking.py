@@ -10,6 +10,7 @@ import numpy as np
 from ppo_bench.commands.report.groups import ComparedTask
 from ppo_bench.commands.report.statistics import Array, Estimate, mean_interval, tost
 from ppo_bench.commands.report.table import Table
+from ppo_bench.common.values import digest
 
 NOTE = (
     "Settings of one environment, executed in the same way, by their mean final return, with Student's 95% interval "
@@ -33,16 +34,21 @@ class Ranked(NamedTuple):
 
 
 def ranked(tasks: Sequence[ComparedTask]) -> list[list[Ranked]]:
-    """For each environment and way of executing with several settings that have final returns: these, best first."""
-    finals: dict[tuple[str, str], list[tuple[str, Array]]] = {}
+    """Settings with final returns, best first, for each environment and way of executing that have several.
+
+    Versions and options of an environment (`env.*`) are tasks of their own, whose returns are not compared.
+    """
+    finals: dict[tuple[str, str, str], list[tuple[str, Array]]] = {}
     for task in tasks:
         for group in task.groups:
             values = group.values("final_return_mean")
             if len(values):
                 label = task.label.removeprefix(task.env).strip()
-                finals.setdefault((task.env, group.algorithm), []).append((label, values))
+                played = {key: value for key, value in group.first.setting.items() if key.startswith("env.")}
+                of = task.env, digest({"id": task.env_id, **played}), group.algorithm
+                finals.setdefault(of, []).append((label, values))
     rankings = []
-    for (env, algorithm), found in finals.items():
+    for (env, _, algorithm), found in finals.items():
         if len(found) > 1:
             found.sort(key=lambda of: -of[1].mean())
             best = found[0][1]
