@@ -16,6 +16,8 @@ from contextlib import contextmanager
 
 from ppo_bench.common.cli import Parser, exit_code, overrides_of
 from ppo_bench.common.errors import ConfigError, Failed, one_line
+from ppo_bench.common.stopping import stop_signals_withheld
+from ppo_bench.common.workers import leave_ctrl_c_to_parent
 from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
@@ -138,7 +140,8 @@ def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Ve
     while rest:
         with _processes(options.jobs) as pool:
             try:
-                verdicts = [pool.submit(_judge, pair, options) for pair in rest]
+                with stop_signals_withheld():  # submitting starts the processes
+                    verdicts = [pool.submit(_judge, pair, options) for pair in rest]
                 while verdicts:
                     yield verdicts[0].result()
                     del verdicts[0], rest[0]
@@ -148,7 +151,9 @@ def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Ve
         started = time.perf_counter()
         with _processes(1) as pool:
             try:
-                verdict = pool.submit(_judge, rest[0], options).result()
+                with stop_signals_withheld():
+                    judged = pool.submit(_judge, rest[0], options)
+                verdict = judged.result()
             except BrokenProcessPool:
                 verdict = "FAIL", ": its process crashed", time.perf_counter() - started
         yield verdict
@@ -158,7 +163,7 @@ def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Ve
 @contextmanager
 def _processes(number: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of `number` processes, which an interruption (Ctrl-C) kills."""
-    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), leave_ctrl_c_to_parent) as pool:
         try:
             yield pool
         except KeyboardInterrupt:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.resource_tracker
 import os
 import signal
 import sys
@@ -76,35 +75,25 @@ def _beat(send: Callable[[str, Any], None], ticks: Ticks, over: threading.Event)
 def start(count: int, make: Callable[..., Any], *arguments: Any) -> list[Other]:
     """Start ranks 1 to `count - 1` on this machine; the member of each is `make(rank, *arguments, ticks)`.
 
-    An error or a signal in the meantime ends those that have started.
+    Call it with stop signals withheld, which the processes receive once their handlers are set. An error in the
+    meantime ends those that have started.
     """
     spawn = multiprocessing.get_context("spawn")
-    multiprocessing.resource_tracker.ensure_running()  # starting it later would reset the signal mask
     others: list[Other] = []
     try:
         for rank in range(1, count):
             ours, theirs = spawn.Pipe()
             process = spawn.Process(target=_serve, args=(theirs, rank, make, arguments))
             others.append(Other(rank, ours, process))
-            with _signals_kept_until_served(), _without_main():
+            with _without_main():
                 process.start()
             theirs.close()
-    except BaseException:  # such as a Ctrl-C: nobody would answer the processes, and the end would wait for theirs
+    except Exception:  # nobody would answer the processes, and the end would wait for theirs
         for other in others:
             if other.process and other.process.pid is not None:  # None: it has not started
                 other.process.kill()
         raise
     return others
-
-
-@contextmanager
-def _signals_kept_until_served() -> Iterator[None]:
-    """Blocks stop signals while a process is started, so that it receives them only after its handlers are set."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """Terminals and operating systems send the first two; clusters send the others before a time limit or a preemption."""
@@ -28,3 +29,27 @@ def stop_requests() -> Iterator[list[int]]:
             # A script's background programs start with SIGINT ignored; one that obeyed a first SIGINT obeys a second.
             heeded = handler == signal.SIG_IGN and number in received
             signal.signal(number, signal.default_int_handler if heeded else handler)
+
+
+@contextmanager
+def stop_signals_withheld() -> Iterator[None]:
+    """A context in which `STOP_SIGNALS` wait until its end.
+
+    A process that is started in it begins with them blocked, and receives them once it unblocks them. Blocking is not
+    enough for this process: another thread may receive a signal, and Python calls the handler in the main thread.
+    """
+    resource_tracker.ensure_running()  # it would start with the first process, and unblock signals
+    received: list[int] = []
+    # None is a handler that is not Python's: it raises no exception, and could not be restored.
+    before = {number: handler for number in STOP_SIGNALS if (handler := signal.getsignal(number)) is not None}
+    for withheld in before:
+        signal.signal(withheld, lambda number, _: received.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for arrived in received:  # once all have their handlers again
+            signal.raise_signal(arrived)

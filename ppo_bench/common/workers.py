@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.stopping import STOP_SIGNALS, stop_signals_withheld
 
 SECONDS_TO_END = 5.0
 
@@ -25,7 +26,8 @@ class Worker:
         self._name = name
         self._connection, theirs = spawn.Pipe()
         self._process = spawn.Process(target=_work, args=(theirs, serve, arguments))
-        self._process.start()
+        with stop_signals_withheld():  # so that Ctrl-C does not interrupt its imports
+            self._process.start()
         theirs.close()
 
     def ask(self, message: Any) -> None:
@@ -55,7 +57,7 @@ class Worker:
 
 
 def _work(connection: Connection, serve: Serve, arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    leave_ctrl_c_to_parent()
     try:
         answers = serve(*arguments)
         answer = next(answers)
@@ -67,3 +69,9 @@ def _work(connection: Connection, serve: Serve, arguments: tuple[Any, ...]) -> N
         connection.send(error)
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent has ended or closed the connection
         pass
+
+
+def leave_ctrl_c_to_parent() -> None:
+    """Ignore Ctrl-C in this process, which its parent has started with stop signals withheld and will end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

@@ -20,6 +20,7 @@ from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.launched import MOST_PORT, Launched, accept, connect, launched, listen, told_number
 from ppo_bench.common.rank_processes import serve, start
 from ppo_bench.common.ranks import HANGS_SECONDS, STARTS_SECONDS, Other, Ranks, Ticks
+from ppo_bench.common.stopping import stop_signals_withheld
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observed import make_env
@@ -117,21 +118,21 @@ class GroupRunner:
 
         Raises `ConfigError` if one of them cannot start.
         """
-        ticks = Ticks()
-        meeting, self._kept, others = _meet(config, wrap)
+        ticks, told = Ticks(), launched()
+        meeting, self._kept, others = _meet(config, told)
         self._ticks_within_steps = config.framework.process_per_device
-        self._ranks = Ranks(others, ticks, "device" if config.framework.process_per_device else "process")
         self._member, self._steps = None, 0
-        try:
-            self._member = Member(0, config, meeting, wrap, ticks)
-            self._ranks.answers()
-        except Exception as error:
-            why = self._ranks.why(error)
-            self.close()
-            raise why from error
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as starting:
+            with stop_signals_withheld():  # until a signal would end the processes that are started here
+                others = start(config.processes, Member, config, meeting, wrap) if told is None else others
+                self._ranks = Ranks(others, ticks, "device" if config.framework.process_per_device else "process")
+                starting.callback(self.close)
+            try:
+                self._member = Member(0, config, meeting, wrap, ticks)
+                self._ranks.answers()
+            except Exception as error:
+                raise self._ranks.why(error) from error
+            starting.pop_all()
         self.problem = self._member.problem
         self.execution: Mapping[str, object] = self._member.runner.execution
 
@@ -194,13 +195,11 @@ def _place(part: Part) -> tuple[Part, list[int]]:
     return place, cores_of_process() if told.own_cores else part_of_cores(place.index, place.count)
 
 
-def _meet(config: Config, wrap: Wrap) -> tuple[Meeting, Any, list[Other]]:
-    """Rendezvous of the processes: address for the framework, what has to stay referenced, and the other ranks."""
-    told = launched()
+def _meet(config: Config, told: Launched | None) -> tuple[Meeting, Any, list[Other]]:
+    """Address of rank 0 for the framework, what has to stay referenced, and the other ranks that a launcher started."""
     if told is None:
         port = told_number("MASTER_PORT", 0, MOST_PORT)
-        meeting, kept = config.framework.meet("127.0.0.1", port, config.processes)
-        return meeting, kept, start(config.processes, Member, config, meeting, wrap)
+        return *config.framework.meet("127.0.0.1", port, config.processes), []
     others = _gathered(told)
     meeting, kept = config.framework.meet(told.host, 0, config.processes)
     for other in others:

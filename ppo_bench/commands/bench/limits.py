@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from ppo_bench.commands.bench.programs import network_of
+from ppo_bench.common.workers import Worker
 from ppo_bench.configuration.config import Config
 
 REPEATS = 7
@@ -34,11 +33,15 @@ class Arithmetic(NamedTuple):
 
 def arithmetic(config: Config) -> Arithmetic:
     """The arithmetic of a configuration, measured by PyTorch in a process of its own with all threads."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_arithmetic, config).result()
+    worker = Worker("the limit's measurement", _arithmetic, config)
+    try:
+        measured: Arithmetic = worker.answer()
+        return measured
+    finally:
+        worker.stop()
 
 
-def _arithmetic(config: Config) -> Arithmetic:
+def _arithmetic(config: Config) -> Generator[Arithmetic, None, None]:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -93,4 +96,4 @@ def _arithmetic(config: Config) -> Arithmetic:
     per_row, per_row_learnt = flop(forward) / rows, flop(both) / rows
     steps = config.ppo.batch_size + config.ppo.num_envs  # includes the values after the last step
     total = steps * per_row + config.ppo.update_epochs * config.ppo.batch_size * per_row_learnt
-    return Arithmetic(total, max(rates))
+    yield Arithmetic(total, max(rates))
