@@ -13,16 +13,18 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch import TorchOps
+from ppo_bench.runners.declared import policy_arrays
 from ppo_bench.tuning import machine
 from tests.probes import Endless
 from tests.processes import TRAIN
-from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.training import ENVIRONMENT
 
@@ -112,6 +114,27 @@ def test_bfloat16_keeps_parameters_and_moments_in_float32_and_is_recorded(framew
     assert PRECISIONS["bfloat16"]._asdict().items() <= recorded.items()
     in_float32, _ = after(framework, "float32", 2)
     assert any(not np.array_equal(arrays[n], in_float32[n]) for n in arrays if n.startswith("params."))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_training_in_float64_leaves_the_next_one_of_the_process_as_it_is(framework: str) -> None:
+    before, between, afterwards = (after(framework, each, 2)[0] for each in ("float32", "float64", "float32"))
+    assert between["params.actor.0.weight"].dtype == np.float64
+    for name, array in before.items():
+        np.testing.assert_array_equal(afterwards[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("framework", ACTING)
+def test_policies_of_two_precisions_act_in_turn(framework: str) -> None:
+    problem = problem_for(RandomScenes(4, False, False), 10, [])
+    names = [array.name for array in policy_arrays(problem.network, PRECISIONS["float64"])]
+    exported, _ = after(framework, "float64", 1)
+    arrays = {name: exported[name] for name in names}
+    loaded = load_config([f"framework={framework}"]).framework
+    wide, narrow = (loaded.policy(problem.network, arrays, each, "cpu") for each in ("float64", "float32"))
+    obs, start = np.ones((3, *problem.network.input_shape), np.float32), np.zeros(3, bool)
+    for act, dtype in ((wide, np.float64), (narrow, np.float32), (wide, np.float64)):
+        assert act(obs, start, {}).values.dtype == dtype
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

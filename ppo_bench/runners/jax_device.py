@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import jax
 
 from ppo_bench.common.errors import ConfigError
@@ -11,13 +14,26 @@ from ppo_bench.tuning.machine import has_nvidia_gpu
 
 
 def set_precision(precision: Precision) -> str:
-    """Set JAX's precision flags, and return its name for the precision of matrix products."""
-    if precision.parameters == "float64":
-        jax.config.update("jax_enable_x64", True)
+    """Set JAX's precision flags in this process, and return its name for the precision of matrix products."""
+    jax.config.update("jax_enable_x64", _has_64_bits(precision))
+    jax.config.update("jax_default_matmul_precision", _matmul_precision(precision))
+    return _matmul_precision(precision)
+
+
+@contextmanager
+def in_precision(precision: Precision) -> Iterator[None]:
+    """A context with the precision flags that `set_precision` would set."""
+    with jax.enable_x64(_has_64_bits(precision)), jax.default_matmul_precision(_matmul_precision(precision)):
+        yield
+
+
+def _has_64_bits(precision: Precision) -> bool:
+    return precision.parameters == "float64"
+
+
+def _matmul_precision(precision: Precision) -> str:
     # "default" means TF32 on GPUs that have it. "tensorfloat32" would leave products compiled by Triton in float32.
-    matmul_precision = "default" if precision.tf32 else "highest"
-    jax.config.update("jax_default_matmul_precision", matmul_precision)
-    return matmul_precision
+    return "default" if precision.tf32 else "highest"
 
 
 def pick_devices(device: str, precision: Precision, count: int, part: Part = WHOLE) -> list[jax.Device]:

@@ -15,21 +15,21 @@ from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.declared import policy_arrays
-from ppo_bench.runners.jax_device import pick_device, set_precision
+from ppo_bench.runners.jax_device import in_precision, pick_device
 
 
 def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
     """See `Framework.policy`."""
     arithmetic = PRECISIONS[precision]
-    set_precision(arithmetic)
     picked = pick_device(device, arithmetic)
     own = restored(policy_arrays(network, arithmetic), arrays)
-    params = jax.device_put({name.removeprefix("params."): array for name, array in own.items()}, picked)
+    with in_precision(arithmetic):
+        params = jax.device_put({name.removeprefix("params."): array for name, array in own.items()}, picked)
 
     forward = _forward(network, precision)
 
     def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
-        with jax.default_device(picked):
+        with in_precision(arithmetic), jax.default_device(picked):  # policies of another precision may act in turn
             return jax.tree.map(np.asarray, forward(params, obs, start if network.carry else None, carry))
 
     return act
