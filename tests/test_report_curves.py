@@ -27,9 +27,13 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager", "jax_xla"))
     longer = {"config.total_timesteps": 200 * 512}
     running = write_run(tmp_path / "o", "cartpole", "jax_xla", 6, 50, finished=False, changes=longer)
+    (running / "error.txt").write_text("learning diverged\n")
+    none = write_run(tmp_path / "o", "cartpole", "jax_xla", 7, 0, finished=False, changes=longer)
+    (none / "error.txt").write_text("the disk is full\n")
     code, _, errors = report(capfd, tmp_path / "o", drawn=True)
     assert code == 0
-    assert f"unfinished runs, which only the curves show: {running} (25%)" in errors
+    assert f"unfinished runs, which only the curves show: {running} (25%: learning diverged)" in errors
+    assert f"left out: {none}: the disk is full" in errors
     out = tmp_path / "o" / "report"
     assert aggregates(out)["cartpole", "jax_xla", "steady_sps"][3] == 5
     (last,) = [row for row in read_table(out / "tables" / "runs.csv") if row["seed"] == "6"]

@@ -15,9 +15,10 @@ import pytest
 from ppo_bench.commands.__main__ import main as train
 from ppo_bench.commands.watch import RunRow, Watched, look, main
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import Interrupted
 from ppo_bench.common.rows import last_rows
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.results import in_use, own_folder
+from ppo_bench.runs.results import error_of, in_use, own_folder
 from tests.processes import started, wait_until
 from tests.refusals import assert_one_line
 from tests.training import GYM, SHORT, rows
@@ -122,6 +123,28 @@ def test_a_broken_folder_is_shown_with_the_reason(
     assert row.remark.startswith(remark)
     assert exit_code(main, [str(copied.parent)]) == 0
     assert remark in capsys.readouterr().out
+
+
+def test_a_training_that_fails_is_shown_with_its_error_until_it_begins_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*GYM, *SHORT, "ppo.learning_rate=1e38", f"outputs={tmp_path}"]
+    assert exit_code(train, words) == 1
+    line = capsys.readouterr().err.splitlines()[-1].removeprefix("ppo_bench: ")
+    assert "learning diverged" in line
+    (row,) = Watched(tmp_path).rows()
+    assert (row.state, row.remark, row.framework) == ("failed", line, "torch_eager")
+    assert exit_code(main, [str(tmp_path)]) == 0
+    assert line in capsys.readouterr().out
+    with own_folder(row.folder):
+        assert look(row.folder, held=True).state == "running"
+    assert look(row.folder, held=False).state == "stopped"
+
+
+def test_a_stop_on_request_is_no_error(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted), own_folder(tmp_path / "run"):
+        raise Interrupted("stopped after iteration 3")
+    assert error_of(tmp_path / "run") is None
 
 
 def test_a_row_that_is_cut_off_is_not_read(copied: Path) -> None:

@@ -1,7 +1,7 @@
 """`python -m ppo_bench.watch DIR [--once]`: state and progress of the runs under a folder, from their files alone.
 
-A run is "running" while a process holds its folder's lock, "done" if it has a result, and otherwise "stopped"; the same
-command would resume it.
+A run is "running" while a process holds its folder's lock, "done" if it has a result, "failed" if an error ended its
+training, and otherwise "stopped"; the same command would resume it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import duration
 from ppo_bench.common.rows import last_rows
 from ppo_bench.runs.results import (
+    ERROR,
     FILES,
     RATINGS,
     RECENT_EPISODES,
+    error_of,
     in_use,
     number_or_none,
     progress_of,
@@ -35,7 +37,7 @@ from ppo_bench.runs.results import (
 
 REFRESH_SECONDS = 1.0
 WIDE = 10_000  # width in columns if stdout is a pipe, so that no row is wrapped
-STATES = {"running": "green", "starting": "green", "stopped": "yellow", "broken": "red", "done": "dim"}
+STATES = {"running": "green", "starting": "green", "stopped": "yellow", "failed": "red", "broken": "red", "done": "dim"}
 """The states of runs with their colours, in the order of the table."""
 
 
@@ -104,7 +106,7 @@ class Watched:
         seen, self._seen = self._seen, {}
         for folder in run_folders(self._folder, (*FILES, "checkpoints")):  # a run that starts has only that
             held = in_use(folder)
-            now = held, *(_changed(folder / name) for name in ("run.json", "metrics.jsonl", RATINGS, "result.json"))
+            now = held, *(_changed(folder / name) for name in (*FILES, RATINGS, ERROR))
             before, row = seen.get(folder, (None, None))
             self._seen[folder] = (now, row if row and now == before else look(folder, held))
         states = list(STATES)
@@ -120,8 +122,10 @@ def _changed(path: Path) -> int:
 
 def look(folder: Path, held: bool) -> RunRow:
     """The row of the run in `folder`; `held` says whether a process holds its lock."""
+    error = None if held else error_of(folder)
+    state = "running" if held else "failed" if error else "stopped"
     if not (folder / "run.json").exists():
-        return RunRow(folder, "starting" if held else "stopped", remark="" if held else "there is no run.json")
+        return RunRow(folder, "starting" if held else state, remark="" if held else error or "there is no run.json")
     try:
         config = read_json(folder / "run.json")["config"]
         about: dict[str, Any] = {
@@ -139,11 +143,11 @@ def look(folder: Path, held: bool) -> RunRow:
             return RunRow(folder, "done", mean_return=mean_return, **about)
         returns = [row["return"] for row in last_rows(folder / "episodes.jsonl")][-RECENT_EPISODES:]
         mean_return = math.fsum(returns) / len(returns) if returns else None
-        return RunRow(folder, "running" if held else "stopped", mean_return=mean_return, **about)
-    except ConfigError as error:
-        return RunRow(folder, "broken", remark=str(error).split("; ")[0].replace(f"{folder}/", ""))
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        return RunRow(folder, "broken", remark=f"no record of a run: {type(error).__name__} {error}")
+        return RunRow(folder, state, mean_return=mean_return, remark=error or "", **about)
+    except ConfigError as damage:
+        return RunRow(folder, "broken", remark=str(damage).split("; ")[0].replace(f"{folder}/", ""))
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as damage:
+        return RunRow(folder, "broken", remark=f"no record of a run: {type(damage).__name__} {damage}")
 
 
 def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:

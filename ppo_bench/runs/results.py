@@ -6,6 +6,7 @@ episodes.jsonl  one row per finished episode, the last 1,000 of an iteration (me
 ratings.json    ratings of the checkpoints, by iteration, in a game: see ppo_bench/runs/rating.py
 checkpoints/    see ppo_bench/runners/checkpoint.py
 result.json     the summary, written to a temporary file and renamed last
+error.txt       why the last training of an unfinished run failed, unless it was killed
 .lock           empty; its lock is held by the process that trains
 """
 
@@ -14,12 +15,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, Failed, Interrupted, one_line
 from ppo_bench.common.files import is_complete, make_folder, read_json
 from ppo_bench.common.locks import lock
 from ppo_bench.common.rows import last_rows, read_rows
@@ -35,6 +36,7 @@ RECENT_EPISODES = 100
 """Number of episodes whose mean return a run's summary gives, the last of the training."""
 COMPILING_ITERATIONS = 3
 """Iterations at the start of a training in which programs may be compiled."""
+ERROR = "error.txt"
 LOCK = ".lock"
 """The file in a run's folder that its training holds a lock of."""
 LOCK_TRIES = 3
@@ -67,9 +69,33 @@ def own_folder(folder: Path) -> Iterator[None]:
             time.sleep(0.1)
         if not took:
             raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it")
-        yield
+        with _error_kept(folder / ERROR):
+            yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _error_kept(path: Path) -> Iterator[None]:
+    """Writes the error that leaves the context, other than a stop on request, to a file that it removes first."""
+    path.unlink(missing_ok=True)
+    try:
+        yield
+    except Interrupted:
+        raise
+    except Exception as error:
+        own = isinstance(error, ConfigError | Failed)
+        with suppress(OSError):  # such as a full disk, of which the error itself speaks
+            path.write_text(one_line(error if own else f"{type(error).__name__}: {error}") + "\n", encoding="utf-8")
+        raise
+
+
+def error_of(folder: Path) -> str | None:
+    """Why the last training of an unfinished run failed; None if it has not, or was killed."""
+    try:
+        return one_line((folder / ERROR).read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
 
 
 def are_complete(folders: Sequence[Path]) -> bool:

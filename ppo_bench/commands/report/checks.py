@@ -10,7 +10,7 @@ from typing import Any
 
 from ppo_bench.commands.report.folders import LeftOut, Run
 from ppo_bench.commands.report.groups import ComparedTask, baseline_of, differing
-from ppo_bench.runs.results import RECENT_EPISODES
+from ppo_bench.runs.results import RECENT_EPISODES, error_of
 
 COVERAGE = {2: 0.51, 3: 0.74, 4: 0.79, 5: 0.83, 6: 0.86, 7: 0.88, 8: 0.89, 9: 0.89}
 """Actual coverage of percentile bootstrap intervals at a nominal 95%, by number of seeds, for the mean of normal scores
@@ -80,7 +80,7 @@ def _cut(tasks: Sequence[ComparedTask]) -> list[str]:
 
 def _unfinished(tasks: Sequence[ComparedTask]) -> list[str]:
     runs = [run for task in tasks for group in task.groups for run in group.runs if not run.finished]
-    names = [f"{run.folder} ({_done(run):.0%})" for run in runs]
+    names = [f"{run.folder} ({_done(run):.0%}{f': {error}' if (error := error_of(run.path)) else ''})" for run in runs]
     return [f"unfinished runs, which only the curves show: {_some(names)}"] if names else []
 
 

@@ -18,7 +18,7 @@ from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.commands.report.folders import LeftOut, Run, Unreadable, find, read
 from ppo_bench.commands.report.json_lines import columns_of, duckdb_error, first_line, is_cut, rows_of
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.runs.results import RECENT_EPISODES
+from ppo_bench.runs.results import RECENT_EPISODES, error_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -189,7 +189,8 @@ def _cut(database: Database, damaged: Mapping[int, str]) -> None:
     for number, run in enumerate(database.runs):
         rows, last = lost.get(number, (0, None))
         if last is None:
-            reason = "metrics.jsonl has no row that can be read" if rows else "it has not finished an iteration yet"
+            none = error_of(run.path) or "it has not finished an iteration yet"
+            reason = "metrics.jsonl has no row that can be read" if rows else none
             database.left_out.append(LeftOut(run.folder, damaged.get(number, reason)))
         elif rows:
             database.warnings.append(
