@@ -275,15 +275,6 @@ def _mean(values: list[float] | list[int]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def report_finished(folder: Path) -> None:
-    """Print the outcome of a complete run."""
-    result = read_json(folder / "result.json")
-    mean = result.get("final_return_mean")
-    shown = "none" if mean is None else f"{mean:.2f}"
-    say(f"{folder} is done: final_return_mean {shown}; rerun=true trains afresh beside it")
-    warn_of_differences(folder)
-
-
 def warn_of_differences(folder: Path, execution: Mapping[str, object] | None = None) -> None:
     """Warn if versions, hardware or execution differ from those at the start of the run."""
     now = provenance() | ({"execution": dict(execution)} if execution else {})

@@ -23,11 +23,12 @@ from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.runs.advice import advice
+from ppo_bench.runs.finished import report_finished
 from ppo_bench.runs.group import GroupRunner
 from ppo_bench.runs.kept import told_to_stop, what_is_kept
 from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Pauses
-from ppo_bench.runs.record import LoopState, Record, report_finished
+from ppo_bench.runs.record import LoopState, Record
 from ppo_bench.runs.results import are_complete, own_folder
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 
@@ -68,8 +69,9 @@ def train(config: Config, started_at: float) -> list[Path]:
     runs = [SeedRun(*each) for each in zip(config.of_each_seed(), config.folders, strict=True)]
     finished = [run.folder for run in runs if is_complete(run.folder)]
     todo = [run for run in runs if run.folder not in finished]
-    for folder in finished:
-        report_finished(folder)
+    for run in runs:
+        if run.folder in finished:
+            report_finished(*run)
     if finished:
         with Mirrors(finished, config.trackers, 1 if todo else PATIENCE) as mirrors:
             mirrors.start()
@@ -107,7 +109,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
                 stack.enter_context(own_folder(run.folder))
             if are_complete([run.folder for run in runs]):  # by another process, while this one was building
                 for run in runs:
-                    report_finished(run.folder)
+                    report_finished(*run)
                 return
             mirrors = stack.enter_context(Mirrors([run.folder for run in runs], config.trackers))
             resumed = _resume(runs, runner)
