@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -23,10 +24,13 @@ echo "${{COMPREPLY[@]}}"
 
 
 def completed(line: str) -> list[str]:
-    """What bash offers after `line`."""
+    """What bash offers after `line`, in an empty folder."""
     script = COMPLETE.format(line=line, length=len(line), last=len(line.split()) - 1)
     environment = {**os.environ, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
-    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=environment)
+    with TemporaryDirectory() as empty:
+        ended = subprocess.run(
+            ["bash", "-c", script], capture_output=True, text=True, check=True, env=environment, cwd=empty
+        )
     return sorted(ended.stdout.split())
 
 

@@ -42,6 +42,22 @@ def test_every_framework_plays_the_same_episodes_with_every_frameworks_checkpoin
             assert other["framework"] != own["framework"]
 
 
+def test_several_runs_are_played_one_after_the_other_as_alone(
+    runs: RUNS, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folders = [str(folder) for folder in runs.values()]
+    capfd.readouterr()
+    assert exit_code(main, [*folders, ON_CPU, "episodes=4", "framework=torch_eager", f"outputs={tmp_path}"]) == 0
+    *lines, last = capfd.readouterr().out.splitlines()
+    files = [Path(line) for line in lines if line.endswith(".json")]
+    means = []
+    for folder, file in zip(runs.values(), files, strict=True):
+        together = json.loads(file.read_text())
+        assert played(together) == played(evaluated(folder, "episodes=4", "framework=torch_eager"))
+        means.append(together["return_mean"])
+    assert last == f"{len(means)} runs: {np.mean(means):.2f} on average, std {np.std(means):.2f}"
+
+
 def test_greedy_sampled_and_seeded_evaluations_differ_and_each_repeats(runs: RUNS) -> None:
     def returns(*overrides: str) -> list[float]:
         found: list[float] = evaluated(runs["torch_eager"], *overrides)["returns"]

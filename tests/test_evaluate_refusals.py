@@ -113,4 +113,9 @@ def test_a_run_that_cannot_be_evaluated_is_one_line_and_is_left_as_it_is(
 
 def test_without_a_run_folder_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
     refusal([], "RUN_DIR", capfd)
-    refusal(["episodes=3"], "has no checkpoint: name a run folder", capfd)
+    refusal(["episodes=3"], "RUN_DIR is missing: name a run's folder before the overrides", capfd)
+
+
+def test_of_several_runs_none_is_played_if_one_is_wrong(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    refusal([str(run), str(run.parent / "seed9")], "seed9 has no checkpoint", capfd)
+    assert not (run / "evaluations").exists()

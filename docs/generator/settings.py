@@ -25,7 +25,7 @@ GROUPS = {
 }
 """Description of each configuration group whose choices are all listed with their keys."""
 ROOTS = {
-    "evaluate": "`ppo-bench evaluate RUN_DIR [key=value ...]`",
+    "evaluate": "`ppo-bench evaluate RUN_DIR... [key=value ...]`",
     "bench": "`ppo-bench bench [key=value ...]`",
     "equivalence": "`ppo-bench equivalence [key=value ...]`",
     "match": "`ppo-bench match RUN_DIR [key=value ...]`",

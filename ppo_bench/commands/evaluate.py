@@ -1,7 +1,7 @@
-"""`python -m ppo_bench.evaluate RUN_DIR [overrides]`: how good is a run's newest checkpoint, in any framework?
+"""`python -m ppo_bench.evaluate RUN_DIR... [overrides]`: how good is a run's newest checkpoint, in any framework?
 
-It plays whole episodes with frozen normalisation statistics and unclipped rewards. It prints a table and writes
-`RUN_DIR/evaluations/<checkpoint>-<backend>-<framework>-<hash>.json`; video=true adds an mp4 of one episode.
+It plays whole episodes with frozen normalisation statistics and unclipped rewards. For each run it prints a table and
+writes `RUN_DIR/evaluations/<checkpoint>-<backend>-<framework>-<hash>.json`; video=true adds an mp4 of one episode.
 conf/evaluate.yaml explains the overrides.
 """
 
@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
@@ -50,29 +50,52 @@ class Request:
     backend: Any
 
 
+class Evaluated(NamedTuple):
+    """A checkpoint that is to be evaluated, with its run's configuration as the request changes it."""
+
+    path: Path
+    config: Config
+    file: Path
+    """The JSON file of results; the video lies beside it."""
+
+
 def main(arguments: list[str]) -> int:
-    """Evaluate a checkpoint, print a table, and write the JSON file and, with video=true, the video."""
+    """Evaluate checkpoints, print a table of each, and write JSON files and, with video=true, videos."""
     parser = Parser("python -m ppo_bench.evaluate", description=__doc__)
-    parser.add_argument("run", metavar="RUN_DIR", help="a run folder, or one of its checkpoints/iteration_<k>")
     parser.add_argument(
-        "overrides",
-        nargs="*",
-        default=[],
-        help="episodes=10 num_envs=10 greedy=true seed=1 video=true framework=... backend=...",
+        "words",
+        nargs="+",
+        metavar="RUN_DIR",
+        help="a run folder, or one of its checkpoints/iteration_<k>; after it overrides such as "
+        "episodes=10 num_envs=10 greedy=true seed=1 video=true framework=... backend=...",
     )
-    options = parser.parse_args(arguments)
-    request = load_request(options.overrides)
-    path = checkpoint.find(Path(options.run), snapshots=True)
-    saved = checkpoint.load_named(path)
-    run_folder = checkpoint.run_of(path)
-    config = load_run(
-        run_folder, {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
-    )
-    file = _file(path, run_folder, config, request)
+    words = parser.parse_args(arguments).words
+    runs = [word for word in words if "=" not in word or Path(word).is_dir()]
+    if not runs:
+        raise ConfigError("RUN_DIR is missing: name a run's folder before the overrides")
+    request = load_request([word for word in words if word not in runs])
     if request.video:
         from ppo_bench.runs.video.filmed import draw_off_screen
 
         draw_off_screen()
+    every = [_found(run, request) for run in runs]  # so that a wrong one is said before any is played
+    means = [_evaluate(each, request) for each in every]
+    if len(means) > 1 and len({each.config.task.name for each in every}) == 1:
+        print(f"{len(means)} runs: {statistics.fmean(means):.2f} on average, std {statistics.pstdev(means):.2f}")
+    return 0
+
+
+def _found(run: str, request: Request) -> Evaluated:
+    path = checkpoint.find(Path(run), snapshots=True)
+    run_folder = checkpoint.run_of(path)
+    changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
+    config = load_run(run_folder, changes)
+    return Evaluated(path, config, _file(path, run_folder, config, request))
+
+
+def _evaluate(one: Evaluated, request: Request) -> float:
+    """Mean return of a checkpoint; plays it, prints its table and the paths of its files, and writes these."""
+    config, file, saved = one.config, one.file, checkpoint.load_named(one.path)
     env = on_host(make_env(config.backend, config.task.at_least(request.num_envs)))
     filmed: FilmedEnv | None = None
     try:
@@ -83,7 +106,7 @@ def main(arguments: list[str]) -> int:
             filmed = film(config, file.with_suffix(".mp4"), "video=true")
         make_folder(file.parent)
         episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
-        about = _summary(path, saved, config, request, episodes) | provenance()
+        about = _summary(one, saved, request, episodes) | provenance()
         write_json(file, about)  # before the video, which may fail
         if filmed:
             (episode,) = play(filmed, agent, 1, request.seed)
@@ -102,8 +125,8 @@ def main(arguments: list[str]) -> int:
     _print_table(about)
     if filmed:
         print(file.with_suffix(".mp4"))
-    print(file)
-    return 0
+    print(file, flush=True)
+    return float(about["return_mean"])
 
 
 def load_request(overrides: list[str]) -> Request:
@@ -140,10 +163,9 @@ def _with_progress(episodes: Iterator[Episode], total: int) -> Iterator[Episode]
             say(f"{number} of {total} episodes")
 
 
-def _summary(
-    path: Path, saved: checkpoint.Checkpoint, config: Config, request: Request, episodes: list[Episode]
-) -> dict[str, Any]:
+def _summary(one: Evaluated, saved: checkpoint.Checkpoint, request: Request, episodes: list[Episode]) -> dict[str, Any]:
     """Content of the JSON file. Episodes are sorted by environment, then by time."""
+    config = one.config
     ordered = sorted(episodes, key=lambda episode: (episode.env, episode.step))
     returns, lengths = [e.episode_return for e in ordered], [e.length for e in ordered]
     return {
@@ -155,7 +177,7 @@ def _summary(
         "precision": config.root.precision,
         "device": config.root.device,
         "training_seed": config.root.seed,
-        "checkpoint": path.resolve().name,
+        "checkpoint": one.path.resolve().name,
         "iteration": saved.loop["iteration"],
         "global_step": saved.loop["global_step"],
         "seed": request.seed,
