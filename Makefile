@@ -62,10 +62,11 @@ test-slow: setup-procgen memory-gym
 	command -v faketime > /dev/null || launch/apt_install.sh "make test-slow makes the clock jump" faketime
 	$(PYTEST) -m slow
 
-# The tests of tests/slurm, which start a SLURM of their own; needs root once, to install it.
+# The tests of tests/slurm, which mostly wait. Each of two processes starts a SLURM of its own; needs root once, to
+# install it.
 test-slurm: setup
 	tests/slurm/install.sh
-	$(BIN)/python -m pytest -q tests/slurm
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/slurm
 
 # What only a GPU can show, in parts of nine minutes that go on where they were: make gpu-proof [PART=same].
 # DEVICE=cpu rehearses it. A check that has passed is in outputs/gpu-proof and is not made again.

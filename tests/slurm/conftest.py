@@ -1,4 +1,4 @@
-"""A cluster for all tests of this folder, and commands that run on it."""
+"""A cluster for the tests of this folder that one process makes, and commands that run on it."""
 
 from __future__ import annotations
 
