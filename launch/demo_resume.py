@@ -24,11 +24,15 @@ def main(arguments: list[str]) -> int:
     """Run both trainings and compare their digests; returns 0 if they are equal, else 1."""
     parser = Parser("python launch/demo_resume.py", description=__doc__)
     parser.add_argument(
-        "--outputs", type=Path, default=Path("outputs/demo-resume"), help="made anew (outputs/demo-resume)"
+        "--outputs",
+        type=Path,
+        default=Path("outputs/demo-resume"),
+        help="its folders straight and killed are made anew (outputs/demo-resume)",
     )
     parser.add_argument("overrides", nargs="*", help="for both runs, such as framework=jax_xla")
     options = parser.parse_intermixed_args(arguments)
-    shutil.rmtree(options.outputs, ignore_errors=True)
+    for name in ("straight", "killed"):
+        shutil.rmtree(options.outputs / name, ignore_errors=True)
     words = ["env=cartpole", "device=cpu", f"total_timesteps={STEPS}", f"checkpoint.every_iterations={EVERY}"]
     words += options.overrides
     straight = _finished(_command(words, options.outputs / "straight"), "to the end, without a break")

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
@@ -35,6 +36,28 @@ class Locks(gymnasium.Env[Any, Any]):
     def _info(self, chosen: Any) -> Any:
         self.mask = tuple(np.arange(n) != c for n, c in zip((2, 3, 2), chosen, strict=True))
         return {"action_mask": self.mask}
+
+
+class Silent(Locks):
+    """Locks whose last step tells no mask."""
+
+    def step(self, action: Any) -> Any:
+        *given, info = super().step(action)
+        return *given, {} if self.t == 5 else info
+
+
+@pytest.mark.parametrize("env", [Locks, Silent])
+def test_no_mask_is_needed_as_an_episode_ends(env: type[Locks], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        gymnasium.registry, "Locks-v0", EnvSpec("Locks-v0", entry_point=lambda **_: env(), disable_env_checker=True)
+    )
+    locks = BACKENDS["gymnasium-sync"](Task("locks", "Locks-v0", 2))
+    seen, rng = locks.reset([1, 2]), np.random.default_rng(1)
+    for t in range(1, 13):
+        seen = locks.step(random_actions(locks, rng, seen.legal)).seen
+        assert seen.legal is not None
+        assert seen.legal.sum() == 2 * (7 if t % 6 == 5 else 4), t  # steps 6 and 12 are resets
+    locks.close()
 
 
 @pytest.mark.parametrize("backend", ["gymnasium-sync", "gymnasium-async"])

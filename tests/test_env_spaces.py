@@ -31,6 +31,7 @@ class Spaces(gymnasium.Env[Any, Any]):
         return np.zeros(2, np.float32), {}
 
     def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
         return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
@@ -44,6 +45,27 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[spaces.Space[Any]], T
         return Task("spaces", spec.id, 1)
 
     return add
+
+
+@pytest.mark.parametrize(
+    "action_space",
+    [
+        spaces.Box(-1.0, 1.0, (2,), np.float32),
+        spaces.Box(-1.0, 1.0, (2,), np.float16),
+        spaces.MultiDiscrete([2, 3], dtype=np.int32),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_actions_are_members_of_their_space(
+    register: Callable[[spaces.Space[Any]], Task], action_space: spaces.Space[Any], dtype: type
+) -> None:
+    """Policies compute in another dtype; the environment asserts what it is given."""
+    env = GymnasiumBackend("gymnasium", "sync").make(register(action_space))
+    env.reset([1])
+    actions = np.array([[0.1, 0.9]], dtype) if isinstance(action_space, spaces.Box) else np.array([[1, 2]])
+    env.step(actions)
+    env.close()
 
 
 @pytest.mark.parametrize(

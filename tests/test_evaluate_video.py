@@ -47,6 +47,12 @@ def test_the_video_shows_the_first_episode_frame_by_frame(
     assert (Path(mp4).suffix, Path(mp4).with_suffix(".json")) == (".mp4", Path(report))
 
 
+def test_what_a_policy_does_not_observe_is_drawn_all_the_same(tmp_path: Path) -> None:
+    words = ["env=cartpole_masked", "backend=gymnasium", "framework=torch_eager", ON_CPU]
+    found = evaluated(trained(tmp_path, *words, *SMALL), "episodes=1", "video=true")
+    assert found["video"]["frames"] == found["video"]["length"] + 1
+
+
 def test_a_video_of_breakout_shows_one_game_of_five_lives(tmp_path: Path) -> None:
     folder = trained(tmp_path, "env=breakout", "backend=envpool", *SMALL)
     found = evaluated(folder, "backend=gymnasium", "episodes=1", "video=true")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import ppo_bench
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
+from tests.training import learnt
 
 WORDS = ["total_timesteps=4096", "ppo.num_envs=4", "device=cpu", "checkpoint.every_iterations=4"]
 
@@ -31,6 +33,12 @@ def test_a_run_is_trained_loaded_and_tabled(run: Path) -> None:
     assert runs["final_return_mean"].tolist() == [json.loads((run / "result.json").read_text())["final_return_mean"]]
     assert (runs["ppo.num_envs"].tolist(), runs["ppo.gamma"].tolist()) == ([4], [0.99])
     assert metrics["global_step"].tolist() == list(range(512, 4097, 512))
+
+
+def test_a_thread_trains_as_a_program_does(run: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        (folder,) = pool.submit(ppo_bench.train, [*WORDS, f"outputs={tmp_path}"]).result()
+    assert learnt(folder) == learnt(run)
 
 
 @pytest.mark.parametrize("framework", [None, "jax_xla"])

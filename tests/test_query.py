@@ -55,9 +55,22 @@ def test_the_folder_in_which_one_is_can_be_asked(
 
 def test_columns_of_newer_versions_are_there(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = write_run(outputs, seed=9, iterations=3)
-    newer = [row | {"curiosity": 0.5, "SPS": 1, "seed": 3, 'a"b': 0, "file": 1} for row in rows(folder)]
+    newer = [
+        row
+        | {
+            "curiosity": 0.5,
+            "info_Success.Rate": 0.25,
+            "info_success.rate": 1,
+            "SPS": 1,
+            "seed": 3,
+            'a"b': 0,
+            "file": 1,
+        }
+        for row in rows(folder)
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in newer))
     assert query(capfd, "select sum(curiosity) from metrics", outputs).split()[-1] == "1.5"
+    assert query(capfd, 'select sum("info_Success.Rate") from metrics', outputs).split()[-1] == "0.75"
 
 
 def test_lines_that_are_cut_are_no_rows(outputs: Path, capfd: pytest.CaptureFixture[str]) -> None:

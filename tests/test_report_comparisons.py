@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -83,6 +84,23 @@ def test_of_many_hyperparameters_labels_have_those_that_few_settings_share(
     *labels, last = (row["setting"] for row in read_table(tmp_path / "o" / "report" / "tables" / "ranking.csv"))
     assert labels == ["(the usual)", "ppo.gamma=0.9", "ppo.gae_lambda=0.8", "ppo.clip_coef=0.3", "ppo.ent_coef=0.1"]
     assert re.fullmatch(r"\([0-9a-f]{8}\)", last)
+
+
+def test_a_hyperparameter_that_only_some_settings_have_tells_them_apart(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    values = itertools.product((1e-3, 2e-3), (0.9, 0.99), (0.1, 0.2), (None, 0.02))
+    for place, chosen in enumerate(values):
+        changes = dict(zip(("learning_rate", "gamma", "clip_coef", "target_kl"), chosen, strict=True))
+        folder = f"default/cartpole-gymnasium-torch_eager-{place}/seed1"
+        written = {f"config.ppo.{key}": value for key, value in changes.items()}
+        write_run(tmp_path / "o", "cartpole", final=100.0 - place, folder=folder, changes=written)
+    report(capfd, tmp_path / "o")
+    found = read_table(tmp_path / "o" / "report" / "tables" / "ranking.csv")
+    assert [float(row["mean return"]) for row in found] == [100.0 - place for place in range(16)]
+    assert len({row["setting"] for row in found}) == 16
+    assert {row["setting"].count("ppo.target_kl=") for row in found} == {0, 1}  # unset or 0.02, whichever is rarer
+    assert "Settings by final return" in (tmp_path / "o" / "report" / "report.html").read_text()
 
 
 def test_executions_that_differ_are_told_apart_and_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

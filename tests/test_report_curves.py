@@ -92,7 +92,7 @@ def test_curves_by_wall_time_leave_compilation_out(tmp_path: Path) -> None:
     for folder, compiled, iterations in zip(folders, (50.0, 10.0, 20.0), (100, 100, 50), strict=True):
         lines = []
         for k in range(1, iterations + 1):
-            row = {"iteration": k, "global_step": k * 10, "wall_seconds": compiled + k, "sps": 10.0, "episodes": 1}
+            row = {"iteration": k, "global_step": k * 512, "wall_seconds": compiled + k, "sps": 512.0, "episodes": 1}
             lines.append(json.dumps(row | {"episodic_return": float(k)}))
         (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
         if (folder / "result.json").exists():

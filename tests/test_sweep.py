@@ -79,6 +79,19 @@ def test_a_sweep_with_one_wrong_job_starts_none(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_damaged_result_does_not_stop_the_other_jobs_of_its_sweep(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [*GYM, *SHORT, f"outputs={tmp_path}"]
+    damaged = run_folder("seed=1", *words)
+    damaged.mkdir(parents=True)
+    (damaged / "result.json").write_text("{")
+    assert exit_code(main, ["-m", "seed=1,2", *words]) == 1
+    said = capfd.readouterr().err
+    assert said.splitlines()[-1] == "ppo_bench: 1 done, 1 failed, 0 skipped"
+    assert f"{damaged / 'result.json'} is damaged" in " ".join(said.split())
+
+
 def test_a_job_that_fails_does_not_stop_the_others_of_its_sweep(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

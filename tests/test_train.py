@@ -186,12 +186,20 @@ def test_a_finished_run_is_reported_and_not_touched(copied: Path, capfd: pytest.
     assert snapshot(copied) == before
 
 
+def test_a_finished_run_whose_record_is_another_file_is_done_all_the_same(
+    copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (copied / "run.json").write_bytes((copied / "result.json").read_bytes())
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
+    assert "run.json is no record of a run; rerun=true" in capfd.readouterr().err.splitlines()[-1]
+
+
 def test_what_a_finished_run_has_not_recorded_is_said(copied: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = snapshot(copied)
     words = [*RUN, f"outputs={copied.parents[2]}", "evaluation.every_iterations=1", "env.info=[TimeLimit]"]
     assert exit_code(main, words) == 0
     assert capfd.readouterr().err.splitlines()[1] == (
-        "ppo_bench: warning: env.info=['TimeLimit'], evaluation.every_iterations=1: it was trained without, and only "
+        "ppo_bench: warning: env.info=TimeLimit, evaluation.every_iterations=1: it was trained without, and only "
         "rerun=true records this"
     )
     assert snapshot(copied) == before
@@ -230,10 +238,12 @@ def test_versions_and_hardware_that_differ_are_named(
     assert f"cores: 999 -> {os.cpu_count()}" in warning
 
 
-@pytest.mark.parametrize("name", ["result.json", "run.json"])
-def test_a_damaged_file_of_a_finished_run_is_named(name: str, copied: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("name", "code"), [("result.json", 2), ("run.json", 0)])
+def test_a_damaged_file_of_a_finished_run_is_named(
+    name: str, code: int, copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (copied / name).write_text("{")
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 2
+    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == code
     assert f"{copied / name} is damaged" in capfd.readouterr().err.splitlines()[-1]
 
 

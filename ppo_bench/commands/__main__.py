@@ -38,6 +38,11 @@ def main(arguments: list[str]) -> int:
     overrides = overrides_of(options)
     if options.config_name not in (None, "config"):
         raise ConfigError(f"--config-name {options.config_name}: every run begins with config; use experiment=...")
+    shows = options.cfg or options.info
+    if (options.resolve or options.package) and not shows:
+        raise ConfigError(f"{'--resolve' if options.resolve else '--package'} is for --cfg: --cfg job --resolve")
+    if options.multirun and shows:
+        raise ConfigError(f"{'--cfg' if options.cfg else '--info'} shows one run: leave out -m")
     if options.help or options.hydra_help:
         from ppo_bench.commands.help import help_text
 
@@ -50,12 +55,13 @@ def main(arguments: list[str]) -> int:
         return 0
     from ppo_bench.configuration.load import load_config
 
-    if options.cfg or options.info:
-        from ppo_bench.sweeps.expand import expand
+    if shows:
+        from ppo_bench.sweeps.expand import corner
         from ppo_bench.sweeps.sweep import show_config
 
-        chosen = [load_config(job).chosen for job in expand(overrides)]
-        return show_config([*arguments, *chosen[0]])
+        if corner(overrides) != overrides:
+            raise ConfigError(f"{'--cfg' if options.cfg else '--info'} shows one run: give each key one value")
+        return show_config([*arguments, *load_config(overrides).chosen])
     if options.multirun:
         from ppo_bench.sweeps.sweep import sweep
 

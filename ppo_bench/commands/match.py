@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
         "illegal": sum(game.illegal for game in games),
         "return_mean": statistics.fmean(game.returned for game in games),
         "return_mean_by_seat": [
-            statistics.fmean([game.returned for game in games if game.seat == seat] or [0.0])
+            statistics.fmean(own) if (own := [game.returned for game in games if game.seat == seat]) else None
             for seat in range(config.task.players)
         ],
     }

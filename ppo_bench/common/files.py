@@ -17,8 +17,14 @@ SCHEMA_VERSION = 1
 
 
 def is_complete(run_folder: Path) -> bool:
-    """Whether the run in `run_folder` is complete: it then has its result, and only then."""
-    return (run_folder / "result.json").exists()
+    """Whether the run in `run_folder` is complete: it then has its result, and only then.
+
+    Raises `ConfigError` if this process cannot look there.
+    """
+    try:
+        return (run_folder / "result.json").exists()
+    except OSError as error:  # such as a name that is too long, or a folder that is closed to this user
+        raise ConfigError(f"cannot read {run_folder}: {error.strerror}; choose another folder by outputs=") from error
 
 
 def jsonable(value: Any) -> Any:

@@ -41,6 +41,8 @@ def _start_of(path: Path, mark: Mark) -> bytes:
             return file.read(mark.length_bytes)
     except FileNotFoundError:
         return b""
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path} is a folder; rerun=true starts the run afresh beside it") from error
 
 
 class Rows:

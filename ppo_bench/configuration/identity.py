@@ -1,12 +1,13 @@
 """Identity of an experiment: the part of its configuration that determines what is trained, in a canonical form.
 
-Two commands that train the same have the same identity, and so the same folder. Keys that only affect location or speed
-are left out or set to their defaults. Of several values with the same effect, such as 500,000 and 500,001 steps of
-whole iterations, one canonical value is used.
+Two commands that train otherwise have different identities, and so different folders. Those that are known here to
+train the same have the same one: keys that only affect location or speed are left out or set to their defaults, and of
+several values with the same effect, such as 500,000 and 500,001 steps of whole iterations, one canonical value is used.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,13 +22,15 @@ UNUSED_CLIPS = {"norm_obs": ("obs_clip", 10.0), "norm_reward": ("reward_clip", 1
 """Keys of `ppo` without effect if the key in front is false, and their canonical values."""
 AUTO = {"_target_": "ppo_bench.networks.spec.Auto", "hidden_sizes": [64, 64], "activation": "tanh"}
 NETWORKS = "ppo_bench.networks.spec."
-VECTORS = (
-    *("CartPole-", "Acrobot-", "MountainCar", "Pendulum-"),
-    *("Ant-", "HalfCheetah-", "Hopper-", "Humanoid", "Inverted", "Pusher-", "Reacher-", "Swimmer-", "Walker2d-"),
-    *("dm_control/", "AcrobotSwingup-", "BallInCupCatch-", "CartpoleBalance-", "CheetahRun-", "brax-"),
+VECTORS = re.compile(
+    r"(CartPole|Acrobot|MountainCar|MountainCarContinuous|Pendulum|Ant|HalfCheetah|Hopper|Humanoid|HumanoidStandup"
+    r"|InvertedPendulum|InvertedDoublePendulum|Pusher|Reacher|Swimmer|Walker2d|AcrobotSwingup|BallInCupCatch"
+    r"|CartpoleBalance|CheetahRun)-v\d+|(dm_control/|brax-).*"
 )
-"""Prefixes of the ids whose observations are known to be vectors, for which `network=auto` is an MLP."""
+"""Pattern of the ids whose observations are known to be vectors, for which `network=auto` is an MLP."""
+PROCGEN_BACKENDS = ("envpool", "envpool_xla")
 PROCGEN_MODES = ("Easy-v0", "Hard-v0", "Extreme-v0", "Memory-v0", "Exploration-v0")
+"""Endings of the ids of Procgen's games on `PROCGEN_BACKENDS`; elsewhere ids with them are of other environments."""
 
 
 def identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, Any]:
@@ -44,7 +47,7 @@ def identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, 
     every = (config.get("checkpoint") or {}).get("every_iterations")
     trained["checkpoint"] = {"every_iterations": every} | ({"load": loaded} if loaded else {})
     trained["env"] = env
-    trained["network"] = _network(config["network"], env)
+    trained["network"] = _network(config["network"], env, config["backend"]["name"])
     trained["framework"] = _without(config["framework"], "compile_cache")
     # The number of threads or processes that step environments does not affect the results.
     at_defaults = {"num_threads": 0, "vectorization": "sync"}
@@ -89,15 +92,15 @@ def _without(tree: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in tree.items() if key not in names}
 
 
-def _network(network: Mapping[str, Any], env: Mapping[str, Any]) -> Mapping[str, Any]:
+def _network(network: Mapping[str, Any], env: Mapping[str, Any], backend: str) -> Mapping[str, Any]:
     """`network=auto` in place of `network` where auto is known to choose the same for this environment."""
-    chosen, kind = _chosen_by_auto(env), network["_target_"].removeprefix(NETWORKS)
+    chosen, kind = _chosen_by_auto(env, backend), network["_target_"].removeprefix(NETWORKS)
     if chosen is None or kind not in (chosen, "Auto") or not set(network) <= set(AUTO):
         return network
     return AUTO | ({key: network[key] for key in ("hidden_sizes", "activation")} if chosen == "Mlp" else {})
 
 
-def _chosen_by_auto(env: Mapping[str, Any]) -> str | None:
+def _chosen_by_auto(env: Mapping[str, Any], backend: str) -> str | None:
     """The class of network that `network=auto` chooses; None if that is unknown without making the environment."""
     if env["wrappers"] or (env["kwargs"] and not env["atari"]):
         return None
@@ -105,6 +108,6 @@ def _chosen_by_auto(env: Mapping[str, Any]) -> str | None:
         return "NatureCnn"
     if env["id"].startswith("minatar-"):
         return "MinAtarCnn"
-    if env["id"].endswith(PROCGEN_MODES):
+    if backend in PROCGEN_BACKENDS and env["id"].endswith(PROCGEN_MODES):
         return "ImpalaCnn"
-    return "Mlp" if env["id"].startswith(VECTORS) else None
+    return "Mlp" if VECTORS.fullmatch(env["id"]) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,13 @@ class Rule(NamedTuple):
         return Rule(lambda value: value is None or self.holds(value), f"{self.words}, or null")
 
 
+def _is_sortable(value: Any) -> bool:
+    """Whether the keys of every mapping in `value` are of one type."""
+    if isinstance(value, Mapping):
+        return len(set(map(type, value))) < 2 and all(map(_is_sortable, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_is_sortable, value))
+
+
 NATURAL = Rule(lambda value: value >= 1, "must be at least 1")
 POSITIVE = Rule(lambda value: 0 < value < math.inf, "must be above 0")
 NOT_NEGATIVE = Rule(lambda value: 0 <= value < math.inf, "must not be negative")
@@ -48,6 +55,7 @@ RULES = {
     "env.game": Rule(lambda value: value is None or value.strip() != "", "must name a game"),
     "env.name": NOT_BLANK,
     "env.id": NOT_BLANK,
+    "env.kwargs": Rule(_is_sortable, "the keys of a mapping must be all names, or all numbers"),
     "env.players": NATURAL,
     "env.atari.frames": NATURAL,
     "env.atari.repeat_action_probability": Rule(lambda value: 0 <= value < 1, "must be at least 0 and below 1"),

@@ -95,7 +95,7 @@ class GymnasiumEnv:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        obs, reward, terminated, truncated, info = self._envs.step(actions)
+        obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype))
         self.told = {name: _numbers(info, name) for name in self._kept if name in info}
         raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
@@ -108,12 +108,15 @@ class GymnasiumEnv:
         """See `Seen.legal`. In done environments every choice is legal, since the next step ignores it."""
         if not self.masks_actions:
             return None
-        if _MASK not in info or not info[f"_{_MASK}"].all():
+        given = info.get(f"_{_MASK}", np.zeros(self.num_envs, bool))
+        if not (given | done).all():
             raise Failed(f"an environment gave no info[{_MASK!r}], which it gave at first")
-        masks = info[_MASK]
-        if masks.dtype == object:  # a list, or a tuple of masks, one for each component
-            masks = np.stack([np.concatenate([np.ravel(part) for part in parts]) for parts in masks])
-        legal: np.ndarray = masks.astype(bool).reshape(self.num_envs, -1) | done[:, None]
+        legal = np.ones((self.num_envs, int(choices_of(self.action_space).sum())), bool)
+        if not done.all():
+            masks = info[_MASK][~done]
+            if masks.dtype == object:  # a list, or a tuple of masks, one for each component
+                masks = np.stack([np.concatenate([np.ravel(part) for part in parts]) for parts in masks])
+            legal[~done] = masks.reshape(len(masks), -1)
         return legal
 
     def render(self) -> np.ndarray:

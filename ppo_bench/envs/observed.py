@@ -17,7 +17,11 @@ def make_env(backend: Backend, task: Task) -> VectorEnv | GraphEnv:
 
     Raises `ConfigError` if they lack such components, and whatever `backend` raises.
     """
-    env = backend.make(task)
+    return observed(backend.make(task), task)
+
+
+def observed(env: Any, task: Task) -> Any:
+    """`env`, reduced to the components that `task` observes. Closes it and raises `ConfigError` if it lacks them."""
     if not task.observe:
         return env
     try:

@@ -61,7 +61,7 @@ def _unlike_the_source(config: Config) -> Iterator[str]:
         before = read_run(checkpoint.run_of(checkpoint.find(Path(load))))["config"]
     except ConfigError:  # a checkpoint that was copied without its run
         return
-    groups = {group: (before[group], config.resolved[group]) for group in ("network", "algorithm", "ppo")}
+    groups = {group: (before.get(group) or {}, config.resolved[group]) for group in ("network", "algorithm", "ppo")}
     groups["env.kwargs"] = (before["env"].get("kwargs") or {}, config.task.kwargs)
     unlike = [
         f"{group}.{key}={then[key]}"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import USUALLY_TOLD
 from ppo_bench.runs.record import warn_of_differences
-
-ADDED = ("env.info", "evaluation.every_iterations", "video.every_episodes")
-"""Keys that add to what a run records without being part of its identity."""
+from ppo_bench.runs.results import recorded
 
 
 def report_finished(config: Config, folder: Path) -> None:
@@ -21,12 +19,16 @@ def report_finished(config: Config, folder: Path) -> None:
     mean = result.get("final_return_mean")
     shown = "none" if mean is None else f"{mean:.2f}"
     say(f"{folder} is done: final_return_mean {shown}; rerun=true trains afresh beside it")
-    asked, trained = (OmegaConf.create(each) for each in (config.resolved, read_json(folder / "run.json")["config"]))
-    missing = [
-        f"{key}={value}"
-        for key in ADDED
-        if (value := OmegaConf.select(asked, key)) and value != OmegaConf.select(trained, key)
-    ]
+    try:
+        trained = recorded(folder)["config"]
+        warn_of_differences(folder)
+    except ConfigError as error:  # it is complete all the same
+        say(f"warning: {error}")
+        return
+    told = {*((trained.get("env") or {}).get("info") or []), *USUALLY_TOLD}
+    missing = [f"env.info={name}" for name in config.task.info if name not in told]
+    for group, key in (("evaluation", "every_iterations"), ("video", "every_episodes")):
+        asked, before = ((tree.get(group) or {}).get(key) for tree in (config.resolved, trained))
+        missing += [f"{group}.{key}={asked}"] if asked and not before else []
     if missing:
         say(f"warning: {', '.join(missing)}: it was trained without, and only rerun=true records this")
-    warn_of_differences(folder)

@@ -60,7 +60,7 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
         for part in ("versions", "hardware", "execution")
         for name, value in now.get(part, {}).items()
         if then[part].get(name, value) != value
-    ] + [f"git_commit: {then['git_commit']} -> {now['git_commit']}"] * (then["git_commit"] != now["git_commit"])
+    ] + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"] * (then.get("git_commit") != now["git_commit"])
 
 
 def version_of(package: str) -> str | None:

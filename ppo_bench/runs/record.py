@@ -16,7 +16,7 @@ import numpy as np
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import SCHEMA_VERSION, read_json, write_json
+from ppo_bench.common.files import SCHEMA_VERSION, write_json
 from ppo_bench.common.progress import say
 from ppo_bench.common.rows import NO_ROWS, Mark, Rows, check_rows
 from ppo_bench.configuration.config import Config
@@ -25,7 +25,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runs.provenance import differences, provenance
-from ppo_bench.runs.results import EPISODE_ROWS_PER_ITERATION, EVALUATION_COLUMNS, RECENT_EPISODES, speeds
+from ppo_bench.runs.results import EPISODE_ROWS_PER_ITERATION, EVALUATION_COLUMNS, RECENT_EPISODES, recorded, speeds
 
 NOTHING: Mapping[str, float | None] = {}
 
@@ -278,5 +278,5 @@ def _mean(values: list[float] | list[int]) -> float | None:
 def warn_of_differences(folder: Path, execution: Mapping[str, object] | None = None) -> None:
     """Warn if versions, hardware or execution differ from those at the start of the run."""
     now = provenance() | ({"execution": dict(execution)} if execution else {})
-    if changed := differences(read_json(folder / "run.json"), now):
+    if changed := differences(recorded(folder), now):
         say(f"warning: not what the run started with: {'; '.join(changed)}")

@@ -98,6 +98,14 @@ def error_of(folder: Path) -> str | None:
         return None
 
 
+def recorded(folder: Path) -> dict[str, Any]:
+    """The run.json of a run. Raises `ConfigError` if it is missing, damaged or something else."""
+    about = read_json(folder / "run.json")
+    if not all(isinstance(about.get(part), dict) for part in ("config", "versions", "hardware", "execution")):
+        raise ConfigError(f"{folder / 'run.json'} is no record of a run; rerun=true starts the run afresh beside it")
+    return about
+
+
 def are_complete(folders: Sequence[Path]) -> bool:
     """Whether the runs in all of `folders` are complete."""
     return all(map(is_complete, folders))

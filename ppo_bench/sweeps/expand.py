@@ -24,7 +24,7 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     try:
         with _parsed(overrides) as parsed:
             alternatives = [
-                [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+                [f"{override.get_key_element()}={value}" for value in _values(override)]
                 if override.is_sweep_override()
                 else [override.input_line or ""]
                 for override in parsed
@@ -83,11 +83,19 @@ def corner(overrides: Sequence[str]) -> list[str]:
         raise ConfigError(explain(error)) from error
 
 
+def _values(override: Override) -> list[str]:
+    """All values of an override that is swept. Raises `ConfigError` if there are none."""
+    values = list(override.sweep_string_iterator())
+    if not values:
+        raise ConfigError(f"{override.input_line}: there is no such value to sweep over")
+    return values
+
+
 def _first(override: Override) -> Any:
     if override.is_interval_sweep():
         interval: Any = override.value()
         return interval.start
-    return next(override.sweep_string_iterator())
+    return _values(override)[0]
 
 
 @contextmanager

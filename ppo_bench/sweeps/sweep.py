@@ -64,7 +64,7 @@ def sweep(overrides: Sequence[str]) -> int:
     if searching:
         outcomes, trouble = _run(outputs, on_slurm, partial(search, own, words))
     else:
-        outcomes = [finished("skipped", planned[folders], folders)[0] for folders in done]
+        outcomes = [_skipped(planned[folders], folders) for folders in done]
         for folders in done:
             print(folders[0], flush=True)
         if todo:
@@ -74,6 +74,14 @@ def sweep(overrides: Sequence[str]) -> int:
     states = [outcome.state for outcome in outcomes]
     say(", ".join(f"{states.count(state)} {state}" for state in STATES))
     return 1 if "failed" in states or not states or trouble else 0
+
+
+def _skipped(job: list[str], folders: Sequence[Path]) -> JobOutcome:
+    """The outcome of a job that was complete before; it counts as failed if its result is damaged."""
+    try:
+        return finished("skipped", job, folders)[0]
+    except ConfigError as error:
+        return JobOutcome("failed", job, str(folders[0]), one_line(error))
 
 
 def _run(outputs: Path, on_slurm: bool, start: Callable[[SweepJob], None]) -> tuple[list[JobOutcome], str | None]:

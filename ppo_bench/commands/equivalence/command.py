@@ -80,15 +80,15 @@ def main(arguments: list[str]) -> int:
     config.backend.require()
     frameworks = config.root.frameworks or _installed(overrides)
     variants = expand([_words(key, values) for key, values in ((config.root.variants or {}) | devices).items()])
-    if len(frameworks) * len(variants) < 2:
-        raise ConfigError(
-            f"frameworks=[{','.join(frameworks)}]: at least two are to be compared, or one in several variants={{...}}"
-        )
     configs = {
         " ".join((name, *variant)): load([*overrides, f"framework={name}", *variant])
         for name in frameworks
         for variant in variants
     }
+    if len(configs) < 2:
+        raise ConfigError(
+            f"frameworks=[{','.join(frameworks)}]: at least two are to be compared, or one in several variants={{...}}"
+        )
     for each in configs.values():
         _require(each)
     made = make_env(config.backend, config.task)  # raises with one line if it is not available

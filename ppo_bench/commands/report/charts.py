@@ -123,8 +123,8 @@ def _learning(
         charts: list[Lines | RowsPanel] = []
         for axis, (title, label) in enumerate((STEPS, TIME)):
             series = [
-                Series(name, colours(panel, index), found.x, *found.band, found.runs)
-                for index, (name, group) in enumerate(zip(panel.names, panel.groups, strict=True))
+                Series(name, colours(all_of_it, all_of_it.groups.index(group)), found.x, *found.band, found.runs)
+                for name, group in zip(panel.names, panel.groups, strict=True)
                 if (found := over[id(group)][axis])
             ]
             charts.append(Lines(title, label, "episodic return", series, note))
@@ -147,12 +147,16 @@ def _training(
         for column in drawn
     }
     made = []
-    for number, panel in enumerate(kept, 1):
+    for number, (panel, all_of_it) in enumerate(zip(kept, panels, strict=True), 1):
         charts: list[Lines | RowsPanel] = []
         for column in drawn:
             series = [
-                Series(name, colours(panel, index), curve.x, *curve.band, np.zeros((0, len(curve.x))))
-                for index, (name, curve) in enumerate(zip(panel.names, found[column], strict=False))
+                Series(
+                    name,
+                    colours(all_of_it, all_of_it.groups.index(group)),
+                    *(curve.x, *curve.band, np.zeros((0, len(curve.x)))),
+                )
+                for name, group, curve in zip(panel.names, panel.groups, found[column], strict=False)
                 if np.isfinite(curve.band.mean).any()
             ]
             if series:

@@ -239,13 +239,19 @@ def _count_training_seconds(database: Database) -> None:
     """
     connection = database.connection
     connection.execute("alter table steps add column training_seconds DOUBLE")
-    connection.execute("create temp table compilations (run INTEGER, seconds DOUBLE)")
-    known = [(number, run.compile_seconds or 0.0) for number, run in enumerate(database.runs) if run.finished]
-    if known:
-        connection.executemany("insert into compilations values (?, ?)", known)
+    connection.execute("create temp table compilations (run INTEGER, seconds DOUBLE, batch BIGINT)")
+    known = [
+        (
+            number,
+            (run.compile_seconds or 0.0) if run.finished else None,
+            run.setting["ppo.num_envs"] * run.setting["ppo.num_steps"],
+        )
+        for number, run in enumerate(database.runs)
+    ]
+    connection.executemany("insert into compilations values (?, ?, ?)", known)
     connection.execute(
         """with compiled as (
-            select run, coalesce(any_value(seconds), min(wall_seconds) - min(global_step) / median(sps)) as seconds
+            select run, coalesce(any_value(seconds), min(wall_seconds) - any_value(batch) / median(sps)) as seconds
             from steps left join compilations using (run) group by run)
         update steps set training_seconds = wall_seconds - greatest(coalesce(compiled.seconds, 0), 0)
         from compiled where compiled.run = steps.run"""

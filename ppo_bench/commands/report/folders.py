@@ -18,6 +18,11 @@ from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS, run_folders
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
 """Keys of a configuration that do not change what is learned: paths, trackers and the like, and the execution."""
+COUNTED = (
+    *("iterations", "global_step", "loaded_steps", "episodes", "cut_episodes", "cut_steps"),
+    *("resumes", "peak_memory_bytes"),
+)
+"""Whole numbers of result.json."""
 
 
 class Unreadable(Exception):
@@ -70,6 +75,8 @@ class Run:
     steady_sps: float | None = None
     mean_sps: float | None = None
     """Environment steps divided by training time without compilation."""
+    loaded_steps: int | None = None
+    """Part of `global_step` that another run trained (`checkpoint.load`)."""
     cut_episodes: int | None = None
     cut_steps: int | None = None
     resumes: int | None = None
@@ -87,7 +94,8 @@ class Run:
     @property
     def cut_fraction(self) -> float | None:
         """Fraction of the steps that belong to episodes cut by restarts of the environments; None if not recorded."""
-        return None if self.cut_steps is None or not self.global_step else self.cut_steps / self.global_step
+        own_steps = (self.global_step or 0) - (self.loaded_steps or 0)
+        return None if self.cut_steps is None or not own_steps else self.cut_steps / own_steps
 
     @property
     def setting_key(self) -> str:
@@ -132,8 +140,7 @@ def read(path: Path) -> Run:
             setattr(run, key, _number(result.get(key)))
         for key in ("steady_sps", "mean_sps", "masked_fraction", "load_average"):
             setattr(run, key, _number(result.get(key)))
-        counted = ("iterations", "global_step", "episodes", "cut_episodes", "cut_steps", "resumes", "peak_memory_bytes")
-        for key in counted:
+        for key in COUNTED:
             count = _number(result.get(key))
             setattr(run, key, None if count is None else int(count))
         evaluated = {name.replace("_", " "): result.get(name) for name in EVALUATION_COLUMNS}

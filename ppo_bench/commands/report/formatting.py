@@ -22,10 +22,11 @@ def number(value: float | None) -> str:
 
 def short(value: float) -> str:
     """A number with three significant digits and the units k and M."""
-    for unit, name in ((1e6, "M"), (1e4, "k")):
-        if abs(value) >= unit:
-            return f"{value / min(unit, 1e3 if name == 'k' else unit):.3g}{name}"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    value = float(f"{value:.3g}" if abs(value) < 1000 or abs(value) >= 1e4 else f"{value:.0f}")
+    for unit, name, least in ((1e6, "M", 1e6), (1e3, "k", 1e4)):
+        if abs(value) >= least:
+            return f"{value / unit:.4g}{name}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def times(estimate: Estimate | None) -> str:

@@ -16,6 +16,8 @@ FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 """The order of frameworks in the report; others follow by name."""
 SHOWN_KEYS = 3
 """Maximum number of hyperparameters in a setting's label; see `_setting_labels`."""
+UNSET = "unset"
+"""The value of a hyperparameter that others have, such as a limit, in the label of a setting without it."""
 OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
 """Measurements that all seeds of one program (`num_seeds`) share."""
 MAX_VALUE = 16
@@ -80,12 +82,12 @@ def sort_runs(runs: Sequence[Run]) -> list[ComparedTask]:
     settings = _setting_labels(runs)
     options = _option_labels(runs)
     numbered = sorted(enumerate(runs), key=lambda pair: _order(pair[1], settings))
-    tasks: dict[str, ComparedTask] = {}
+    tasks: dict[tuple[str, str], ComparedTask] = {}
     for number, run in numbered:
         label = run.env + settings[run.setting_key]
         framework = run.framework + options[number]
         algorithm = f"{framework} · {run.backend}" if backends else framework
-        task = tasks.setdefault(label, ComparedTask(label, run.env, run.env_id, []))
+        task = tasks.setdefault((run.env, run.setting_key), ComparedTask(label, run.env, run.env_id, []))
         group = next((g for g in task.groups if g.algorithm == algorithm), None)
         if group is None:
             group = Group(label, algorithm, framework, run.backend, [])
@@ -166,7 +168,9 @@ def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
         usual = {name: Counter(str(s.get(name)) for s in settings.values()).most_common(1)[0][0] for name in keys}
         for key, setting in settings.items():
             shown = [name for name in keys if len(keys) <= SHOWN_KEYS or str(setting.get(name)) != usual[name]]
-            told = " ".join(f"{name}={setting[name]}" for name in shown if name in setting)
+            if len(keys) <= SHOWN_KEYS:  # those that are unset, such as a limit that others have, tell by their absence
+                shown = [name for name in shown if name in setting]
+            told = " ".join(f"{name}={setting.get(name, UNSET)}" for name in shown)
             if len(shown) > SHOWN_KEYS:
                 told = f"({key})"
             elif not told and len(keys) > SHOWN_KEYS:

@@ -12,6 +12,8 @@ MAX_LINE_BYTES = 1 << 25
 LAST_BYTES = 1 << 16
 TAKEN = frozenset(("file", "filename", "folder", "backend", "framework", "seed"))
 """Names of the columns that identify a row's run; columns of files cannot have them."""
+NAME = r"[a-z][\w./-]*"
+"""Pattern of the names of columns; that of a number of `env.info` has its name after `info_`."""
 WHOLE = frozenset(("iteration", "global_step", "episodes", "env", "length"))
 """Columns of integers; all others are floats."""
 
@@ -43,16 +45,18 @@ def columns_of(files: Sequence[Path], known: Sequence[str]) -> list[str]:
 
     First rows alone do not suffice: columns of `env.info` appear only after the first episode has ended.
     """
-    names = dict.fromkeys(known)
+    names, taken = list(known), {*known, *TAKEN}
     for path in files:
         for line in _ends(path):
             try:
                 row = json.loads(line)
             except ValueError:
                 continue
-            own = row if isinstance(row, dict) else {}
-            names |= dict.fromkeys(name for name in own if re.fullmatch("[a-z][a-z0-9_]*", name) and name not in TAKEN)
-    return list(names)
+            for name in row if isinstance(row, dict) else ():
+                if name.lower() not in taken and re.fullmatch(NAME, name):
+                    taken.add(name.lower())  # SQL tells no capitals from small letters
+                    names.append(name)
+    return names
 
 
 def _ends(path: Path) -> tuple[bytes, bytes]:

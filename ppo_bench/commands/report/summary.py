@@ -126,8 +126,7 @@ def _returns(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> lis
     if not compared:
         return sentences
     verdicts = {pair.returns.verdict for pair in compared if pair.returns}
-    margins = {pair.returns.margin for pair in compared if pair.returns}
-    margin = f"±{number(max(margins))}"
+    margins = sorted({number(pair.returns.margin) for pair in compared if pair.returns})
     tested = {group.algorithm for pair in compared for group in (pair.group, pair.baseline)}
     untested = [
         group.algorithm
@@ -140,14 +139,15 @@ def _returns(task: ComparedTask, pairs: Sequence[Pair], options: Options) -> lis
         worst = max(pair.returns.p_equivalent for pair in compared if pair.returns)
         who = "The others" if untested else "They"
         sentences.append(
-            f"{who} learn the same: equivalent to {options.baseline} within a margin of {margin}, {_p(worst)}."
+            f"{who} learn the same: equivalent to {options.baseline} within a margin of "
+            f"{' or '.join(f'±{margin}' for margin in margins)}, {_p(worst)}."
         )
         return sentences
     for pair in compared:
         found = pair.returns
         assert found is not None
         told = f"{number(found.difference)} [{number(found.low)}, {number(found.high)}] from {pair.baseline.algorithm}"
-        sentences.append(f"{pair.group.algorithm} is {WORDS[found.verdict]} ({told}, margin {margin}).")
+        sentences.append(f"{pair.group.algorithm} is {WORDS[found.verdict]} ({told}, margin ±{number(found.margin)}).")
     return sentences
 
 

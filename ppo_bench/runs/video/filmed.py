@@ -24,7 +24,7 @@ from ppo_bench.envs.base import Seen, Step, Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.host import on_host
-from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.observed import make_env, observed
 from ppo_bench.envs.pettingzoo import PettingZooEnv
 from ppo_bench.runs.video.mp4 import Mp4
 
@@ -144,12 +144,14 @@ def _by_pettingzoo(task: Task) -> Scene:
 
 
 def _drawn(env: GymnasiumEnv | PettingZooEnv, task: Task) -> Scene:
-    return Scene(env, lambda obs: env.render(), ATARI_FPS // FRAME_SKIP if task.atari else env.render_fps)
+    return Scene(
+        observed(env, task), lambda obs: env.render(), ATARI_FPS // FRAME_SKIP if task.atari else env.render_fps
+    )
 
 
 def _by_envpool(task: Task) -> Scene:
     env = EnvPoolEnv(task, num_threads=1, render_mode="rgb_array")
-    return Scene(env, lambda obs: env.render(), FPS)
+    return Scene(observed(env, task), lambda obs: env.render(), FPS)
 
 
 def _has_planes(env: VectorEnv) -> bool:

@@ -25,6 +25,7 @@
 
   function show(value, digits = 4) {
     if (value === null || !Number.isFinite(value)) return "–";
+    value = Number(value.toPrecision(Math.abs(value) >= 1e3 && Math.abs(value) < 1e4 ? 4 : digits)); // may reach a unit
     const size = Math.abs(value);
     if (size >= 1e6) return trim((value / 1e6).toPrecision(digits)) + "M";
     if (size >= 1e4) return trim((value / 1e3).toPrecision(digits)) + "k";
