@@ -15,7 +15,7 @@ import pytest
 from ppo_bench.commands.__main__ import main as train
 from ppo_bench.commands.watch import RunRow, Watched, look, main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import Interrupted
+from ppo_bench.common.errors import ConfigError, Interrupted
 from ppo_bench.common.rows import last_rows
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.results import error_of, in_use, own_folder
@@ -141,9 +141,10 @@ def test_a_training_that_fails_is_shown_with_its_error_until_it_begins_again(
     assert look(row.folder, held=False).state == "stopped"
 
 
-def test_a_stop_on_request_is_no_error(tmp_path: Path) -> None:
-    with pytest.raises(Interrupted), own_folder(tmp_path / "run"):
-        raise Interrupted("stopped after iteration 3")
+@pytest.mark.parametrize("kind", [Interrupted, ConfigError])
+def test_a_stop_on_request_is_no_error_nor_is_a_refusal(kind: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(kind), own_folder(tmp_path / "run"):
+        raise kind("stopped after iteration 3")
     assert error_of(tmp_path / "run") is None
 
 

@@ -90,7 +90,7 @@ def _all_found(runs: list[str], request: Request) -> list[Evaluated]:
     """The checkpoints that `runs` name. Raises `ConfigError` if a run is named twice, or their files would be one."""
     every = [_found(run, request) for run in runs]
     for one, other in combinations(every, 2):
-        if one.path.resolve().parent == other.path.resolve().parent:
+        if checkpoint.run_of(one.path) == checkpoint.run_of(other.path):
             raise ConfigError(f"{one.path} and {other.path} are of one run: evaluate them one after the other")
         if one.file == other.file:
             raise ConfigError(f"outputs={request.outputs}: {one.path} and {other.path} would write the same {one.file}")

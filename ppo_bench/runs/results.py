@@ -6,7 +6,7 @@ episodes.jsonl  one row per finished episode, the last 1,000 of an iteration (me
 ratings.json    ratings of the checkpoints, by iteration, in a game: see ppo_bench/runs/rating.py
 checkpoints/    see ppo_bench/runners/checkpoint.py
 result.json     the summary, written to a temporary file and renamed last
-error.txt       why the last training of an unfinished run failed, unless it was killed
+error.txt       why the last training of an unfinished run failed, unless it was killed or refused
 .lock           empty; its lock is held by the process that trains
 """
 
@@ -77,16 +77,19 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _error_kept(path: Path) -> Iterator[None]:
-    """Writes the error that leaves the context, other than a stop on request, to a file that it removes first."""
+    """Writes the error that leaves the context to a file that it removes first.
+
+    A stop on request is none, nor is a `ConfigError`, which leaves everything as it is.
+    """
     path.unlink(missing_ok=True)
     try:
         yield
-    except Interrupted:
+    except (Interrupted, ConfigError):
         raise
     except Exception as error:
-        own = isinstance(error, ConfigError | Failed)
+        said = error if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
         with suppress(OSError):  # such as a full disk, of which the error itself speaks
-            path.write_text(one_line(error if own else f"{type(error).__name__}: {error}") + "\n", encoding="utf-8")
+            path.write_text(one_line(said) + "\n", encoding="utf-8")
         raise
 
 

@@ -166,14 +166,14 @@ def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
         settings = {run.setting_key: run.setting for run in runs if run.env == env}
         keys = _telling(list(settings.values()))
         usual = {name: Counter(str(s.get(name)) for s in settings.values()).most_common(1)[0][0] for name in keys}
+        few = len(keys) <= SHOWN_KEYS
         for key, setting in settings.items():
-            shown = [name for name in keys if len(keys) <= SHOWN_KEYS or str(setting.get(name)) != usual[name]]
-            if len(keys) <= SHOWN_KEYS:  # those that are unset, such as a limit that others have, tell by their absence
-                shown = [name for name in shown if name in setting]
+            # Of few keys, one that is unset, such as a limit that others have, tells by its absence.
+            shown = [name for name in keys if (name in setting if few else str(setting.get(name)) != usual[name])]
             told = " ".join(f"{name}={setting.get(name, UNSET)}" for name in shown)
             if len(shown) > SHOWN_KEYS:
                 told = f"({key})"
-            elif not told and len(keys) > SHOWN_KEYS:
+            elif not (told or few):
                 told = "(the usual)"
             labels[key] = f" {told}" if told else ""
     return labels
