@@ -19,7 +19,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runners.seeds import OneSeed
-from tests.training import BATCH, EVERY, ITERATIONS, NUM_ENVS, RUN, SMALL, learnt, rows, run_folder, snapshot
+from tests.training import BATCH, EVERY, ITERATIONS, NUM_ENVS, RUN, SMALL, rows, run_folder
 
 METRICS = {
     *("iteration", "global_step", "wall_seconds", "sps", "learning_rate", "policy_loss", "value_loss", "entropy"),
@@ -174,77 +174,11 @@ def test_the_run_folder_is_the_last_line_of_stdout_and_progress_goes_to_stderr(
     assert "step 1,024 of 1,024" in printed.err
 
 
-def test_a_finished_run_is_reported_and_not_touched(copied: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    before = snapshot(copied)
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
-    printed = capfd.readouterr()
-    mean = json.loads((copied / "result.json").read_text())["final_return_mean"]
-    assert printed.out.splitlines()[-1] == str(copied)
-    assert printed.err.splitlines() == [
-        f"ppo_bench: {copied} is done: final_return_mean {mean:.2f}; rerun=true trains afresh beside it"
-    ]
-    assert snapshot(copied) == before
-
-
-def test_a_finished_run_whose_record_is_another_file_is_done_all_the_same(
-    copied: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (copied / "run.json").write_bytes((copied / "result.json").read_bytes())
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
-    assert "run.json is no record of a run; rerun=true" in capfd.readouterr().err.splitlines()[-1]
-
-
-def test_what_a_finished_run_has_not_recorded_is_said(copied: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    before = snapshot(copied)
-    words = [*RUN, f"outputs={copied.parents[2]}", "evaluation.every_iterations=1", "env.info=[TimeLimit]"]
-    assert exit_code(main, words) == 0
-    assert capfd.readouterr().err.splitlines()[1] == (
-        "ppo_bench: warning: env.info=TimeLimit, evaluation.every_iterations=1: it was trained without, and only "
-        "rerun=true records this"
-    )
-    assert snapshot(copied) == before
-
-
-def test_a_rerun_trains_afresh_beside_the_run_and_learns_the_same(
-    copied: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    before = snapshot(copied)
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}", "rerun=true"]) == 0
-    beside = copied.with_name("seed1-rerun2")
-    assert capfd.readouterr().out.splitlines()[-1] == str(beside)
-    assert learnt(beside) == learnt(copied)
-    assert snapshot(copied) == before
-
-
 def test_another_seed_learns_something_else(tmp_path: Path) -> None:
     for seed in (1, 2):
         assert exit_code(main, [*SMALL, f"outputs={tmp_path}", f"seed={seed}"]) == 0
     one, two = (run_folder(*SMALL, f"seed={seed}", f"outputs={tmp_path}") / "episodes.jsonl" for seed in (1, 2))
     assert one.read_bytes() != two.read_bytes()
-
-
-@pytest.mark.parametrize("complete", [True, False], ids=["finished", "resumed"])
-def test_versions_and_hardware_that_differ_are_named(
-    complete: bool, copied: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run = json.loads((copied / "run.json").read_text())
-    run["versions"]["torch"], run["hardware"]["cores"] = "1.0.0", 999
-    (copied / "run.json").write_text(json.dumps(run))
-    if not complete:
-        (copied / "result.json").unlink()
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == 0
-    (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]
-    assert "torch: 1.0.0 -> 2." in warning
-    assert f"cores: 999 -> {os.cpu_count()}" in warning
-
-
-@pytest.mark.parametrize(("name", "code"), [("result.json", 2), ("run.json", 0)])
-def test_a_damaged_file_of_a_finished_run_is_named(
-    name: str, code: int, copied: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (copied / name).write_text("{")
-    assert exit_code(main, [*RUN, f"outputs={copied.parents[2]}"]) == code
-    assert f"{copied / name} is damaged" in capfd.readouterr().err.splitlines()[-1]
 
 
 def test_learning_that_diverges_ends_with_the_iteration_and_the_metric(
