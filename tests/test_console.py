@@ -24,7 +24,7 @@ echo "${{COMPREPLY[@]}}"
 
 
 def completed(line: str) -> list[str]:
-    """What bash offers after `line`, in an empty folder."""
+    """Completions that bash offers after `line`, in an empty folder."""
     script = COMPLETE.format(line=line, length=len(line), last=len(line.split()) - 1)
     environment = {**os.environ, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
     with TemporaryDirectory() as empty:

@@ -56,12 +56,13 @@ def main(arguments: list[str]) -> int:
     from ppo_bench.configuration.load import load_config
 
     if shows:
-        from ppo_bench.sweeps.expand import corner
+        from ppo_bench.sweeps.expand import expand
         from ppo_bench.sweeps.sweep import show_config
 
-        if corner(overrides) != overrides:
+        job, *more = expand(overrides)
+        if more:
             raise ConfigError(f"{'--cfg' if options.cfg else '--info'} shows one run: give each key one value")
-        return show_config([*arguments, *load_config(overrides).chosen])
+        return show_config([*arguments, *load_config(job).chosen])
     if options.multirun:
         from ppo_bench.sweeps.sweep import sweep
 

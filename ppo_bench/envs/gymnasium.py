@@ -95,7 +95,7 @@ class GymnasiumEnv:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype))
+        obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype, copy=False))
         self.told = {name: _numbers(info, name) for name in self._kept if name in info}
         raw_reward = reward.astype(np.float32)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward

@@ -71,7 +71,8 @@ class PettingZooEnv:
 
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
-        by_game = actions.astype(self.action_space.dtype).reshape(-1, self.players, *actions.shape[1:])
+        own = actions.astype(self.action_space.dtype, copy=False)
+        by_game = own.reshape(-1, self.players, *actions.shape[1:])
         given, _, terminated, truncated, _ = self._envs.step(by_game)
         seen, raw_reward = self._seen(given), self._rows(given["rewards"])
         reward = np.sign(raw_reward) if self._reward_clip else raw_reward

@@ -1,4 +1,4 @@
-"""What a command prints about a run that is complete already."""
+"""Messages about a run that is complete already."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
         usual = {name: Counter(str(s.get(name)) for s in settings.values()).most_common(1)[0][0] for name in keys}
         few = len(keys) <= SHOWN_KEYS
         for key, setting in settings.items():
-            # Of few keys, one that is unset, such as a limit that others have, tells by its absence.
+            # A key of few that is unset, such as a limit that others have, tells by its absence.
             shown = [name for name in keys if (name in setting if few else str(setting.get(name)) != usual[name])]
             told = " ".join(f"{name}={setting.get(name, UNSET)}" for name in shown)
             if len(shown) > SHOWN_KEYS:
