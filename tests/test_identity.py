@@ -53,6 +53,8 @@ def test_what_trains_the_same_has_one_folder(words: str) -> None:
         ("env=starpilot", "env=starpilot network=impala_cnn"),
         ("env=minatar_asterix", "env=minatar_asterix network=minatar_cnn"),
         ("env=hopper", "env=hopper total_timesteps=1000100"),
+        ("ppo.anneal_lr=false", "ppo.anneal_lr=false ppo.final_learning_rate=1e-5"),
+        ("ppo.norm_adv=false", "ppo.norm_adv=false ppo.norm_adv_by_shard=true"),
     ],
 )
 def test_other_environments_have_one_folder_too(one: str, other: str) -> None:
@@ -67,6 +69,8 @@ def test_other_environments_have_one_folder_too(one: str, other: str) -> None:
         "network=mlp network.hidden_sizes=[8]",
         "env.kwargs={render_mode:rgb_array} network=mlp",  # which may have other observations
         "env=hopper ppo.obs_clip=5",
+        "ppo.anneal_timesteps=4096",
+        "ppo.final_learning_rate=1e-5",
         "env=breakout network=mlp",
         # Ids with the endings of Procgen's and the beginnings of Gymnasium's, whose observations nobody knows.
         "env.id=popgym-RepeatFirstEasy-v0 network.hidden_sizes=[8]",

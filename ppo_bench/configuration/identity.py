@@ -18,8 +18,13 @@ NOT_TRAINED = (
 """Root keys that do not distinguish experiments."""
 PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
 """The algorithm of older runs, whose run.json names none."""
-UNUSED_CLIPS = {"norm_obs": ("obs_clip", 10.0), "norm_reward": ("reward_clip", 10.0)}
-"""Keys of `ppo` without effect if the key in front is false, and their canonical values."""
+UNUSED = {
+    "norm_obs": {"obs_clip": 10.0},
+    "norm_reward": {"reward_clip": 10.0},
+    "norm_adv": {"norm_adv_by_shard": None},
+    "anneal_lr": {"final_learning_rate": None},
+}
+"""Keys of `ppo` without effect if the key in front is false, and their canonical values; None leaves a key out."""
 AUTO = {"_target_": "ppo_bench.networks.spec.Auto", "hidden_sizes": [64, 64], "activation": "tanh"}
 NETWORKS = "ppo_bench.networks.spec."
 VECTORS = re.compile(
@@ -43,7 +48,7 @@ def identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, 
     ppo, env = trained["ppo"], _env(config)
     batch = ppo["num_envs"] * ppo["num_steps"]
     trained["total_timesteps"] = roundest(config["total_timesteps"] // batch * batch, batch)
-    trained["ppo"] = ppo | dict(clip for key, clip in UNUSED_CLIPS.items() if not ppo.get(key))
+    trained["ppo"] = _hyperparameters(ppo)
     every = (config.get("checkpoint") or {}).get("every_iterations")
     trained["checkpoint"] = {"every_iterations": every} | ({"load": loaded} if loaded else {})
     trained["env"] = env
@@ -70,6 +75,12 @@ def env_of(config: Mapping[str, Any]) -> tuple[str, str]:
     env = config["env"]
     own = env["ids"].get(config["backend"]["name"])
     return (env["name"], own) if env.get("id") in (None, own) else (env["id"], env["id"])
+
+
+def _hyperparameters(ppo: Mapping[str, Any]) -> dict[str, Any]:
+    """The hyperparameters, those without effect at their canonical values."""
+    unused = {name: value for key, names in UNUSED.items() if not ppo.get(key) for name, value in names.items()}
+    return {key: value for key, value in (ppo | unused).items() if key not in unused or value is not None}
 
 
 def _env(config: Mapping[str, Any]) -> dict[str, Any]:
