@@ -57,6 +57,24 @@ class BreaksLater(Sound):
         return super().obs() if self.count < 300 else np.full(4, np.nan, np.float32)
 
 
+class BreaksAtRestart(Sound):
+    resets = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.resets += seed is not None
+        obs, info = super().reset(seed=seed)
+        return obs if self.resets < 2 else np.full(4, np.nan, np.float32), info
+
+
+class LargeIntegers(Sound):
+    """An environment without a fault, whose numbers 32 bits do not hold."""
+
+    observation_space = spaces.Box(0, 2**40, (4,), np.int64)
+
+    def obs(self) -> Any:
+        return self.np_random.integers(0, 2**40, 4)
+
+
 class RewardArray(Sound):
     def step(self, action: Any) -> Any:
         obs, _, *rest = super().step(action)
@@ -73,5 +91,18 @@ class Raises(Sound):
         raise KeyError("velocity")
 
 
-for kind in (Sound, Shape, Type, OldApi, NotANumber, RewardArray, NoInfo, Raises, BreaksLater):
+KINDS = (
+    Sound,
+    Shape,
+    Type,
+    OldApi,
+    NotANumber,
+    RewardArray,
+    NoInfo,
+    Raises,
+    BreaksLater,
+    BreaksAtRestart,
+    LargeIntegers,
+)
+for kind in KINDS:
     gymnasium.register(f"{kind.__name__}-v0", entry_point=f"tests.broken:{kind.__name__}")

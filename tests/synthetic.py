@@ -34,7 +34,7 @@ ABOUT: dict[str, Any] = {
         "outputs": "outputs",
         "checkpoint": {"every_iterations": 200, "keep": 2, "load": None},
         "env": {"name": "", "ids": {}, "id": None, "atari": None, "kwargs": None, "wrappers": []},
-        "ppo": {"num_envs": 4, "num_steps": 128, "learning_rate": 0.00025, "gamma": 0.99},
+        "ppo": {"num_envs": 4, "num_steps": 128, "learning_rate": 0.00025, "gamma": 0.99, "target_kl": None},
         "framework": {"_target_": "ppo_bench.runners.frameworks.Torch", "name": "", "num_threads": None},
         "backend": {"_target_": "ppo_bench.envs.gymnasium.GymnasiumBackend", "name": "gymnasium"},
         "network": {"_target_": "ppo_bench.networks.spec.Auto", "hidden_sizes": [64, 64], "activation": "tanh"},

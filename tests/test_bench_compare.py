@@ -61,11 +61,16 @@ def test_what_the_benches_asked_for_is_told(tmp_path: Path, capsys: pytest.Captu
 
 def test_benches_of_scaling_are_compared_point_by_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     point = {"axis": "num_envs", "value": 64, "framework": "jax_xla", "backend": "jax"}
+    other = point | {"overrides": "ppo.gamma=0.9"}  # of a bench of several lists
     files = [
-        write(tmp_path / name, [point | {"sps": sps}, point | {"value": 128, "sps": None}], "points")
+        write(
+            tmp_path / name, [other | {"sps": 7.0}, point | {"sps": sps}, point | {"value": 128, "sps": None}], "points"
+        )
         for name, sps in (("a.json", 1_000.0), ("b.json", 500.0))
     ]
-    assert compared(capsys, *files)[-1].split() == ["jax_xla", "jax", "num_envs=64", "1,000", "500", "0.50"]
+    lines = [line.split() for line in compared(capsys, *files)[-2:]]
+    assert lines[0] == ["jax_xla", "jax", "num_envs=64", "ppo.gamma=0.9", "7", "7", "1.00"]
+    assert lines[1] == ["jax_xla", "jax", "num_envs=64", "1,000", "500", "0.50"]
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,7 @@ def test_variants_of_a_framework_are_compared_with_each_other(
         ("evaluation.every_iterations=2", "evaluation.every_iterations has no meaning here"),
         ("mode=both", "mode=both: choose lockstep or free"),
         ("frameworks=[torch_eager]", "at least two"),
+        ("devices=[1,2", "'devices=[1,2' cannot be read"),
         ("frameworks=[torch_eager,torch_eager]", "at least two"),
         ("frameworks=[torch_eager,tensorflow]", "framework=tensorflow: there is no such choice"),
         ("framework=jax_xla", "here choose several by frameworks="),

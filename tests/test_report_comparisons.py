@@ -51,7 +51,7 @@ def test_settings_of_one_environment_are_ranked(tmp_path: Path, capfd: pytest.Ca
             write_run(tmp_path / "o", "cartpole", seed=seed, final=final, folder=folder, changes=changes)
     _, printed, _ = report(capfd, tmp_path / "o")
     assert "3 settings of cartpole, torch_eager: best first, by mean final return: ppo.gamma=0.999 33.00 [" in printed
-    assert "The first is shown to be above 1 of the 2 others" in printed
+    assert "1 of the 2 others lie below the first by their 90% intervals, which are not corrected" in printed
     found = read_table(tmp_path / "o" / "report" / "tables" / "ranking.csv")
     assert [row["setting"] for row in found] == ["ppo.gamma=0.999", "ppo.gamma=0.99", "ppo.gamma=0.9"]
     # The variances are 7 and 4 of three seeds each: the error is sqrt(11 / 3) with 3.73 degrees of freedom, in which
@@ -101,6 +101,32 @@ def test_a_hyperparameter_that_only_some_settings_have_tells_them_apart(
     assert len({row["setting"] for row in found}) == 16
     assert {row["setting"].count("ppo.target_kl=") for row in found} == {0, 1}  # unset or 0.02, whichever is rarer
     assert "Settings by final return" in (tmp_path / "o" / "report" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "labels"),
+    [
+        ({"config.ppo.target_kl": 0.02}, {"ppo.target_kl=null", "ppo.target_kl=0.02"}),
+        ({"config.ppo.weight_decay": 0.01}, {"ppo.weight_decay=0.0", "ppo.weight_decay=0.01"}),
+        (
+            {"config.algorithm": {"_target_": "mine.Mine", "name": "mine"}},
+            {"algorithm.name=ppo", "algorithm.name=mine"},
+        ),
+        ({"config.env.max_episode_steps": 100}, {"(the usual)", "env.max_episode_steps=100"}),
+    ],
+)
+def test_what_only_one_setting_has_is_drawn_beside_the_default(
+    changes: dict[str, object], labels: set[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / "o", seed=seed)
+        write_run(tmp_path / "o", seed=seed, folder=f"default/cartpole-other/seed{seed}", changes=changes)
+    code, _, _ = report(capfd, tmp_path / "o", drawn=True)
+    assert code == 0
+    drawn = (tmp_path / "o" / "report" / "figures" / "learning_01_cartpole.svg").read_text()
+    assert all(f">{label}</text>" in drawn for label in labels)
+    found = read_table(tmp_path / "o" / "report" / "tables" / "settings.csv")
+    assert {row["env"].removeprefix("cartpole ") for row in found} == labels
 
 
 def test_executions_that_differ_are_told_apart_and_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -176,6 +176,10 @@ def test_metrics_of_a_run_are_of_the_rows_that_learn(finished: Path) -> None:
         ([*SMALL, "opponents=future"], "opponents=future: there is no such choice; choose one of none, past"),
         ([*PAST, "opponents.pool_size=-1"], "opponents.pool_size=-1: must not be negative"),
         ([*PAST, "opponents.every_iterations=0"], "opponents.every_iterations=0: must be at least 1"),
+        (
+            ["env=atari_two_players", "algorithm=rnd"],
+            "algorithm=rnd learns to predict the newest frame, and pong-v3 shows",
+        ),
         ([*SMALL, "rating.games=-1"], "rating.games=-1: must not be negative"),
         ([*SMALL, "rating.opponents=0"], "rating.opponents=0: must be at least 1"),
         (

@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
-from ppo_bench.envs.vectors import Vectors, categories
+from ppo_bench.envs.vectors import Vectors, categories, with_scaled_bytes
+from ppo_bench.mathematics.normalize import are_bytes
 
 SPACES = {
     "choice": spaces.Discrete(5),
@@ -58,6 +59,18 @@ def test_a_board_stays_a_board() -> None:
 def test_what_has_no_place_in_a_vector_is_left_for_others_to_refuse() -> None:
     space = spaces.Dict({"a": spaces.Discrete(2), "words": spaces.Text(4)})
     assert Vectors(space).space is space
+
+
+def test_bytes_beside_other_parts_are_scaled_and_bytes_alone_are_left_to_the_network() -> None:
+    pixels, flags = spaces.Box(0, 255, (2,), np.uint8), spaces.Box(0, 1, (2,), np.uint8)
+    mixed = spaces.Dict({"p": pixels, "t": spaces.Tuple((spaces.Discrete(2), flags))})
+    scaled, scale = with_scaled_bytes(mixed)
+    obs = {"p": np.array([51, 255], np.uint8), "t": (1, np.array([0, 1], np.uint8))}
+    assert_allclose(spaces.flatten(scaled, scale(obs)), [0.2, 1.0, 0.0, 1.0, 0.0, 1.0], rtol=1e-7)
+    assert scaled.contains(scale(obs))
+    alone = spaces.Dict({"p": pixels, "q": pixels})
+    assert with_scaled_bytes(alone)[0] is alone
+    assert [are_bytes(space) for space in (pixels, flags)] == [True, False]
 
 
 def test_a_cell_of_minigrid_by_hand() -> None:

@@ -56,13 +56,15 @@ def main(arguments: list[str]) -> int:
     from ppo_bench.configuration.load import load_config
 
     if shows:
+        from ppo_bench.configuration.compose import readable
         from ppo_bench.sweeps.expand import expand
         from ppo_bench.sweeps.sweep import show_config
 
         job, *more = expand(overrides)
         if more:
             raise ConfigError(f"{'--cfg' if options.cfg else '--info'} shows one run: give each key one value")
-        return show_config([*arguments, *load_config(job).chosen])
+        options_only = [word for word in arguments if word not in overrides]
+        return show_config([*options_only, *readable(overrides), *load_config(job).chosen])
     if options.multirun:
         from ppo_bench.sweeps.sweep import sweep
 

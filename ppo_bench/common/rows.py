@@ -82,10 +82,11 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def read_rows(path: Path) -> list[Any]:
-    """The complete rows of a file to which other processes may be appending; an empty list if the file is missing."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    """The complete rows of a file to which other processes may be appending; an empty list if the file is missing.
+
+    Raises `ConfigError` if they are damaged.
+    """
+    return _rows(path, path.read_bytes().split(b"\n")[:-1]) if path.exists() else []
 
 
 def last_rows(path: Path) -> list[dict[str, Any]]:
@@ -96,6 +97,10 @@ def last_rows(path: Path) -> list[dict[str, Any]]:
         start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
         file.seek(start)
         lines = file.read().split(b"\n")[1 if start else 0 : -1]  # the first and the last line may be incomplete
+    return _rows(path, lines)
+
+
+def _rows(path: Path, lines: Sequence[bytes]) -> list[Any]:
     try:
         return [json.loads(line) for line in lines]
     except ValueError as error:

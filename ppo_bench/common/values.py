@@ -21,6 +21,11 @@ def younger(default: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+def younger_defaults(cls: type) -> dict[str, Any]:
+    """The defaults of a dataclass's `younger` fields: the values of runs that do not name them."""
+    return {f.name: f.metadata["younger"] for f in fields(cls) if "younger" in f.metadata}
+
+
 def plain(value: Any) -> Any:
     """`value` as dictionaries and lists, as `dataclasses.asdict`, but without `younger` fields at their defaults."""
     if is_dataclass(value) and not isinstance(value, type):

@@ -1,4 +1,4 @@
-"""Test for continuous actions."""
+"""Hyperparameters that fit the actions and observations of an environment that no file knows."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ import os
 from ppo_bench.envs.base import Backend, Task
 from ppo_bench.envs.jax.backend import CONTINUOUS
 from ppo_bench.envs.observed import make_env
+from ppo_bench.mathematics.normalize import are_bytes
+
+CONTINUOUS_PPO = "ppo=continuous"
 
 
-def acts_by_floats(backend: Backend, task: Task) -> bool:
-    """Whether the actions of a task are floats. The test makes one environment; False if that fails.
+def fitting(backend: Backend, task: Task) -> tuple[str, ...]:
+    """The overrides that fit a task whose actions are floats; none for others.
+
+    Its observations are not normalised if they are bytes, which the network scales. The test makes one environment; if
+    that fails, none fit.
 
     Environments of `backend=jax` are known by their ids: making one would initialise JAX, whose number of devices and
     flags are still to be set.
     """
     if backend.name == "jax":
-        return task.id in CONTINUOUS
+        return (CONTINUOUS_PPO,) if task.id in CONTINUOUS else ()
     from gymnasium import spaces
 
     before = dict(os.environ)
@@ -24,9 +30,11 @@ def acts_by_floats(backend: Backend, task: Task) -> bool:
         backend.require()
         env = make_env(backend, task.alone())
         env.close()
-        return isinstance(env.action_space, spaces.Box)
+        if not isinstance(env.action_space, spaces.Box):
+            return ()
+        return (CONTINUOUS_PPO, *(["ppo.norm_obs=false"] if are_bytes(env.observation_space) else []))
     except Exception:  # the training meets the same error and reports it
-        return False
+        return ()
     finally:  # environment variables set by physics libraries must not affect the training
         os.environ.clear()
         os.environ.update(before)

@@ -16,10 +16,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.common.errors import ConfigError, nearest, one_line
 from ppo_bench.common.paths import CONF
+from ppo_bench.common.values import quoted
 
 MANY_KEYS = 20  # more than fit in one line
 UNQUOTED = re.compile(r"^([^=]+)=((?=~|[^=]*[^\x00-\x7f])[^'\"\[\]{}(),]+)$")
 """An override whose value Hydra's grammar needs in quotes: it begins with `~`, or has characters outside of ASCII."""
+FOLDERS = re.compile(r"(name|outputs)=((?!null$)[\w.+-]+(?:,[\w.+-]+)*)", re.ASCII)
+"""Names of folders, which may look like numbers: 1.10 and 1.1 are two."""
 PLAINLY = {
     r"Ambiguous value for argument '([^']*)'.*": r"\1: several values make a sweep, by -m; a list is written [a,b]",
     r"([^:]*): .*is not a ListConfig.*": r"\1: expected a list, such as [a,b]",
@@ -106,8 +109,14 @@ def of_hydra(overrides: Sequence[str]) -> list[str]:
 
 
 def readable(overrides: Sequence[str]) -> list[str]:
-    """The overrides with quotes around values that Hydra's grammar cannot read without them; see `UNQUOTED`."""
-    return [UNQUOTED.sub(r"\1='\2'", word) for word in overrides]
+    """The overrides with quotes around values that Hydra's grammar cannot read without them, or would read as numbers;
+    see `UNQUOTED` and `FOLDERS`."""
+    return [UNQUOTED.sub(r"\1='\2'", _quoted_folders(word)) for word in overrides]
+
+
+def _quoted_folders(word: str) -> str:
+    found = FOLDERS.fullmatch(word)
+    return f"{found[1]}={','.join(map(quoted, found[2].split(',')))}" if found else word
 
 
 def explain(error: Exception, path: str = "", root: str = "config", chosen: Sequence[str] = ()) -> str:
@@ -185,9 +194,12 @@ def _no_key(key: str, root: str, chosen: Sequence[str]) -> str:
     ends = [name for name in ends if name.partition(".")[0] == key.partition(".")[0]] or ends
     if close := nearest(key, ends if "." in key else known):
         return f"there is no key {key}; did you mean {close[0]}?"
-    if len(known) < MANY_KEYS:
-        return f"there is no key {key}; there are {', '.join(known)}"
-    return f"there is no key {key}; python -m ppo_bench --cfg job prints them all"
+    group = key.rpartition(".")[0]
+    beside = [name for name in ends if group and name.rpartition(".")[0] == group] or known
+    if len(beside) < MANY_KEYS:
+        return f"there is no key {key}; there are {', '.join(beside)}"
+    also = "" if root == "config" else f"; conf/{root}.yaml has those of this command"
+    return f"there is no key {key}; python -m ppo_bench --cfg job prints all keys of a run{also}"
 
 
 def _choices_with(key: str) -> list[str]:

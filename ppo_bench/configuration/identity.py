@@ -18,7 +18,7 @@ NOT_TRAINED = (
 """Root keys that do not distinguish experiments."""
 PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
 """The algorithm of older runs, whose run.json names none."""
-UNUSED = {
+UNUSED: dict[str, dict[str, Any]] = {
     "norm_obs": {"obs_clip": 10.0},
     "norm_reward": {"reward_clip": 10.0},
     "norm_adv": {"norm_adv_by_shard": None},
@@ -80,7 +80,7 @@ def env_of(config: Mapping[str, Any]) -> tuple[str, str]:
 def _hyperparameters(ppo: Mapping[str, Any]) -> dict[str, Any]:
     """The hyperparameters, those without effect at their canonical values."""
     unused = {name: value for key, names in UNUSED.items() if not ppo.get(key) for name, value in names.items()}
-    return {key: value for key, value in (ppo | unused).items() if key not in unused or value is not None}
+    return {key: value for key, value in {**ppo, **unused}.items() if key not in unused or value is not None}
 
 
 def _env(config: Mapping[str, Any]) -> dict[str, Any]:

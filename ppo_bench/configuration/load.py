@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.values import plain
-from ppo_bench.configuration.actions import acts_by_floats
+from ppo_bench.configuration.actions import fitting
 from ppo_bench.configuration.choices import BUILDS, choice_class
 from ppo_bench.configuration.compose import compose_root, key_of, typed
 from ppo_bench.configuration.config import Config
@@ -33,10 +33,10 @@ def load_config(overrides: Sequence[str], name: str = "config", schema: type[Roo
     """
     config = replace(checked(compose_root(name, overrides), name, schema), overrides=tuple(overrides))
     group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)
-    if config.root.env.id is None or group_named or not acts_by_floats(config.backend, config.task):
+    if config.root.env.id is None or group_named or not (fit := fitting(config.backend, config.task)):
         return config
-    own_interval = any(key_of(word) == "checkpoint.every_iterations" for word in overrides)
-    words = ("ppo=continuous", *(() if own_interval else ("checkpoint.every_iterations=50",)))
+    own = {key_of(word) for word in overrides}
+    words = tuple(word for word in (*fit, "checkpoint.every_iterations=50") if key_of(word) not in own)
     note = f"{config.task.id} has actions of floats: {' '.join(words)}; name another group to choose otherwise"
     chosen = checked(compose_root(name, [*overrides, *words]), name, schema)
     return replace(chosen, note=note, chosen=words, overrides=config.overrides)

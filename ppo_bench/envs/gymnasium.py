@@ -20,6 +20,7 @@ from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Ta
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
+from ppo_bench.envs.vectors import with_scaled_bytes
 
 _MASK = "action_mask"
 """The key of `info` with the mask of legal choices: an array, or a tuple with an array for each component."""
@@ -273,4 +274,7 @@ def _flat(env: Any) -> Any:
     from gymnasium import spaces, wrappers
 
     space = env.observation_space
-    return env if isinstance(space, spaces.Box) or not space.is_np_flattenable else wrappers.FlattenObservation(env)
+    if isinstance(space, spaces.Box) or not space.is_np_flattenable:
+        return env
+    scaled, scale = with_scaled_bytes(space)
+    return wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))

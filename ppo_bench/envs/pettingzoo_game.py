@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.envs.vectors import with_scaled_bytes
 
 _MASK = "action_mask"
 """The key of the mask of legal choices, in a dictionary observation or in `infos`."""
@@ -40,8 +41,8 @@ class Game(gymnasium.Env):
                 raise ConfigError(f"{name}: observations with {_MASK!r} have no key 'observation'")
             own = own["observation"]
         self._flat = not isinstance(own, spaces.Box) and own.is_np_flattenable
-        self._own_space = own
-        self.player_observation_space = spaces.flatten_space(own) if self._flat else own
+        self._own_space, self._scaled = with_scaled_bytes(own) if self._flat else (own, lambda obs: obs)
+        self.player_observation_space = spaces.flatten_space(self._own_space) if self._flat else own
         self._seeds = np.random.default_rng()
         self._table.reset(0)
         self.masks_actions = self._in_dictionary or any(_MASK in info for info in self._table.infos.values())
@@ -95,7 +96,7 @@ class Game(gymnasium.Env):
             seen["legal"] = np.stack(masks).astype(bool) | ~acts[:, None]
         own = [obs["observation"] for obs in given] if self._in_dictionary else given
         if self._flat:
-            own = [spaces.flatten(self._own_space, obs) for obs in own]
+            own = [spaces.flatten(self._own_space, self._scaled(obs)) for obs in own]
         return seen | {"obs": np.stack(own)}
 
     def _mask(self, agent: str, obs: Any, acts: bool) -> Any:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ppo_bench.mathematics.normalize import are_bytes
+
 Part = Callable[[Any], Any]
 """A function that flattens arrays `[N, ...]` of one space to `[N, D]`."""
 
@@ -54,6 +56,34 @@ def categories(env_id: str, space: Any) -> Any:
     return spaces.Dict({**space, "image": spaces.MultiDiscrete(np.broadcast_to(np.array(CELLS), grid))})
 
 
+def with_scaled_bytes(space: Any) -> tuple[Any, Part]:
+    """`space` with its bytes scaled to 0 to 1 where it has other parts too, and the function that scales observations.
+
+    One array of bytes alone stays as it is: the network scales it.
+    """
+    from gymnasium import spaces
+
+    if spaces.flatten_space(space).dtype == np.uint8:
+        return space, lambda obs: obs
+    return _with_scaled_bytes(space)
+
+
+def _with_scaled_bytes(space: Any) -> tuple[Any, Part]:
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        named = {key: _with_scaled_bytes(part) for key, part in space.items()}
+        dictionary = spaces.Dict({key: part for key, (part, _) in named.items()})
+        return dictionary, lambda obs: {key: scale(obs[key]) for key, (_, scale) in named.items()}
+    if isinstance(space, spaces.Tuple):
+        parts = [_with_scaled_bytes(part) for part in space]
+        several = spaces.Tuple([part for part, _ in parts])
+        return several, lambda obs: tuple(scale(part) for part, (_, scale) in zip(obs, parts, strict=True))
+    if isinstance(space, spaces.Box) and are_bytes(space):
+        return spaces.Box(0.0, 1.0, space.shape, np.float32), lambda obs: obs * np.float32(1 / 255)
+    return space, lambda obs: obs
+
+
 def _parts(space: Any) -> dict[str, Part]:
     """The flattening functions of the parts of `space`, by name; empty if `space` is a `Box` or cannot be flattened."""
     from gymnasium import spaces
@@ -82,7 +112,7 @@ def _part(space: Any) -> Part | None:
         return _one_hot(np.array([space.n]), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
         return _one_hot(space.nvec.ravel(), 0)
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8:
+    if isinstance(space, spaces.Box) and are_bytes(space):
         return lambda x: _rows(x) * np.float32(1 / 255)  # bytes are scaled to 0 to 1, as those of images are
     return _rows if isinstance(space, spaces.Box | spaces.MultiBinary) else None
 

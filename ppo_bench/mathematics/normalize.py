@@ -150,6 +150,11 @@ def reward(
     return stats, returns, normalize_rewards(xp, stats, rewards, clip)
 
 
+def are_bytes(space: Any) -> bool:
+    """Whether the observations of a gymnasium space are bytes of more than two values, which networks divide by 255."""
+    return space.dtype == np.uint8 and bool(np.max(space.high) > 1)
+
+
 class ActionBounds(NamedTuple):
     """Lower and upper bounds `[A]` of an environment's actions.
 
@@ -164,7 +169,7 @@ class ActionBounds(NamedTuple):
         """The environment's actions `[N, A]`: the policy's `actions [N, A]`, clipped or stretched to the bounds."""
         if not self.rescaled:
             return xp.clip(actions, self.low, self.high)
-        stretched = self.low + (xp.clip(actions, -1.0, 1.0) + 1.0) * (0.5 * (self.high - self.low))
+        stretched = self.low + (xp.clip(actions, -1.0, 1.0) + 1.0) * (0.5 * self.high - 0.5 * self.low)
         return xp.clip(stretched, self.low, self.high)  # which rounding may exceed
 
 

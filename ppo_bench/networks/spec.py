@@ -12,6 +12,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import younger
+from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, MaxPool, Recurrence, Residual
 from ppo_bench.networks.network import Actions, NetworkSpec, channels_first
@@ -56,7 +57,7 @@ class Mlp:
             actor=chain("actor", actions.lanes, ACTOR_GAIN),
             critic=chain("critic", 1, CRITIC_GAIN),
             observation_shape=observation_space.shape,
-            uint8=observation_space.dtype == np.uint8,
+            uint8=are_bytes(observation_space),
             actions=actions,
         )
 
@@ -169,7 +170,7 @@ def _shared_cnn(
         actor=(Linear("actor.0", units, actions.lanes, ACTOR_GAIN),),
         critic=(Linear("critic.0", units, 1, CRITIC_GAIN),),
         observation_shape=shape,
-        uint8=observation_space.dtype == np.uint8,
+        uint8=are_bytes(observation_space),
         actions=actions,
     )
 

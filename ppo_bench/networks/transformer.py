@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics import attention
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import Head
+from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import sigmoid
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.decoder import Decoder, cross_entropy, decoder_of
@@ -234,7 +233,7 @@ class Trxl:
         if not 0 <= self.reconstruction_coef < math.inf:
             raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must be at least 0, and finite")
         images = len(observation_space.shape) == 3
-        if self.reconstruction_coef and not (images and observation_space.dtype == np.uint8):
+        if self.reconstruction_coef and not (images and are_bytes(observation_space)):
             raise ConfigError(
                 f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape "
                 f"{observation_space.shape} and type {observation_space.dtype} are no images of bytes; set it to 0"

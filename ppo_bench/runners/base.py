@@ -89,7 +89,9 @@ class Problem:
         self.action_bounds  # noqa: B018 (raises if they cannot be rescaled)
         self.algorithm.learnt(self.network)  # raises if it cannot learn from such observations
         if self.ppo.norm_obs and self.network.uint8:
-            raise ConfigError("ppo.norm_obs=true is for observations of floats; the network scales those of bytes")
+            raise ConfigError(
+                "ppo.norm_obs=true is for observations of floats; the network scales those of bytes: use false"
+            )
         self._require_equal_minibatches()
         if self.devices > 1 and not shares_minibatches(self.algorithm):
             raise ConfigError(

@@ -71,6 +71,7 @@ class HostEnvs:
         state = self.own(arrays | filled(self._stands))
         state |= {f"envs.{name}": array for name, array in seen._asdict().items() if array is not None}
         self._require_choice(seen.legal)
+        self._require_finite(seen.obs)
         state["envs.obs"] = self._observe(state, seen.obs)
         return state
 
@@ -82,6 +83,10 @@ class HostEnvs:
         if not possible.all():
             env = self._first + int(np.flatnonzero(~possible)[0])
             raise Failed(f"environment {env} forbids every choice of an action")
+
+    def _require_finite(self, obs: np.ndarray) -> None:
+        if self._floats and not _all_finite(obs):
+            raise not_finite("an observation", obs, self._first)
 
     def export(self, state: Arrays) -> Arrays:
         """Copies of the state's arrays, by name."""
@@ -125,8 +130,7 @@ class HostEnvs:
             self._require_choice(step.legal)
             state["envs.legal"] = step.legal
         state["envs.start"], state["envs.done"] = state["envs.done"], done
-        if self._floats and not _all_finite(step.obs):
-            raise not_finite("an observation", step.obs, self._first)
+        self._require_finite(step.obs)
         state["envs.obs"] = self._observe(state, step.obs)
         return state, rollout
 

@@ -15,6 +15,7 @@ from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics.arrays import Arrays, Tree, named, under
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import carry_arrays
+from ppo_bench.runners.jax_device import without_long_integers
 from ppo_bench.runners.jax_learning import Learning, TrainState
 from ppo_bench.runners.jax_mesh import SAME, along
 
@@ -80,7 +81,7 @@ class JaxLearner:
 
     def act(self, state: JaxLearnerState, t: int, seen: Seen) -> tuple[JaxLearnerState, np.ndarray]:
         """See `Learner.act`."""
-        seen = Seen(seen.obs, legal=seen.legal, start=seen.start if state.carry else None)
+        seen = Seen(without_long_integers(seen.obs), legal=seen.legal, start=seen.start if state.carry else None)
         if self._learning.devices.count > 1:
             seen = self._learning.devices.put(seen, along(0))
         state.memory, carry, actions = self._act(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import jax
+import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.parts import WHOLE, Part
@@ -75,3 +76,8 @@ def pick_device(device: str, precision: Precision) -> jax.Device:
     if precision.tf32 and (picked.platform != "gpu" or float(picked.compute_capability) < 8.0):
         raise ConfigError(NO_TF32)
     return picked
+
+
+def without_long_integers(obs: np.ndarray) -> np.ndarray:
+    """`obs` as floats if they are integers of 64 bits, which JAX would cut to their last 32."""
+    return obs.astype(np.float64) if obs.dtype in (np.int64, np.uint64) else obs

@@ -15,7 +15,7 @@ from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.declared import policy_arrays
-from ppo_bench.runners.jax_device import in_precision, pick_device
+from ppo_bench.runners.jax_device import in_precision, pick_device, without_long_integers
 
 
 def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
@@ -30,7 +30,8 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) ->
 
     def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
         with in_precision(arithmetic), jax.default_device(picked):  # policies of another precision may act in turn
-            return jax.tree.map(np.asarray, forward(params, obs, start if network.carry else None, carry))
+            started = start if network.carry else None
+            return jax.tree.map(np.asarray, forward(params, without_long_integers(obs), started, carry))
 
     return act
 

@@ -66,7 +66,8 @@ def _speeds(told: dict[str, Any]) -> Iterator[tuple[tuple[str, str, str], Speed]
         yield (row["framework"], row["backend"], work), speed
     for row in told.get("points", []):
         if row["sps"] is not None:  # null where a point failed
-            yield (row["framework"], row["backend"], f"{row['axis']}={row['value']}"), Speed(*[row["sps"]] * 3)
+            work = f"{row['axis']}={row['value']} {row.get('overrides', '')}".strip()
+            yield (row["framework"], row["backend"], work), Speed(*[row["sps"]] * 3)
 
 
 def _machine(told: dict[str, Any]) -> str:

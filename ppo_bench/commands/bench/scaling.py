@@ -10,7 +10,7 @@ from typing import Any
 
 from ppo_bench.commands.bench.figures import COLOURS, save
 from ppo_bench.commands.bench.laps import Laps
-from ppo_bench.commands.bench.programs import load, network_of, schema
+from ppo_bench.commands.bench.programs import labels, load, network_of, schema
 from ppo_bench.commands.bench.report import about, bench_file
 from ppo_bench.commands.bench.worker import Measured, Program
 from ppo_bench.common.errors import ConfigError, Failed
@@ -46,12 +46,15 @@ def scaling(programs: Sequence[tuple[list[str], Config]]) -> None:
     Points are measured one after the other, each in a process of its own, so that they do not share memory. The JSON
     file is updated after each point; the results of a point that fails are null.
     """
-    todo = [point for job, config in programs for point in points(job, config)]
+    told = labels([job for job, _ in programs])
+    todo = [
+        (label, *point) for label, (job, config) in zip(told, programs, strict=True) for point in points(job, config)
+    ]
     first, configs = programs[0][1], [config for _, config in programs]
     path = bench_file(first, "scaling", ".json")
     rows: list[dict[str, Any]] = []
-    for axis, value, config in todo:
-        rows.append(_row(axis, value, config))
+    for label, axis, value, config in todo:
+        rows.append(_row(axis, value, config) | {"overrides": label})
         write_json(path, about(configs) | {"points": rows})
         say(f"{len(rows)} of {len(todo)}: {axis}={value} {config.framework.name} on {config.backend.name}")
     print_scales(rows)
@@ -144,7 +147,7 @@ def print_scales(rows: Sequence[dict[str, Any]]) -> None:
         if row.get("shared_bytes"):
             share = row["shared_seconds"] / statistics.median(row["iteration_seconds"])
             line += f"  {row['shared_bytes'] / 1e6:,.1f} MB summed an iteration, {share:.0%} of its time"
-        print(line)
+        print(f"{line}  {row['overrides']}".rstrip())
 
 
 def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -153,6 +156,7 @@ def draw_scales(title: str, rows: Sequence[dict[str, Any]], path: Path) -> None:
 
     rows = [row for row in rows if row["sps"] is not None]
     axes = [axis for axis in AXES if any(row["axis"] == axis for row in rows)]
+    rows = [row | {"backend": f"{row['backend']} {row['overrides']}".strip()} for row in rows]
     programs = list(dict.fromkeys((row["framework"], row["backend"]) for row in rows))
     frameworks, backends = (list(dict.fromkeys(names)) for names in zip(*programs, strict=True))
     figure = Figure(figsize=(3.2 * len(axes) + 0.8, 6.4), layout="constrained")

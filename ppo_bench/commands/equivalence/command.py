@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> int:
 
 def _numbers_of_devices(overrides: list[str]) -> tuple[list[str], dict[str, Any]]:
     """The overrides without lists of device counts, such as `devices=[1,2]`, and the last such list as a variant."""
-    lists = [word for word in overrides if word.startswith("devices=[")]
+    lists = [word for word in overrides if word.startswith("devices=[") and word.endswith("]")]
     values = {"devices": OmegaConf.create(lists[-1].partition("=")[2])} if lists else {}
     return [word for word in overrides if word not in lists], {k: list(v) for k, v in values.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,12 +101,17 @@ def _summary(config: Config, found: Agreement, name: str, mode: str) -> dict[str
         "identical_steps": len(differences) * batch_size if parted is None else parted[0] * batch_size + parted[1],
         "differing_actions": sum(d.actions for d in differences),
         "ties": [tie._asdict() for tie in found.ties[name]],
-        "distance_when_parting": None if parted is None else differences[max(0, parted[0] - 1)].parameters,
+        "distance_when_parting": None if parted is None else _distance_before(differences, parted[0]),
         "largest": {key: max((getattr(d, key) for d in untied), default=0.0) for key in COMPARED},
         "over_tolerance": _over(config, untied) if mode == "lockstep" else None,
         "compared_iterations": len(untied),
         **{f"{key}_distances": [getattr(d, key) for d in differences] for key in COMPARED},
     }
+
+
+def _distance_before(differences: Sequence[Difference], iteration: int) -> float:
+    """The distance of the parameters at the start of an iteration, counted from 0; the initial ones are equal."""
+    return differences[iteration - 1].parameters if iteration else 0.0
 
 
 def _over(config: Config, differences: list[Difference]) -> int:

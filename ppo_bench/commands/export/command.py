@@ -60,12 +60,12 @@ def export(
 
     `run` is what the run recorded of itself; `checkpoint_name` is the folder of the checkpoint `saved`.
     """
+    rows = [row for row in read_rows(run_folder / "metrics.jsonl") if row["global_step"] <= saved.loop["global_step"]]
     film = _film(run_folder, checkpoint_name)
     if film:
         shutil.copyfile(film, folder / FILM)
     else:
         (folder / FILM).unlink(missing_ok=True)
-    rows = [row for row in read_rows(run_folder / "metrics.jsonl") if row["global_step"] <= saved.loop["global_step"]]
     drawn = draw(rows, folder / CURVE)
     config = recorded_config(run["config"], {})
     public = _public(run["config"])

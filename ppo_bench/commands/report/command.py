@@ -133,6 +133,11 @@ def _replace(out: Path, aside: Path) -> None:
     if not out.exists():
         aside.rename(out)
         return
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as older:
-        out.rename(Path(older) / "older")
+    older = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent)) / "older"
+    try:
+        out.rename(older)
         aside.rename(out)
+    finally:
+        if older.exists() and not out.exists():
+            older.rename(out)
+        shutil.rmtree(older.parent, ignore_errors=True)

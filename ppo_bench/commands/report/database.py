@@ -80,7 +80,7 @@ def open_database(folders: Sequence[str]) -> Database:
         try:
             database.runs.append(read(path))
         except Unreadable as error:
-            database.left_out.append(LeftOut(str(path), str(error)))
+            database.left_out.append(LeftOut(str(path).encode(errors="backslashreplace").decode(), str(error)))
     _keep_one_of_each_identity(database)
     _tell_ids_apart(database.runs)
     _read_steps(database)

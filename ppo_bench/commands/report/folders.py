@@ -9,15 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION
-from ppo_bench.common.values import digest
-from ppo_bench.configuration.identity import NOT_TRAINED, env_of
+from ppo_bench.common.values import digest, younger_defaults
+from ppo_bench.configuration.identity import NOT_TRAINED, PLAIN, env_of
 from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS, run_folders
 
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
 """Keys of a configuration that do not change what is learned: paths, trackers and the like, and the execution."""
+YOUNGER = younger_defaults(Hyperparameters)
+"""Hyperparameters that identities do not have at these values."""
 COUNTED = (
     *("iterations", "global_step", "loaded_steps", "episodes", "cut_episodes", "cut_steps"),
     *("resumes", "peak_memory_bytes"),
@@ -122,6 +125,10 @@ def find(folders: Sequence[str]) -> list[Path]:
 
 def read(path: Path) -> Run:
     """A run from its run.json and result.json. Raises `Unreadable`."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise Unreadable("its path is not UTF-8, which DuckDB needs") from error
     about = _json(path / "run.json")
     if about is None:
         raise Unreadable("run.json is missing")
@@ -156,6 +163,8 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     trained = about["identity"]
     env, env_id = env_of(config)
     setting = {key: value for key, value in trained.items() if key not in NO_SETTING}
+    setting["ppo"] = YOUNGER | setting["ppo"]
+    setting.setdefault("algorithm", PLAIN)
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
     batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
     setting["total_timesteps"] = config["total_timesteps"] // batch * batch  # as trained; an identity has a rounder one
@@ -177,8 +186,8 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
         finished=False,
         total_timesteps=int(config["total_timesteps"]),
         kind="Atari" if trained["env"]["atari"] else None,
-        # A key that an older version did not have counts as an empty one.
-        setting={key: value for key, value in flat(setting).items() if value not in (None, [], {})},
+        # Outside of `ppo`, a key that an older version did not have counts as an empty one.
+        setting={k: v for k, v in flat(setting).items() if v not in (None, [], {}) or k.startswith("ppo.")},
         execution=flat(execution),
         facts=facts,
         started=about["started"],

@@ -170,13 +170,18 @@ def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
         for key, setting in settings.items():
             # A key of few that is unset, such as a limit that others have, tells by its absence.
             shown = [name for name in keys if (name in setting if few else str(setting.get(name)) != usual[name])]
-            told = " ".join(f"{name}={setting.get(name, UNSET)}" for name in shown)
+            told = " ".join(f"{name}={_said(setting, name)}" for name in shown)
             if len(shown) > SHOWN_KEYS:
                 told = f"({key})"
-            elif not (told or few):
+            elif not told and len(settings) > 1:
                 told = "(the usual)"
             labels[key] = f" {told}" if told else ""
     return labels
+
+
+def _said(setting: Mapping[str, Any], name: str) -> str:
+    value = setting.get(name, UNSET)
+    return "null" if value is None else str(value)
 
 
 def _telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:

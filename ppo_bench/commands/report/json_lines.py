@@ -27,7 +27,8 @@ def rows_of(files: Iterable[Path], columns: Iterable[str]) -> str:
     names = ", ".join(f"'{_quoted(_pattern(str(path)))}'" for path in files)
     return (
         f"(select * rename (filename as file) from read_json([{names}], format='newline_delimited', filename=true, "
-        f"ignore_errors=true, maximum_object_size={MAX_LINE_BYTES}, columns={{{types}}}))"
+        # A folder that is named seed=3 is no column.
+        f"hive_partitioning=false, ignore_errors=true, maximum_object_size={MAX_LINE_BYTES}, columns={{{types}}}))"
     )
 
 

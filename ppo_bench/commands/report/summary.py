@@ -52,7 +52,8 @@ def _best_settings(analysis: Analysis) -> list[Paragraph]:
         shown = [f"{row.setting} {interval(row.mean)}" for row in rows[:MAX_SETTINGS]]
         behind = sum(row.difference is not None and row.difference.high < 0 for row in rows)
         text = f"best first, by mean final return: {'; '.join(shown)}."
-        text += f" The first is shown to be above {behind} of the {len(rows) - 1} others (90% intervals)."
+        text += f" {behind} of the {len(rows) - 1} others lie below the first by their 90% intervals, which are"
+        text += " not corrected for choosing the first."
         paragraphs.append(Paragraph(f"{len(rows)} settings of {rows[0].env}, {rows[0].algorithm}", text))
     return paragraphs
 

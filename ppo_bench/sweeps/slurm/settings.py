@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,8 +50,8 @@ def load_launch(overrides: Sequence[str]) -> Launch:
             f"launch.time_minutes={launch.time_minutes}: must be over launch.signal_seconds={launch.signal_seconds} "
             "and a minute more, by which SLURM may be early; else every try would be told to end as it begins"
         )
-    if not launch.memory_gb > 0:
-        raise ConfigError(f"launch.memory_gb={launch.memory_gb}: must be above 0")
+    if not 1 / 1024 <= launch.memory_gb < math.inf:  # SLURM has whole megabytes, of which 0 are all of the node's
+        raise ConfigError(f"launch.memory_gb={launch.memory_gb}: must be a number of at least 0.001")
     return launch
 
 

@@ -1,0 +1,34 @@
+"""Observations that are integers: bytes and large numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from gymnasium import spaces
+from numpy.testing import assert_allclose
+
+from ppo_bench.commands.interface import train
+from ppo_bench.networks.spec import Mlp
+from ppo_bench.runners import checkpoint
+
+
+def test_numbers_of_40_bits_reach_jax_as_they_reach_pytorch(tmp_path: Path) -> None:
+    words = ["env.id=tests.broken:LargeIntegers-v0", "backend=gymnasium", "device=cpu", f"outputs={tmp_path}"]
+    small = ["ppo.num_envs=4", "ppo.num_steps=16", "ppo.num_minibatches=1", "ppo.update_epochs=1"]
+    small += ["total_timesteps=64"]
+    torch, jax = (
+        checkpoint.load_named(checkpoint.find(train([*words, *small, f"framework={framework}"])[0])).arrays
+        for framework in ("torch_eager", "jax_xla")
+    )
+    name = "adam.mean.critic.2.weight"
+    largest = np.abs(torch[name]).max()
+    assert largest > 0
+    assert_allclose(jax[name], torch[name], rtol=0, atol=1e-3 * largest)
+
+
+def test_bytes_are_divided_by_255_unless_they_are_flags() -> None:
+    pixels, flags = (
+        Mlp((8,), "tanh").build(spaces.Box(0, high, (3,), np.uint8), spaces.Discrete(2)).uint8 for high in (255, 1)
+    )
+    assert (pixels, flags) == (True, False)

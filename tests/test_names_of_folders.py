@@ -1,0 +1,68 @@
+"""Names of folders that look like something else: numbers, hidden folders, columns of tables, other bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.commands.report.command import _replace
+from ppo_bench.commands.report.database import open_database
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.load import load_config
+from ppo_bench.sweeps.expand import expand
+from tests.synthetic import write_run
+
+
+@pytest.mark.parametrize("name", ["1.10", "2024_10", "007", "true", "1e3", "a"])
+def test_a_name_that_looks_like_a_number_stays_as_it_is(name: str) -> None:
+    config = load_config([f"name={name}", f"outputs={name}"])
+    assert (config.root.name, config.root.outputs) == (name, name)
+    jobs = expand([f"name={name},b"])
+    assert [load_config(job).root.name for job in jobs] == [name, "b"]
+
+
+def test_a_hidden_name_is_refused_since_no_command_would_find_its_runs() -> None:
+    for name in (".trial", "a/.b", "../a"):
+        with pytest.raises(
+            ConfigError, match=re.escape(f"name={name}: must be a relative path without '..' and hidden")
+        ):
+            load_config([f"name={name}"])
+
+
+def test_a_folder_that_is_named_as_a_column_changes_no_number(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "plain", sps=1_000.0, iterations=20)
+    odd = tmp_path / "framework=torch" / "seed=7" / "sps=5" / "episodes=500" / "seed1"
+    shutil.copytree(run, odd)
+    of_columns = "select avg(sps), sum(episodes), any_value(seed), any_value(framework) from metrics"
+    plain, named = (
+        open_database([str(folder)]).connection.execute(of_columns).fetchone() for folder in (tmp_path / "plain", odd)
+    )
+    assert plain == named
+    assert (named or ())[1:] == (160, 1, "torch_eager")
+
+
+def test_a_path_of_other_bytes_than_utf_8_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "o", iterations=20)
+    try:
+        shutil.copytree(run, os.fsdecode(os.fsencode(tmp_path / "o") + b"/\xff"))
+    except OSError:
+        pytest.skip("this file system has names of UTF-8 only")
+    database = open_database([str(tmp_path / "o")])
+    assert [one.path for one in database.runs] == [run]
+    assert [str(left) for left in database.left_out] == [
+        f"left out: {tmp_path}/o/\\udcff: its path is not UTF-8, which DuckDB needs"
+    ]
+
+
+def test_a_report_that_cannot_take_its_place_leaves_the_older_one(tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    out.mkdir()
+    (out / "report.html").write_text("older")
+    with pytest.raises(FileNotFoundError):
+        _replace(out, tmp_path / "gone")
+    assert (out / "report.html").read_text() == "older"
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
