@@ -69,7 +69,7 @@ class BreaksAtRestart(Sound):
 class LargeIntegers(Sound):
     """An environment without a fault, whose numbers 32 bits do not hold."""
 
-    observation_space = spaces.Box(0, 2**40, (4,), np.int64)
+    observation_space = spaces.Box(0, 2**40, (4,), np.int64)  # type: ignore[arg-type]
 
     def obs(self) -> Any:
         return self.np_random.integers(0, 2**40, 4)

@@ -29,6 +29,6 @@ def test_numbers_of_40_bits_reach_jax_as_they_reach_pytorch(tmp_path: Path) -> N
 
 def test_bytes_are_divided_by_255_unless_they_are_flags() -> None:
     pixels, flags = (
-        Mlp((8,), "tanh").build(spaces.Box(0, high, (3,), np.uint8), spaces.Discrete(2)).uint8 for high in (255, 1)
+        Mlp([8], "tanh").build(spaces.Box(0, high, (3,), np.uint8), spaces.Discrete(2)).uint8 for high in (255, 1)
     )
     assert (pixels, flags) == (True, False)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
+from ppo_bench.commands.interface import load, train
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
@@ -75,6 +81,47 @@ def test_rules_of_atari_are_refused() -> None:
 def test_an_id_that_is_not_written_in_jax_is_refused() -> None:
     with pytest.raises(ConfigError, match="backend=jax has CartPole-v1, Acrobot-v1"):
         JaxBackend("jax").make(Task("hopper", "Hopper-v4", 4))
+
+
+class Counter:
+    """Dynamics of a user's own: a number that the action 1 raises; at 5 the episode ends."""
+
+    time_limit = 20
+    num_words = 1
+    observation_space = spaces.Box(0.0, 5.0, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, words: jax.Array) -> jax.Array:
+        return words[:, 0] % 2
+
+    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        state = state + actions.astype(state.dtype)
+        return state, actions.astype(jnp.float32), state == 5
+
+    def observe(self, state: jax.Array) -> jax.Array:
+        return state[:, None].astype(jnp.float32)
+
+
+def test_dynamics_of_ones_own_are_trained_by_their_id(tmp_path: Path) -> None:
+    words = ["env.id=tests.test_jax_envs:Counter", "framework=jax_xla", "backend=jax", "total_timesteps=4096"]
+    (folder,) = train([*words, "device=cpu", f"outputs={tmp_path}"])
+    result = json.loads((folder / "result.json").read_text())
+    assert result["env_id"] == "tests.test_jax_envs:Counter"
+    assert 4 <= result["final_return_mean"] <= 5
+    assert load(folder, framework="torch_eager").act(np.zeros((2, 1), np.float32)).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "fragment"),
+    [
+        ("nowhere:Counter", "there is no module 'nowhere' where Python looks"),
+        ("tests.test_jax_envs:Task", "backend=jax cannot make 'tests.test_jax_envs:Task'"),
+        ("tests.broken:Sound", "a Dynamics (docs/environments.md) has time_limit, num_words, observe too"),
+    ],
+)
+def test_what_is_no_dynamics_is_refused(env_id: str, fragment: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(fragment)):
+        JaxBackend("jax").make(Task("own", env_id, 2))
 
 
 @pytest.mark.parametrize("of_process", [False, True])

@@ -66,7 +66,8 @@ def test_bytes_beside_other_parts_are_scaled_and_bytes_alone_are_left_to_the_net
     mixed = spaces.Dict({"p": pixels, "t": spaces.Tuple((spaces.Discrete(2), flags))})
     scaled, scale = with_scaled_bytes(mixed)
     obs = {"p": np.array([51, 255], np.uint8), "t": (1, np.array([0, 1], np.uint8))}
-    assert_allclose(spaces.flatten(scaled, scale(obs)), [0.2, 1.0, 0.0, 1.0, 0.0, 1.0], rtol=1e-7)
+    flat: Any = spaces.flatten(scaled, scale(obs))
+    assert_allclose(flat, [0.2, 1.0, 0.0, 1.0, 0.0, 1.0], rtol=1e-7)
     assert scaled.contains(scale(obs))
     alone = spaces.Dict({"p": pixels, "q": pixels})
     assert with_scaled_bytes(alone)[0] is alone

@@ -64,6 +64,8 @@ class GymnasiumEnv:
             said = one_line(error) or type(error).__name__
             if isinstance(error, OSError) and task.atari:
                 said = f"its ROM cannot be read ({said}): pip install --force-reinstall ale-py, which has it"
+            if isinstance(error, ModuleNotFoundError):
+                said = said.rstrip(".") + "; PYTHONPATH=FOLDER adds a folder"
             raise ConfigError(f"gymnasium cannot make {task.id!r}: {said}") from error
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
+import sys
+import sysconfig
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -36,10 +39,11 @@ JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, git commit and hardware of this process; None for what is missing."""
+    """Versions, code and hardware of this process; None for what is missing."""
     return {
         "versions": {"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
         "git_commit": _git_commit(),
+        "own_code": own_code(),
         "hardware": {
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
@@ -55,12 +59,32 @@ def provenance() -> dict[str, Any]:
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Entries that differ between two provenances, each as `name: then -> now`, except those that `then` lacks."""
-    return [
-        f"{name}: {then[part][name]} -> {value}"
-        for part in ("versions", "hardware", "execution")
-        for name, value in now.get(part, {}).items()
-        if then[part].get(name, value) != value
-    ] + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"] * (then.get("git_commit") != now["git_commit"])
+    code = then.get("own_code", {})
+    changed = [f"the code of {name}" for name, digest in now["own_code"].items() if code.get(name, digest) != digest]
+    return (
+        changed
+        + [
+            f"{name}: {then[part][name]} -> {value}"
+            for part in ("versions", "hardware", "execution")
+            for name, value in now.get(part, {}).items()
+            if then[part].get(name, value) != value
+        ]
+        + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"]
+        * (then.get("git_commit") != now["git_commit"])
+    )
+
+
+def own_code() -> dict[str, str]:
+    """Digests of the loaded modules that belong to no installed package, by name: the user's own code."""
+    installed = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), str(Path(__file__).parent.parent)}
+    folders = [Path(folder).resolve() for folder in installed]
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    own = {name: Path(file).resolve() for name, file in sorted(files.items()) if file}
+    return {
+        name: hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        for name, file in own.items()
+        if file.is_file() and not any(file.is_relative_to(folder) for folder in folders)
+    }
 
 
 def version_of(package: str) -> str | None:

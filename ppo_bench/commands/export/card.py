@@ -11,8 +11,6 @@ from omegaconf import OmegaConf
 
 from ppo_bench.configuration.config import Config
 
-LICENCE = "mit"
-"""The Hub's name of the licence of ppo_bench, under which its exports are published."""
 TEXT = """\
 # PPO on {env_id}
 
@@ -47,7 +45,8 @@ framework of ppo_bench loads; `config.json` holds the whole configuration, the v
 
 ## Licence
 
-MIT, as ppo_bench.
+ppo_bench is under the MIT licence. That of this policy is its author's to choose: name it here, and in the metadata at
+the top as `license: ...`.
 """
 FOLDER = "DIR"
 
@@ -103,7 +102,6 @@ def metadata(config: Config, returns: Returns | None) -> dict[str, Any]:
     name = f"PPO on {env_id}"
     about: dict[str, Any] = {
         "library_name": "ppo_bench",
-        "license": LICENCE,
         "pipeline_tag": "reinforcement-learning",
         "tags": [env_id, "ppo", "reinforcement-learning", "deep-reinforcement-learning", config.framework.name],
     }
@@ -123,12 +121,13 @@ def command(words: Sequence[str]) -> str:
 def _facts(
     run: Mapping[str, Any], config: Config, loop: Mapping[str, Any], returns: Returns | None
 ) -> list[tuple[str, str]]:
-    hardware, versions = run["hardware"], run["versions"]
+    hardware, versions, own = run["hardware"], run["versions"], _own_parts(run["config"], config.task.id)
     facts = [("return", f"{returns.shown}, mean ± standard deviation of {returns.episodes}")] if returns else []
     speed = f"{loop['global_step'] / loop['wall_seconds']:,.0f} environment steps per second" if _timed(loop) else ""
     commit = f", commit {run['git_commit'][:12].rstrip('+')}" if run.get("git_commit") else ""
     return [
         *facts,
+        *([("its author's own", ", ".join(own))] if own else []),
         ("environment", f"`{config.task.id}` on {config.backend.name}, {config.ppo.num_envs} at a time"),
         ("seed", str(config.root.seed)),
         ("steps, episodes", f"{loop['global_step']:,}, {loop['episodes']:,}"),
@@ -139,6 +138,13 @@ def _facts(
     ]
 
 
+def _own_parts(config: Mapping[str, Any], env_id: str) -> list[str]:
+    """The classes of a configuration that are none of ppo_bench's, and an environment that a module registers."""
+    named = {group: node.get("_target_") for group, node in config.items() if isinstance(node, Mapping)}
+    own = [f"{group} `{name}`" for group, name in named.items() if name and not name.startswith("ppo_bench.")]
+    return own + ([f"environment `{env_id}`"] if ":" in env_id else [])
+
+
 def _timed(loop: Mapping[str, Any]) -> bool:
     """Whether all steps of a checkpoint were made in its own time, none in that of a run from which it went on."""
     return bool(loop["wall_seconds"] > 0 and not loop.get("loaded_steps"))
@@ -146,7 +152,7 @@ def _timed(loop: Mapping[str, Any]) -> bool:
 
 def _again(run: Mapping[str, Any], words: list[str] | None) -> str:
     if words is None:
-        return "`config.json` holds its configuration. It records no command that gives it with ppo_bench's own files."
+        return "`config.json` holds the configuration. No command gives it without files of its author's own."
     loads = bool(run["config"]["checkpoint"].get("load"))
     note = "It began with another run's checkpoint, for which `RUN_DIR` stands.\n\n" if loads else ""
     return f"{note}```\n{command([*words, *(['checkpoint.load=RUN_DIR'] if loads else [])])}\n```"

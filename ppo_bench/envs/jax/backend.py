@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.errors import ConfigError, one_line, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import Task, require_no_info
 from ppo_bench.envs.turns import require_players
@@ -22,7 +22,10 @@ DYNAMICS = {
     "Pendulum-v1": "ppo_bench.envs.jax.pendulum.Pendulum",
     "ProofOfMemory-v0": "ppo_bench.envs.jax.proof_of_memory.ProofOfMemory",
 }
-"""Path of the `Dynamics` class of each id."""
+"""Path of the `Dynamics` class of each id; the id `module:Class` names one of the user's own."""
+
+PARTS = ("time_limit", "num_words", "observation_space", "action_space", "reset", "step", "observe")
+"""What every `Dynamics` has."""
 
 MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders"))
 """Ids of the MinAtar games of the package pgx."""
@@ -57,8 +60,9 @@ class JaxBackend:
         task.plain("jax", kwargs_too=True)
         require_no_info(task, "jax")
         known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
-        if task.id not in known:
-            raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(known)}")
+        if task.id not in known and ":" not in task.id:
+            shown = [*DYNAMICS, f"{DEEP_SEA[0]} to {DEEP_SEA[-1]}", *MINATAR, *GAMES, *BRAX]
+            raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(shown)}, and module:Class of your own")
         if task.atari:
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         share_gpu_memory()  # first, since constructors of dynamics may compute on the GPU
@@ -88,5 +92,19 @@ def _dynamics(env_id: str) -> Dynamics:
         from ppo_bench.envs.jax.deep_sea import DeepSea
 
         return DeepSea(env_id)
+    if env_id not in DYNAMICS:
+        return _own_dynamics(env_id)
     dynamics: Dynamics = class_named(env_id, DYNAMICS[env_id])()
+    return dynamics
+
+
+def _own_dynamics(env_id: str) -> Dynamics:
+    """The user's own dynamics, by the id `module:Class`. Raises `ConfigError` if it is none."""
+    of_id = class_named("env.id", env_id.replace(":", "."))
+    try:
+        dynamics: Dynamics = of_id()
+    except Exception as error:  # whatever the environment's own constructor raises
+        raise ConfigError(f"backend=jax cannot make {env_id!r}: {one_line(error) or type(error).__name__}") from error
+    if lacks := [name for name in PARTS if not hasattr(dynamics, name)]:
+        raise ConfigError(f"env.id={env_id}: a Dynamics (docs/environments.md) has {', '.join(lacks)} too")
     return dynamics
