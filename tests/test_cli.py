@@ -71,6 +71,7 @@ WRONG = {
     "name=''": "name=: must be a relative path",
     "outputs=''": "outputs=: must name a folder",
     "checkpoint.every_iterations=0": "checkpoint.every_iterations=0: must be at least 1",
+    "checkpoint.fine_tune=true": "checkpoint.fine_tune=true: name the run to begin with by checkpoint.load=RUN_DIR",
     "checkpoint.keep=0": "checkpoint.keep=0: must be at least 1",
     "video.every_episodes=-1": "video.every_episodes=-1: must not be negative",
     "video.every_episodes=often": "video.every_episodes: Value 'often'",

@@ -126,6 +126,23 @@ def test_another_seed_draws_its_own_numbers_from_the_same_weights(runs: RUNS, tm
     assert int(learnt(two)["seed"]) == 2
 
 
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_fine_tuning_begins_anew_with_the_parameters(framework: str, runs: RUNS, tmp_path: Path) -> None:
+    """Another shape of the rollout, and steps too small to move the parameters; two epochs of two minibatches."""
+    source = runs["torch_eager"]
+    words = ["ppo.num_envs=2", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.update_epochs=2", "ppo.shards=1"]
+    tuned = [f"checkpoint.load={source}", "checkpoint.fine_tune=true", "ppo.learning_rate=1e-30"]
+    folder = trained(tmp_path, *RUN, *words, *tuned, "total_timesteps=64", f"framework={framework}")
+    before, found = learnt(source), load(folder / "checkpoints/iteration_00000001").arrays
+    names = [name for name in before if name.startswith("params.")]
+    assert all(before[name].tobytes() == found[name].tobytes() for name in names)
+    assert (int(found["iteration"]), int(found["adam.step"])) == (1, 4)
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["global_step"], result["loaded_steps"]) == (64, 0)
+    (row,) = rows(folder)
+    assert row["learning_rate"] == 1e-30  # of a schedule that begins
+
+
 def test_the_content_of_the_checkpoint_is_the_runs_identity_and_its_place_is_not(runs: RUNS, tmp_path: Path) -> None:
     def folder(path: Path | None) -> str:
         return load_config([*RUN, *([f"checkpoint.load={path}"] if path else [])]).run_folder.parent.name

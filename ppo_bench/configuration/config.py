@@ -130,7 +130,7 @@ class Config:
         if steps != iterations * self.ppo.batch_size:
             raise ConfigError(
                 f"{load} has iterations of {steps // iterations} steps, and ppo.num_envs x ppo.num_steps = "
-                f"{self.ppo.batch_size}: choose them so that it is the same"
+                f"{self.ppo.batch_size}: choose them so that it is the same, or checkpoint.fine_tune=true"
             )
         if iterations % self.framework.iterations_per_call:
             raise ConfigError(
@@ -173,8 +173,10 @@ class Config:
     @cached_property
     def source(self) -> checkpoint.Checkpoint | None:
         """The checkpoint that a new run starts from (`checkpoint.load`). Raises `ConfigError` if missing or damaged."""
-        load = self.root.checkpoint.load
-        return None if load is None else checkpoint.load_named(Path(load))
+        if self.root.checkpoint.load is None:
+            return None
+        saved = checkpoint.load_named(Path(self.root.checkpoint.load))
+        return saved.untrained() if self.root.checkpoint.fine_tune else saved
 
     def network_for(self, env: VectorEnv | GraphEnv) -> NetworkSpec:
         """The network for the spaces of `env`, with one value output for each of the algorithm's reward streams."""

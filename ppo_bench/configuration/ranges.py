@@ -108,6 +108,28 @@ def check_values(config: Config) -> None:
             f"{ppo.batch_size}: choose a divisor"
         )
     _check_devices(config)
+    if root.checkpoint.fine_tune and root.checkpoint.load is None:
+        raise ConfigError("checkpoint.fine_tune=true: name the run to begin with by checkpoint.load=RUN_DIR")
+    _check_players(config)
+    if ppo.final_ent_coef is not None and ppo.anneal_timesteps is None:
+        raise ConfigError(
+            f"ppo.final_ent_coef={ppo.final_ent_coef} is reached after ppo.anneal_timesteps: say how many, "
+            f"for instance {root.total_timesteps}"
+        )
+    if ppo.batch_size >= 2**31:
+        raise ConfigError(f"ppo.num_envs x ppo.num_steps = {ppo.batch_size}: must be below {2**31}")
+    if root.total_timesteps < ppo.batch_size:
+        raise ConfigError(
+            f"total_timesteps={root.total_timesteps} is less than one iteration of ppo.num_envs x ppo.num_steps = "
+            f"{ppo.batch_size}: ask for at least that many"
+        )
+    if config.num_iterations >= 2**31:
+        raise ConfigError(f"total_timesteps={root.total_timesteps}: fewer than {2**31} iterations are possible")
+
+
+def _check_players(config: Config) -> None:
+    """Raise `ConfigError` for what games of several players do not have, and for what they alone have."""
+    root = config.root
     if config.opponents.pool_size and root.env.players == 1:
         raise ConfigError(
             f"opponents.pool_size={config.opponents.pool_size}: {root.env.name} is for one player, and only games have "
@@ -123,20 +145,6 @@ def check_values(config: Config) -> None:
             f"evaluation.every_iterations={root.evaluation.every_iterations}: against itself a policy's mean return is "
             "zero; in games checkpoints are rated by their matches (rating.games)"
         )
-    if ppo.final_ent_coef is not None and ppo.anneal_timesteps is None:
-        raise ConfigError(
-            f"ppo.final_ent_coef={ppo.final_ent_coef} is reached after ppo.anneal_timesteps: say how many, "
-            f"for instance {root.total_timesteps}"
-        )
-    if ppo.batch_size >= 2**31:
-        raise ConfigError(f"ppo.num_envs x ppo.num_steps = {ppo.batch_size}: must be below {2**31}")
-    if root.total_timesteps < ppo.batch_size:
-        raise ConfigError(
-            f"total_timesteps={root.total_timesteps} is less than one iteration of ppo.num_envs x ppo.num_steps = "
-            f"{ppo.batch_size}: ask for at least that many"
-        )
-    if config.num_iterations >= 2**31:
-        raise ConfigError(f"total_timesteps={root.total_timesteps}: fewer than {2**31} iterations are possible")
 
 
 def _check_devices(config: Config) -> None:

@@ -34,6 +34,7 @@ class CheckpointSchema:
     every_iterations: int
     keep: int
     load: str | None
+    fine_tune: bool = younger(False)
 
 
 @dataclass

@@ -37,6 +37,12 @@ class Checkpoint(NamedTuple):
     arrays: Arrays
     loop: dict[str, Any]
 
+    def untrained(self) -> Checkpoint:
+        """The same parameters and statistics in a run that has not begun: no iterations, and no moments of Adam."""
+        begun = {name for name in self.arrays if name == "iteration" or name.startswith("adam.")}
+        arrays = {name: np.zeros_like(array) if name in begun else array for name, array in self.arrays.items()}
+        return Checkpoint(arrays, self.loop | {"iteration": 0, "global_step": 0})
+
 
 class Damaged(Exception):
     """Error: a checkpoint is incomplete or corrupt; the message is the reason."""

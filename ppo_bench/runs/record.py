@@ -150,7 +150,8 @@ class Record:
             metric.name: metric.tag for metric in metrics_of(self.config.algorithm, self.config.network)
         }
         if source := self.config.source:
-            say(f"starting after iteration {self.loop.iteration} of {self.config.root.checkpoint.load}")
+            what = f"after iteration {self.loop.iteration}" if self.loop.iteration else "with the parameters"
+            say(f"starting {what} of {self.config.root.checkpoint.load}")
             about["loaded"] = {
                 "iteration": self.loop.iteration,
                 "arrays_sha256": checkpoint.digest(source.arrays),

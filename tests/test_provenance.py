@@ -1,0 +1,37 @@
+"""What run.json says of the code: the user's own modules, and changes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.training import ENVIRONMENT
+
+OWN = """
+from dataclasses import dataclass
+from ppo_bench.algorithms.ppo import Ppo
+
+@dataclass(frozen=True)
+class Mine(Ppo):
+    pass
+"""
+WORDS = ["algorithm._target_=nets.Mine", "device=cpu", "checkpoint.every_iterations=2", "outputs=o"]
+
+
+def trained(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(folder), ENVIRONMENT.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "ppo_bench", *WORDS, *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+
+
+def test_a_run_says_if_the_users_own_code_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(OWN)
+    folder = tmp_path / trained(tmp_path, "total_timesteps=1024").stdout.strip()
+    assert list(json.loads((folder / "run.json").read_text())["own_code"]) == ["nets"]  # no package, nothing of ours
+    assert "the code of" not in trained(tmp_path, "total_timesteps=1024").stderr
+    (tmp_path / "nets.py").write_text(f"{OWN}    # a further thought\n")
+    again = trained(tmp_path, "total_timesteps=1024").stderr
+    assert "warning: not what the run started with: the code of nets" in again
