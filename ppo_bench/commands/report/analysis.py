@@ -89,7 +89,7 @@ class Analysis:
     tasks: list[ComparedTask]
     algorithms: list[str]
     scales: dict[str, Scale]
-    """The scale by which a task's scores are normalised, by the task's label; see `_scale`."""
+    """The scale by which a task's scores are normalised, by the task's label; see `scale_of_tasks`."""
     aggregates: list[Aggregate]
     pairs: list[Pair]
     improvements: list[Improvement]
@@ -116,7 +116,7 @@ class Analysis:
 def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     """Compute all numbers of the report but the curves."""
     names = algorithms(tasks)
-    scales = {task.label: scale for task in tasks if (scale := _scale(task))}
+    scales = {task.label: scale for task in tasks if (scale := scale_of_tasks([task]))}
     pairs = [pair for task in tasks for group in task.groups if (pair := _pair(task, group, options))]
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
     shared = [task for task in of_one_setting if len([g for g in task.groups if len(_finals(g))]) == len(names)]
@@ -153,16 +153,16 @@ def _finals(group: Group) -> Array:
     return group.values("final_return_mean")
 
 
-def _scale(task: ComparedTask) -> Scale | None:
-    """The published scale of a task, or else the range of its final returns in the report; None if that is empty."""
-    known = scale_of(task.env_id)
+def scale_of_tasks(tasks: Sequence[ComparedTask]) -> Scale | None:
+    """The published scale of an environment's tasks, or else the range of their returns; None if that is empty."""
+    known = scale_of(tasks[0].env_id)
     if known and known.high is not None:
         return known
-    finals = np.concatenate([_finals(group) for group in task.groups])
+    finals = np.concatenate([_finals(group) for task in tasks for group in task.groups])
     if not len(finals) or not finals.max() > finals.min():
         return None  # a single return has no scale
     low, high = float(finals.min()), float(finals.max())
-    return Scale(task.env, low, high, "lowest run", "highest run", "the runs of this report")
+    return Scale(tasks[0].env, low, high, "lowest run", "highest run", "the runs of this report")
 
 
 def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:

@@ -27,8 +27,8 @@ SECTIONS = {
     "speed": ("Speed", (), "Bars with 95% intervals and a dot for each seed. Steady speed, compilation and "
               "training time are three figures, never mixed."),
     "speedup": ("Speed-up", ("speed",), "Ratios of steady speeds with 95% intervals; the baseline is at 1."),
-    "returns": ("Final returns", ("ranking", "returns"), "The interquartile mean over seeds, its 95% interval, "
-                "and each seed."),
+    "returns": ("Final returns", ("settings_over_envs", "ranking", "returns"), "The interquartile mean over seeds, "
+                "its 95% interval, and each seed."),
     "equivalence": ("Do they learn the same?", ("equivalence",), ""),
     "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),
     "ratings": ("Ratings", ("ratings",), ""),

@@ -44,8 +44,7 @@ def ranked(tasks: Sequence[ComparedTask]) -> list[list[Ranked]]:
             values = group.values("final_return_mean")
             if len(values):
                 label = task.label.removeprefix(task.env).strip()
-                played = {key: value for key, value in group.first.setting.items() if key.startswith("env.")}
-                of = task.env, digest({"id": task.env_id, **played}), group.algorithm
+                of = task.env, played(task), group.algorithm
                 finals.setdefault(of, []).append((label, values))
     rankings = []
     for (env, _, algorithm), found in finals.items():
@@ -56,6 +55,12 @@ def ranked(tasks: Sequence[ComparedTask]) -> list[list[Ranked]]:
                 [Ranked(env, algorithm, label, len(own), mean_interval(own), _less(own, best)) for label, own in found]
             )
     return rankings
+
+
+def played(task: ComparedTask) -> str:
+    """A digest of the version and the options of a task's environment."""
+    options = {key: value for key, value in task.groups[0].first.setting.items() if key.startswith("env.")}
+    return digest({"id": task.env_id, **options})
 
 
 def _less(own: Array, best: Array) -> Estimate | None:

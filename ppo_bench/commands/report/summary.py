@@ -10,6 +10,7 @@ from ppo_bench.commands.report.analysis import Analysis, Pair
 from ppo_bench.commands.report.formatting import TIMES, interval, number, times
 from ppo_bench.commands.report.groups import ComparedTask, Group
 from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.over_envs import overall
 from ppo_bench.commands.report.ranking import ranked
 from ppo_bench.commands.report.statistics import Estimate, bootstrap, ratio_of_means
 
@@ -42,7 +43,20 @@ def summary(analysis: Analysis, options: Options) -> list[Paragraph]:
     left = len(analysis.tasks) - MAX_TASKS
     if left > 0:
         paragraphs.append(Paragraph(f"{left} more tasks", "they are in the tables."))
-    return [*_best_settings(analysis), *_overall(analysis, options), *paragraphs]
+    return [*_over_envs(analysis, options), *_best_settings(analysis), *_overall(analysis, options), *paragraphs]
+
+
+def _over_envs(analysis: Analysis, options: Options) -> list[Paragraph]:
+    """A paragraph for each way of executing with several settings over several environments."""
+    paragraphs = []
+    for rows in overall(analysis.tasks, options):
+        shown = [f"{row.setting} {interval(row.score)}" for row in rows[:MAX_SETTINGS]]
+        above = [f"one of {row.setting} {interval(row.above)}" for row in rows[:MAX_SETTINGS] if row.above]
+        text = f"best first, by the interquartile mean of normalised scores: {'; '.join(shown)}. "
+        text += f"The probability that a run ends above one of the first: {'; '.join(above)}."
+        about = f"{len(rows)} settings over {rows[0].envs} environments, {rows[0].algorithm}"
+        paragraphs.append(Paragraph(about, text))
+    return paragraphs
 
 
 def _best_settings(analysis: Analysis) -> list[Paragraph]:

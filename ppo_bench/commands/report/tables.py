@@ -8,6 +8,7 @@ from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
 from ppo_bench.commands.report.folders import LeftOut, Run
 from ppo_bench.commands.report.formatting import cell
 from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.over_envs import over_envs
 from ppo_bench.commands.report.ranking import ranking
 from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
 from ppo_bench.commands.report.settings import every_run, same, settings
@@ -19,6 +20,7 @@ def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: 
     """All tables that have rows; `aggregate` is always included."""
     made = [
         Table("aggregate", "All aggregates", Aggregate._fields, analysis.aggregates),
+        over_envs(analysis.tasks, options),
         ranking(analysis.tasks),
         _returns(analysis),
         _speed(analysis, options),

@@ -1,0 +1,59 @@
+"""Settings of hyperparameters compared over several environments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reports import read_table, report
+from tests.synthetic import write_run
+
+FINALS = {
+    ("alpha", 0.9): (8.0, 10.0),
+    ("alpha", 0.99): (0.0, 2.0),
+    ("beta", 0.9): (100.0, 0.0),
+    ("beta", 0.99): (50.0,) * 2,
+}
+"""Final returns by environment and discount; the ranges are 0 to 10 and 0 to 100."""
+
+
+def written(outputs: Path, finals: dict[tuple[str, float], tuple[float, ...]]) -> Path:
+    for (env, gamma), values in finals.items():
+        for seed, final in enumerate(values, 1):
+            folder = f"default/{env}-{gamma}/seed{seed}"
+            write_run(outputs, env, seed=seed, final=final, folder=folder, changes={"config.ppo.gamma": gamma})
+    return outputs
+
+
+def test_settings_are_compared_over_environments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By hand: scores 0.8, 1, 1, 0 and 0, 0.2, 0.5, 0.5, of which the middle two count."""
+    outputs = written(tmp_path / "o", FINALS)
+    _, printed, _ = report(capfd, outputs)
+    best, other = read_table(outputs / "report" / "tables" / "settings_over_envs.csv")
+    assert (best["setting"], best["envs"], best["runs"]) == ("ppo.gamma=0.9", "2", "4")
+    assert float(best["score, IQM"]) == pytest.approx(0.9)
+    assert float(other["score, IQM"]) == pytest.approx(0.35)
+    assert best["above the first"] == ""
+    assert float(other["above the first"]) == pytest.approx((0.0 + 0.5) / 2)  # in alpha never, in beta half the time
+    assert "2 settings over 2 environments, torch_eager: best first" in printed
+    assert "Settings over environments" in (outputs / "report" / "report.html").read_text()
+
+
+def test_only_environments_that_several_settings_share_count(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A third environment has one of them, and a third setting is in one environment alone."""
+    further = {("gamma", 0.9): (1.0, 2.0), ("alpha", 0.5): (3.0, 4.0)}
+    outputs = written(tmp_path / "o", FINALS | further)
+    report(capfd, outputs)
+    found = read_table(outputs / "report" / "tables" / "settings_over_envs.csv")
+    assert [(row["setting"], row["envs"], row["runs"]) for row in found] == [
+        ("ppo.gamma=0.9", "2", "4"),
+        ("ppo.gamma=0.99", "2", "4"),
+    ]
+
+
+def test_one_environment_has_no_such_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    outputs = written(tmp_path / "o", {pair: values for pair, values in FINALS.items() if pair[0] == "alpha"})
+    report(capfd, outputs)
+    assert not (outputs / "report" / "tables" / "settings_over_envs.csv").exists()
+    assert (outputs / "report" / "tables" / "ranking.csv").exists()
