@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.reports import read_table, report
 from tests.synthetic import write_run
 
-FINALS = {
+FINALS: dict[tuple[str, float], tuple[float, ...]] = {
     ("alpha", 0.9): (8.0, 10.0),
     ("alpha", 0.99): (0.0, 2.0),
     ("beta", 0.9): (100.0, 0.0),
@@ -18,7 +19,7 @@ FINALS = {
 """Final returns by environment and discount; the ranges are 0 to 10 and 0 to 100."""
 
 
-def written(outputs: Path, finals: dict[tuple[str, float], tuple[float, ...]]) -> Path:
+def written(outputs: Path, finals: Mapping[tuple[str, float], tuple[float, ...]]) -> Path:
     for (env, gamma), values in finals.items():
         for seed, final in enumerate(values, 1):
             folder = f"default/{env}-{gamma}/seed{seed}"

@@ -29,10 +29,17 @@ from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode
 from ppo_bench.runs.play import load_agent, play
 from ppo_bench.runs.provenance import provenance
-from ppo_bench.runs.recorded import load_run
+from ppo_bench.runs.recorded import load_run, read_run
 
 if TYPE_CHECKING:
     from ppo_bench.runs.video.filmed import FilmedEnv
+
+
+@dataclass
+class Elsewhere:
+    """The key `env`: how the environment differs from that of the training."""
+
+    kwargs: dict[str, Any] | None
 
 
 @dataclass
@@ -49,6 +56,7 @@ class Request:
     outputs: str | None
     framework: Any
     backend: Any
+    env: Elsewhere
 
 
 class Evaluated(NamedTuple):
@@ -101,6 +109,9 @@ def _found(run: str, request: Request) -> Evaluated:
     path = checkpoint.find(Path(run), snapshots=True)
     run_folder = checkpoint.run_of(path)
     changes = {key: getattr(request, key) for key in ("framework", "backend", "precision", "device")}
+    if request.env.kwargs:
+        trained = read_run(run_folder)["config"]["env"]
+        changes["env"] = trained | {"kwargs": (trained.get("kwargs") or {}) | request.env.kwargs}
     config = load_run(run_folder, changes)
     return Evaluated(path, config, _file(path, run_folder, config, request))
 
@@ -158,8 +169,10 @@ def load_request(overrides: list[str]) -> Request:
 def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Path:
     """Path of the JSON file: its name has checkpoint, backend, framework, and a hash of all that affects the result."""
     asked = asdict(request) | {key: config.resolved[key] for key in ("framework", "backend", "precision")}
-    identity = {key: value for key, value in asked.items() if key not in ("outputs", "video")}
-    names = (path.resolve().name, config.backend.name, config.framework.name, digest(identity))
+    plain = ("outputs", "video", *(() if request.env.kwargs else ("env",)))
+    identity = {key: value for key, value in asked.items() if key not in plain}
+    elsewhere = ["elsewhere"] if request.env.kwargs else []  # such returns are not those of the trained task
+    names = (*elsewhere, path.resolve().name, config.backend.name, config.framework.name, digest(identity))
     folder = run_folder / "evaluations"
     if request.outputs is not None:
         folder = Path(request.outputs).expanduser() / "evaluations" / run_folder.parent.name / run_folder.name
@@ -184,6 +197,7 @@ def _summary(one: Evaluated, saved: checkpoint.Checkpoint, request: Request, epi
         "schema_version": SCHEMA_VERSION,
         "env": config.task.name,
         "env_id": config.task.id,
+        "env_kwargs": config.task.kwargs,
         "backend": config.backend.name,
         "framework": config.framework.name,
         "precision": config.root.precision,
@@ -215,9 +229,10 @@ def _mean_told(episodes: list[Episode], name: str) -> float:
 
 def _print_table(about: dict[str, Any]) -> None:
     actions = "likeliest actions" if about["greedy"] else "sampled actions"
+    given = "".join(f", {name}={value}" for name, value in about["env_kwargs"].items())
     print(
-        f"{about['env']} ({about['env_id']}) on {about['backend']}, {about['framework']}, {about['precision']}, after "
-        f"iteration {about['iteration']} ({about['global_step']:,} steps), {actions}, seed {about['seed']}"
+        f"{about['env']} ({about['env_id']}{given}) on {about['backend']}, {about['framework']}, {about['precision']}, "
+        f"after iteration {about['iteration']} ({about['global_step']:,} steps), {actions}, seed {about['seed']}"
     )
     print(f"{'episodes':>8}{'return mean':>14}{'std':>11}{'min':>11}{'max':>11}{'length mean':>14}")
     mean, std, low, high = (about[f"return_{name}"] for name in ("mean", "std", "min", "max"))

@@ -25,6 +25,7 @@ FOLDERS = re.compile(r"(name|outputs)=((?!null$)[\w.+-]+(?:,[\w.+-]+)*)", re.ASC
 """Names of folders, which may look like numbers: 1.10 and 1.1 are two."""
 PLAINLY = {
     r"Ambiguous value for argument '([^']*)'.*": r"\1: several values make a sweep, by -m; a list is written [a,b]",
+    r"Sweep parameters '([^']*)' requires --multirun": r"\1: several values make a sweep, by -m",
     r"([^:]*): .*is not a ListConfig.*": r"\1: expected a list, such as [a,b]",
     r"([^:]*): Cannot assign \w+ to Dict.*": r"\1: expected keys with values, such as {a:1}",
     r"([^:]*): .*has missing mandatory value.*": r"\1: has no value; give it one, or leave out what is set beside it",
