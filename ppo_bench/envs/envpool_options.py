@@ -18,6 +18,9 @@ OF_THE_ATARI_TASK = {
 }
 """Options of Atari games that are part of the task; another value would not be the task on gymnasium."""
 
+OBSERVES_CONTACTS = ("Humanoid-v4", "HumanoidStandup-v4")
+"""Ids whose observations have contact forces, which are all 0 on EnvPool by default, and not on gymnasium."""
+
 
 def checked_options(envpool: Any, task: Task) -> dict[str, Any]:
     """The options of a pool for `task`, but for sizes and seeds. Raises `ConfigError` if the task has a wrong one."""
@@ -38,6 +41,8 @@ def checked_options(envpool: Any, task: Task) -> dict[str, Any]:
         raise ConfigError(f"env.kwargs: {', '.join(sorted(taken))} is set by env.atari: change it there")
     if task.atari and (fixed := set(task.kwargs) & OF_THE_ATARI_TASK):
         raise ConfigError(f"env.kwargs: {', '.join(sorted(fixed))} is part of the Atari task and cannot be changed")
+    if task.id in OBSERVES_CONTACTS:
+        options["post_constraint"] = True
     return options | dict(task.kwargs)
 
 
