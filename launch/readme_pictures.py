@@ -73,12 +73,20 @@ def draw(file: Path, out: Path, scheme: str) -> Path:
 
 
 def _curves(file: Path, env: str, framework: str) -> tuple[np.ndarray, np.ndarray]:
-    """Minutes `[100]`, up to the end of the fastest seed, and each seed's returns at these times, `[seeds, 100]`."""
+    """Minutes `[100]`, up to the end of the fastest seed, and each seed's returns at these times, `[seeds, 100]`.
+
+    The seeds are those of the CPU that most of them had: minutes of several cannot be averaged.
+    """
     query = (
-        "select seed, x / 60 as x, value from read_parquet(?) where env = ? and framework = ? and axis = 'seconds' "
-        "and campaign = 'classic' and precision = 'float32' and value is not null order by seed, cell"
+        "with timed as (select seed, cpu from read_parquet(?) "
+        "where campaign = 'classic' and env = ? and framework = ?) "
+        "select seed, x / 60 as x, value from read_parquet(?) join timed using (seed) "
+        "where env = ? and framework = ? and axis = 'seconds' and campaign = 'classic' and precision = 'float32' "
+        "and value is not null and cpu = (select mode(cpu) from timed) order by seed, cell"
     )
-    found: dict[str, Any] = duckdb.connect().execute(query, [str(file), env, framework]).fetchnumpy()
+    of = [env, framework]
+    runs = [str(file.parent / "runs.parquet"), *of, str(file), *of]
+    found: dict[str, Any] = duckdb.connect().execute(query, runs).fetchnumpy()
     seeds = np.unique(found["seed"])
     of_seed = [found["seed"] == seed for seed in seeds]
     end = min(found["x"][rows].max() for rows in of_seed)
