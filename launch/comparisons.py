@@ -22,18 +22,15 @@ def between_frameworks(out: Path) -> str:
     """A Markdown table that compares final returns and areas under the curve of each pair of frameworks on a task."""
     runs, areas, rows = [run for run in rows_of(out) if not run["switches"]], _areas(out), []
     keys = ("env", "backend", "precision", "campaign", "env_id", "steps")
-    tasks = list(dict.fromkeys(tuple(r[key] for key in keys) for r in runs))
-    for task in tasks:
+    for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
         own = [r for r in runs if tuple(r[key] for key in keys) == task]
-        several = len({other[4] for other in tasks if other[:2] == task[:2]}) > 1
-        named = f"{task[4] if several else task[0]}, {task[1]}"
         by_seed = {name: {r["seed"]: r for r in own if r["framework"] == name} for name in FRAMEWORKS}
         for later, ours in enumerate(FRAMEWORKS):
             for theirs in FRAMEWORKS[:later]:
                 seeds = sorted(by_seed[ours].keys() & by_seed[theirs].keys())
                 if len(seeds) > 1:
                     pair = [[by_seed[name][seed] for seed in seeds] for name in (ours, theirs)]
-                    cells = [with_precision(named, task[2]), f"{ours}, {theirs}", str(len(seeds))]
+                    cells = [with_precision(f"{task[4]}, {task[1]}", task[2]), f"{ours}, {theirs}", str(len(seeds))]
                     cells += _compared(pair, _final)
                     cells += _compared(pair, lambda r: areas[tuple(r[key] for key in KEPT)])
                     rows.append(cells)

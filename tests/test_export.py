@@ -169,7 +169,7 @@ def test_a_network_of_a_users_own_has_a_card_without_a_command(run: Path, tmp_pa
     folder = exported(run, tmp_path / "export")
     assert commands(folder) == []
     text = (folder / "README.md").read_text()
-    assert "No command gives it without files of its author's own" in text
+    assert "No command gives it with ppo_bench's own files alone" in text
     assert "| its author's own | network `tests.seams.AveragingMlp` |" in text
 
 

@@ -70,6 +70,7 @@ def test_other_environments_have_one_folder_too(one: str, other: str) -> None:
         "env.kwargs={render_mode:rgb_array} network=mlp",  # which may have other observations
         "env=hopper ppo.obs_clip=5",
         "ppo.anneal_timesteps=4096",
+        "env=humanoid backend=envpool env.kwargs={post_constraint:false}",
         "ppo.final_learning_rate=1e-5",
         "env=breakout network=mlp",
         # Ids with the endings of Procgen's and the beginnings of Gymnasium's, whose observations nobody knows.

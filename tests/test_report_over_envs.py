@@ -53,6 +53,16 @@ def test_only_environments_that_several_settings_share_count(tmp_path: Path, cap
     ]
 
 
+def test_a_further_setting_of_one_environment_hides_no_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It adds a key to the labels of that environment."""
+    outputs = written(tmp_path / "o", FINALS)
+    changes = {"config.ppo.gamma": 0.99, "config.ppo.learning_rate": 1e-3}
+    write_run(outputs, "alpha", final=3.0, folder="default/alpha-rate/seed1", changes=changes)
+    report(capfd, outputs)
+    found = read_table(outputs / "report" / "tables" / "settings_over_envs.csv")
+    assert [(row["setting"], row["envs"]) for row in found] == [("ppo.gamma=0.9", "2"), ("ppo.gamma=0.99", "2")]
+
+
 def test_one_environment_has_no_such_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     outputs = written(tmp_path / "o", {pair: values for pair, values in FINALS.items() if pair[0] == "alpha"})
     report(capfd, outputs)

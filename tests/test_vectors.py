@@ -69,6 +69,9 @@ def test_bytes_beside_other_parts_are_scaled_and_bytes_alone_are_left_to_the_net
     flat: Any = spaces.flatten(scaled, scale(obs))
     assert_allclose(flat, [0.2, 1.0, 0.0, 1.0, 0.0, 1.0], rtol=1e-7)
     assert scaled.contains(scale(obs))
+    of_bytes, scale = with_scaled_bytes(spaces.Dict({"f": flags, "p": pixels}))
+    flat = spaces.flatten(of_bytes, scale({"f": np.array([0, 1], np.uint8), "p": np.array([51, 255], np.uint8)}))
+    assert_allclose(flat, [0.0, 1.0, 0.2, 1.0], rtol=1e-7)
     alone = spaces.Dict({"p": pixels, "q": pixels})
     assert with_scaled_bytes(alone)[0] is alone
     assert [are_bytes(space) for space in (pixels, flags)] == [True, False]

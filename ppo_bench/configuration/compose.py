@@ -21,7 +21,7 @@ from ppo_bench.common.values import quoted
 MANY_KEYS = 20  # more than fit in one line
 UNQUOTED = re.compile(r"^([^=]+)=((?=~|[^=]*[^\x00-\x7f])[^'\"\[\]{}(),]+)$")
 """An override whose value Hydra's grammar needs in quotes: it begins with `~`, or has characters outside of ASCII."""
-FOLDERS = re.compile(r"(name|outputs)=((?!null$)[\w.+-]+(?:,[\w.+-]+)*)", re.ASCII)
+FOLDERS = re.compile(r"(\+*(?:name|outputs))=((?!null$)[\w.+-]+(?:,[\w.+-]+)*)", re.ASCII)
 """Names of folders, which may look like numbers: 1.10 and 1.1 are two."""
 PLAINLY = {
     r"Ambiguous value for argument '([^']*)'.*": r"\1: several values make a sweep, by -m; a list is written [a,b]",

@@ -173,10 +173,14 @@ class Config:
     @cached_property
     def source(self) -> checkpoint.Checkpoint | None:
         """The checkpoint that a new run starts from (`checkpoint.load`). Raises `ConfigError` if missing or damaged."""
-        if self.root.checkpoint.load is None:
-            return None
-        saved = checkpoint.load_named(Path(self.root.checkpoint.load))
-        return saved.untrained() if self.root.checkpoint.fine_tune else saved
+        loaded = self.loaded
+        return loaded.untrained() if loaded and self.root.checkpoint.fine_tune else loaded
+
+    @cached_property
+    def loaded(self) -> checkpoint.Checkpoint | None:
+        """The checkpoint that `checkpoint.load` names, as it is; None without one. Raises `ConfigError`."""
+        load = self.root.checkpoint.load
+        return None if load is None else checkpoint.load_named(Path(load))
 
     def network_for(self, env: VectorEnv | GraphEnv) -> NetworkSpec:
         """The network for the spaces of `env`, with one value output for each of the algorithm's reward streams."""

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ppo_bench.envs.envpool_options import OBSERVES_CONTACTS
+
 NOT_TRAINED = (
     *("seed", "num_seeds", "name", "outputs", "rerun", "devices"),
     *("tracker", "trackers", "video", "evaluation", "rating"),
@@ -33,9 +35,9 @@ VECTORS = re.compile(
     r"|CartpoleBalance|CheetahRun)-v\d+|(dm_control/|brax-).*"
 )
 """Pattern of the ids whose observations are known to be vectors, for which `network=auto` is an MLP."""
-PROCGEN_BACKENDS = ("envpool", "envpool_xla")
+ENVPOOL = ("envpool", "envpool_xla")
 PROCGEN_MODES = ("Easy-v0", "Hard-v0", "Extreme-v0", "Memory-v0", "Exploration-v0")
-"""Endings of the ids of Procgen's games on `PROCGEN_BACKENDS`; elsewhere ids with them are of other environments."""
+"""Endings of the ids of Procgen's games on `ENVPOOL`; elsewhere ids with them are of other environments."""
 
 
 def identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, Any]:
@@ -87,13 +89,15 @@ def _env(config: Mapping[str, Any]) -> dict[str, Any]:
     """The environment without the other ids and names that its file offers."""
     env = config["env"]
     name, env_id = env_of(config)
+    on_envpool = config["backend"]["name"] in ENVPOOL
+    contacts = {"post_constraint": True} if on_envpool and env_id in OBSERVES_CONTACTS else {}  # once they were 0
     known = ("name", "ids", "id", "game", "mode", "atari", "kwargs", "wrappers", "info")
     return {
         "name": name,
         "id": env_id,
         "num_envs": config["ppo"]["num_envs"],
         "atari": env.get("atari"),
-        "kwargs": env.get("kwargs") or {},
+        "kwargs": contacts | (env.get("kwargs") or {}),
         "wrappers": list(env.get("wrappers") or []),
         **{key: value for key, value in env.items() if key not in known},
     }
@@ -119,6 +123,6 @@ def _chosen_by_auto(env: Mapping[str, Any], backend: str) -> str | None:
         return "NatureCnn"
     if env["id"].startswith("minatar-"):
         return "MinAtarCnn"
-    if backend in PROCGEN_BACKENDS and env["id"].endswith(PROCGEN_MODES):
+    if backend in ENVPOOL and env["id"].endswith(PROCGEN_MODES):
         return "ImpalaCnn"
     return "Mlp" if VECTORS.fullmatch(env["id"]) else None

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import plain
 from ppo_bench.configuration.actions import fitting
 from ppo_bench.configuration.choices import BUILDS, choice_class
@@ -32,6 +34,8 @@ def load_config(overrides: Sequence[str], name: str = "config", schema: type[Roo
     no file knows its actions; if these are floats, `ppo=continuous` is chosen, with checkpoints as often as for hopper.
     """
     config = replace(checked(compose_root(name, overrides), name, schema), overrides=tuple(overrides))
+    if any(part.startswith(".") for part in Path(config.root.name).parts):
+        raise ConfigError(f"name={config.root.name}: no command would find runs in a hidden folder")
     group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)
     if config.root.env.id is None or group_named or not (fit := fitting(config.backend, config.task)):
         return config

@@ -16,7 +16,7 @@ from ppo_bench.mathematics.precision import PRECISIONS
 
 def _is_inside(name: str) -> bool:
     path = Path(name)
-    return name.strip() != "" and not path.is_absolute() and not any(part.startswith(".") for part in path.parts)
+    return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
 
 
 class Rule(NamedTuple):
@@ -50,7 +50,7 @@ RULES = {
         lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is not None, "choose auto, cpu, cuda or cuda:<i>"
     ),
     "devices": NATURAL,
-    "name": Rule(_is_inside, "must be a relative path without '..' and hidden folders"),
+    "name": Rule(_is_inside, "must be a relative path without '..'"),
     "outputs": Rule(lambda value: value.strip() != "", "must name a folder"),
     "env.game": Rule(lambda value: value is None or value.strip() != "", "must name a game"),
     "env.name": NOT_BLANK,

@@ -59,11 +59,12 @@ def categories(env_id: str, space: Any) -> Any:
 def with_scaled_bytes(space: Any) -> tuple[Any, Part]:
     """`space` with its bytes scaled to 0 to 1 where it has other parts too, and the function that scales observations.
 
-    One array of bytes alone stays as it is: the network scales it.
+    Where all parts are bytes they stay as they are: the network scales them.
     """
     from gymnasium import spaces
 
-    if spaces.flatten_space(space).dtype == np.uint8:
+    flat: Any = spaces.flatten_space(space)
+    if flat.dtype == np.uint8 and flat.high.min(initial=255) > 1:
         return space, lambda obs: obs
     return _with_scaled_bytes(space)
 

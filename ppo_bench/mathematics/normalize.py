@@ -152,7 +152,7 @@ def reward(
 
 def are_bytes(space: Any) -> bool:
     """Whether the observations of a gymnasium space are bytes of more than two values, which networks divide by 255."""
-    return space.dtype == np.uint8 and bool(np.max(space.high) > 1)
+    return space.dtype == np.uint8 and bool(np.max(space.high, initial=0) > 1)
 
 
 class ActionBounds(NamedTuple):

@@ -34,6 +34,8 @@ PACKAGES = (
     "hydra-core",
 )
 
+PACKAGES_IN = {"site-packages", "dist-packages"}
+"""Names of folders of installed packages."""
 JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
 """Environment variable that a sweep sets to the number of jobs that run on this machine at the same time."""
 
@@ -78,8 +80,8 @@ def own_code() -> dict[str, str]:
     """Digests of the loaded modules that belong to no installed package, by name: the user's own code."""
     installed = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), str(Path(__file__).parent.parent)}
     folders = [Path(folder).resolve() for folder in installed]
-    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
-    own = {name: Path(file).resolve() for name, file in sorted(files.items()) if file}
+    files = {name: Path(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
+    own = {name: file.resolve() for name, file in sorted(files.items()) if not PACKAGES_IN & set(file.parts)}
     return {
         name: hashlib.sha256(file.read_bytes()).hexdigest()[:16]
         for name, file in own.items()

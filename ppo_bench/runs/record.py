@@ -149,12 +149,12 @@ class Record:
         about["metrics"] = {
             metric.name: metric.tag for metric in metrics_of(self.config.algorithm, self.config.network)
         }
-        if source := self.config.source:
+        if loaded := self.config.loaded:
             what = f"after iteration {self.loop.iteration}" if self.loop.iteration else "with the parameters"
             say(f"starting {what} of {self.config.root.checkpoint.load}")
             about["loaded"] = {
-                "iteration": self.loop.iteration,
-                "arrays_sha256": checkpoint.digest(source.arrays),
+                "iteration": loaded.loop["iteration"],
+                "arrays_sha256": checkpoint.digest(loaded.arrays),
             }
         write_json(self.folder / "run.json", about | provenance() | {"execution": dict(execution)})
 

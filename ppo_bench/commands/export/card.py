@@ -139,9 +139,11 @@ def _facts(
 
 
 def _own_parts(config: Mapping[str, Any], env_id: str) -> list[str]:
-    """The classes of a configuration that are none of ppo_bench's, and an environment that a module registers."""
+    """The classes and wrappers of a configuration that are none of ppo_bench's, and an environment that a module
+    registers."""
     named = {group: node.get("_target_") for group, node in config.items() if isinstance(node, Mapping)}
     own = [f"{group} `{name}`" for group, name in named.items() if name and not name.startswith("ppo_bench.")]
+    own += [f"wrapper `{wrapper.get('_target_')}`" for wrapper in config["env"].get("wrappers") or []]
     return own + ([f"environment `{env_id}`"] if ":" in env_id else [])
 
 
@@ -152,7 +154,9 @@ def _timed(loop: Mapping[str, Any]) -> bool:
 
 def _again(run: Mapping[str, Any], words: list[str] | None) -> str:
     if words is None:
-        return "`config.json` holds the configuration. No command gives it without files of its author's own."
-    loads = bool(run["config"]["checkpoint"].get("load"))
+        return "`config.json` holds the configuration. No command gives it with ppo_bench's own files alone."
+    source = run["config"]["checkpoint"]
+    loads = bool(source.get("load"))
+    begin = ["checkpoint.load=RUN_DIR", *(["checkpoint.fine_tune=true"] if source.get("fine_tune") else [])]
     note = "It began with another run's checkpoint, for which `RUN_DIR` stands.\n\n" if loads else ""
-    return f"{note}```\n{command([*words, *(['checkpoint.load=RUN_DIR'] if loads else [])])}\n```"
+    return f"{note}```\n{command([*words, *(begin if loads else [])])}\n```"

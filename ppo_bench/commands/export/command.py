@@ -28,9 +28,12 @@ from ppo_bench.runs.recorded import read_run
 README, CURVE, FILM = "README.md", "curve.png", "replay.mp4"
 OWN_TO_THE_MACHINE = (
     *("name", "outputs", "rerun", "tracker", "video", "hydra"),
-    *("checkpoint.load", "framework.compile_cache"),
+    *("checkpoint.load", "checkpoint.fine_tune", "framework.compile_cache"),
 )
 """Keys, with all keys below them, of overrides that say where a run is kept and shown, or what it began with."""
+
+
+NO_SOURCE = {"load": None, "fine_tune": False}
 
 
 def main(arguments: list[str]) -> int:
@@ -85,7 +88,7 @@ def _make_folder(folder: Path) -> None:
 
 def _public(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration of a run without the paths and accounts of the machine on which it ran."""
-    public = config | {"outputs": "outputs", "tracker": {}, "checkpoint": config["checkpoint"] | {"load": None}}
+    public = config | {"outputs": "outputs", "tracker": {}, "checkpoint": config["checkpoint"] | NO_SOURCE}
     if "compile_cache" in config["framework"]:
         public["framework"] = config["framework"] | {"compile_cache": None}
     return public

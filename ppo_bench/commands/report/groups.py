@@ -164,13 +164,13 @@ def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
     labels = {}
     for env in {run.env for run in runs}:
         settings = {run.setting_key: run.setting for run in runs if run.env == env}
-        keys = _telling(list(settings.values()))
+        keys = telling_keys(list(settings.values()))
         usual = {name: Counter(str(s.get(name)) for s in settings.values()).most_common(1)[0][0] for name in keys}
         few = len(keys) <= SHOWN_KEYS
         for key, setting in settings.items():
             # A key of few that is unset, such as a limit that others have, tells by its absence.
             shown = [name for name in keys if (name in setting if few else str(setting.get(name)) != usual[name])]
-            told = " ".join(f"{name}={_said(setting, name)}" for name in shown)
+            told = " ".join(f"{name}={said(setting, name)}" for name in shown)
             if len(shown) > SHOWN_KEYS:
                 told = f"({key})"
             elif not told and len(settings) > 1:
@@ -179,12 +179,13 @@ def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
     return labels
 
 
-def _said(setting: Mapping[str, Any], name: str) -> str:
+def said(setting: Mapping[str, Any], name: str) -> str:
+    """The value of a hyperparameter as labels have it."""
     value = setting.get(name, UNSET)
     return "null" if value is None else str(value)
 
 
-def _telling(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def telling_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys that suffice to distinguish all settings, chosen greedily with short values first."""
 
     def length(key: str) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ppo_bench.commands.report.analysis import normalise, scale_of_tasks
-from ppo_bench.commands.report.groups import ComparedTask, algorithms
+from ppo_bench.commands.report.groups import ComparedTask, algorithms, differing, said, telling_keys
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.ranking import played
 from ppo_bench.commands.report.statistics import Array, Estimate, bootstrap, iqm, probability_of_improvement
@@ -70,20 +70,34 @@ def _ranked(algorithm: str, scores: dict[str, Finals], options: Options) -> list
 
 
 def _scores(tasks: Sequence[ComparedTask], algorithm: str) -> dict[str, Finals]:
-    """Normalised scores of each setting by environment, on the environments that several settings have in common.
+    """Normalised scores of each setting by environment, of the settings that several environments share.
 
-    An environment whose versions or options differ is left out.
+    Settings are the same if they agree in all keys that vary within an environment. Environments that lack one of them
+    are left out, as are those whose versions or options differ.
     """
-    by_env: dict[str, dict[str, Array]] = {}
-    for env in dict.fromkeys(task.env for task in tasks):
-        own = [task for task in tasks if task.env == env]
+    of_env = {env: [task for task in tasks if task.env == env] for env in dict.fromkeys(task.env for task in tasks)}
+    of_env = {env: own for env, own in of_env.items() if len(own) > 1 and len({played(task) for task in own}) == 1}
+    varied = dict.fromkeys(key for own in of_env.values() for key in differing(map(_setting, own)))
+    found: dict[tuple[str, ...], dict[str, Array]] = {}
+    settings: dict[tuple[str, ...], dict[str, Any]] = {}
+    for env, own in of_env.items():
         scale = scale_of_tasks(own)
-        if scale is None or len({played(task) for task in own}) > 1:
-            continue
         pairs = [(task, group) for task in own for group in task.groups if group.algorithm == algorithm]
-        finals = {task.label.removeprefix(env).strip(): group.values("final_return_mean") for task, group in pairs}
-        of_env = {setting: normalise(values, scale) for setting, values in finals.items() if len(values)}
-        if len(of_env) > 1:
-            by_env[env] = of_env
-    common = [setting for setting in next(iter(by_env.values()), {}) if all(setting in own for own in by_env.values())]
-    return {setting: {env: own[setting] for env, own in by_env.items()} for setting in common}
+        for task, group in pairs:
+            finals = group.values("final_return_mean")
+            if scale and len(finals):
+                setting = _setting(task)
+                key = tuple(said(setting, name) for name in varied)
+                settings[key] = setting
+                found.setdefault(key, {})[env] = normalise(finals, scale)
+    shared = [key for key, scores in found.items() if len(scores) > 1]
+    envs = [env for env in of_env if all(env in found[key] for key in shared)]
+    telling = telling_keys([settings[key] for key in shared])
+    return {
+        " ".join(f"{name}={said(settings[key], name)}" for name in telling): {env: found[key][env] for env in envs}
+        for key in shared
+    }
+
+
+def _setting(task: ComparedTask) -> dict[str, Any]:
+    return task.groups[0].first.setting

@@ -59,14 +59,14 @@ def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[Submitte
         if not search_path([word]):
             raise ConfigError(f"{word}: Hydra's own keys are for sweeps by -m; resources of jobs are launch=...")
     configs = [(load_config(job), job) for job in sweep_jobs(overrides)]
-    runs: dict[str, SubmittedRun] = {}
-    trained_by: dict[Path, str] = {}
+    runs: dict[tuple[Path, ...], SubmittedRun] = {}
+    trained_by: dict[Path, tuple[Path, ...]] = {}
     for config, job in configs:
         config.require(elsewhere=True)
-        folder = str(config.job_folder)
-        runs.setdefault(folder, SubmittedRun(folder, job))
-        for one in config.folders:
-            if trained_by.setdefault(one, folder) != folder and not is_complete(one):
+        trained = tuple(config.folders)
+        runs.setdefault(trained, SubmittedRun(str(config.job_folder), job))
+        for one in trained:
+            if trained_by.setdefault(one, trained) != trained and not is_complete(one):
                 raise ConfigError(f"{one} would be trained by two jobs at once: let seeds be num_seeds apart")
     folders = {config.root.outputs for config, _ in configs}
     if len(folders) > 1:
