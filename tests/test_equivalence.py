@@ -252,9 +252,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
     assert starts == [True, False, True, False, True, False, True, False]
 
 
-def test_variants_of_a_framework_are_compared_with_each_other(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_variants_of_a_framework_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["frameworks=[torch_eager]", "variants={tuning:[on,off],ppo.update_epochs:[2,3]}", f"outputs={tmp_path}"]
     assert exit_code(main, [*SMALL, *words]) == 1  # epochs make another training, tuning does not
     shown = capsys.readouterr().out

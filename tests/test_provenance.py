@@ -1,4 +1,4 @@
-"""What run.json says of the code: the user's own modules, and changes of them."""
+"""Digests of the user's own modules in run.json, and the warning that they have changed."""
 
 from __future__ import annotations
 

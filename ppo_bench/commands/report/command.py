@@ -21,6 +21,7 @@ from ppo_bench.commands.report.figures import draw
 from ppo_bench.commands.report.groups import ComparedTask, sort_runs
 from ppo_bench.commands.report.json_lines import duckdb_error, first_line
 from ppo_bench.commands.report.options import Options
+from ppo_bench.commands.report.over_envs import overall
 from ppo_bench.commands.report.page import page
 from ppo_bench.commands.report.summary import Paragraph, summary
 from ppo_bench.commands.report.table import to_csv, to_markdown
@@ -94,11 +95,12 @@ def _write(database: Database, tasks: list[ComparedTask], options: Options, out:
     """Write the report to a temporary folder, rename that to `out`, and return the summary."""
     analysis = analyse(tasks, options)
     charts = figures(analysis, database.connection, database.drawn, options)
-    found = tables(analysis, options, database.runs, database.left_out)
+    over_envs = overall(tasks, options)
+    found = tables(analysis, options, database.runs, database.left_out, over_envs)
     doubts = [*warnings(tasks, options.baseline), *database.warnings]
     for doubt in [*doubts, *database.left_out]:
         say(f"warning: {doubt}")
-    sentences = summary(analysis, options)
+    sentences = summary(analysis, options, over_envs)
     finished = sum(run.finished for run in database.runs)
     counts = f"{len(database.runs)} runs, {finished} finished; {len(database.left_out)} folders left out"
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -48,9 +48,9 @@ def overall(tasks: Sequence[ComparedTask], options: Options) -> list[list[Overal
     return found
 
 
-def over_envs(tasks: Sequence[ComparedTask], options: Options) -> Table:
-    """A table of the settings over environments."""
-    rows = [row for rows in overall(tasks, options) for row in rows]
+def over_envs(found: Sequence[Sequence[Overall]]) -> Table:
+    """A table of the settings over environments that `overall` found."""
+    rows = [row for rows in found for row in rows]
     return Table("settings_over_envs", "Settings over environments", COLUMNS, rows, NOTE)
 
 

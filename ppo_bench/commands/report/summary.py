@@ -10,7 +10,7 @@ from ppo_bench.commands.report.analysis import Analysis, Pair
 from ppo_bench.commands.report.formatting import TIMES, interval, number, times
 from ppo_bench.commands.report.groups import ComparedTask, Group
 from ppo_bench.commands.report.options import Options
-from ppo_bench.commands.report.over_envs import overall
+from ppo_bench.commands.report.over_envs import Overall
 from ppo_bench.commands.report.ranking import ranked
 from ppo_bench.commands.report.statistics import Estimate, bootstrap, ratio_of_means
 
@@ -32,7 +32,7 @@ class Paragraph(NamedTuple):
         return f"{self.about}: {self.text}"
 
 
-def summary(analysis: Analysis, options: Options) -> list[Paragraph]:
+def summary(analysis: Analysis, options: Options, over_envs: Sequence[Sequence[Overall]]) -> list[Paragraph]:
     """A paragraph on all tasks together, and one for each task: which framework is fastest, by how much, and whether
     all learn the same."""
     paragraphs = []
@@ -43,13 +43,13 @@ def summary(analysis: Analysis, options: Options) -> list[Paragraph]:
     left = len(analysis.tasks) - MAX_TASKS
     if left > 0:
         paragraphs.append(Paragraph(f"{left} more tasks", "they are in the tables."))
-    return [*_over_envs(analysis, options), *_best_settings(analysis), *_overall(analysis, options), *paragraphs]
+    return [*_over_envs(over_envs), *_best_settings(analysis), *_overall(analysis, options), *paragraphs]
 
 
-def _over_envs(analysis: Analysis, options: Options) -> list[Paragraph]:
+def _over_envs(found: Sequence[Sequence[Overall]]) -> list[Paragraph]:
     """A paragraph for each way of executing with several settings over several environments."""
     paragraphs = []
-    for rows in overall(analysis.tasks, options):
+    for rows in found:
         shown = [f"{row.setting} {interval(row.score)}" for row in rows[:MAX_SETTINGS]]
         above = [f"one of {row.setting} {interval(row.above)}" for row in rows[:MAX_SETTINGS] if row.above]
         text = f"best first, by the interquartile mean of normalised scores: {'; '.join(shown)}. "

@@ -8,7 +8,7 @@ from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
 from ppo_bench.commands.report.folders import LeftOut, Run
 from ppo_bench.commands.report.formatting import cell
 from ppo_bench.commands.report.options import Options
-from ppo_bench.commands.report.over_envs import over_envs
+from ppo_bench.commands.report.over_envs import Overall, over_envs
 from ppo_bench.commands.report.ranking import ranking
 from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
 from ppo_bench.commands.report.settings import every_run, same, settings
@@ -16,11 +16,17 @@ from ppo_bench.commands.report.statistics import Estimate
 from ppo_bench.commands.report.table import Table
 
 
-def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: Sequence[LeftOut]) -> list[Table]:
+def tables(
+    analysis: Analysis,
+    options: Options,
+    runs: Sequence[Run],
+    left_out: Sequence[LeftOut],
+    settings_over_envs: Sequence[Sequence[Overall]],
+) -> list[Table]:
     """All tables that have rows; `aggregate` is always included."""
     made = [
         Table("aggregate", "All aggregates", Aggregate._fields, analysis.aggregates),
-        over_envs(analysis.tasks, options),
+        over_envs(settings_over_envs),
         ranking(analysis.tasks),
         _returns(analysis),
         _speed(analysis, options),

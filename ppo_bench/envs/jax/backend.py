@@ -25,7 +25,7 @@ DYNAMICS = {
 """Path of the `Dynamics` class of each id; the id `module:Class` names one of the user's own."""
 
 PARTS = ("time_limit", "num_words", "observation_space", "action_space", "reset", "step", "observe")
-"""What every `Dynamics` has."""
+"""Names of the attributes that every `Dynamics` has."""
 
 MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders"))
 """Ids of the MinAtar games of the package pgx."""
