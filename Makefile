@@ -68,10 +68,10 @@ test-slurm: setup
 	tests/slurm/install.sh
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/slurm
 
-# What only a GPU can show, in parts of nine minutes that go on where they were: make gpu-proof [PART=same].
+# What only a GPU can show, in parts of nine minutes that go on where they were: make gpu-proof [PART=same JOBS=8].
 # DEVICE=cpu rehearses it. A check that has passed is in outputs/gpu-proof and is not made again.
 gpu-proof: setup
-	$(BIN)/python -m tests.gpu_proof --device $(DEVICE) $(if $(PART),--part $(PART))
+	$(BIN)/python -m tests.gpu_proof --device $(DEVICE) $(if $(PART),--part $(PART)) $(if $(JOBS),--jobs $(JOBS))
 
 # The whole campaign of kills, damaged files and configurations at random: docs/reliability.md. About an hour.
 soak: setup

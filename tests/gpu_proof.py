@@ -1,8 +1,9 @@
 """`make gpu-proof [DEVICE=cuda] [PART=same]`: all checks that need a GPU, the most important ones first.
 
-The checks form five parts of at most nine minutes each: same, speed, resume, ladders, breakout. The same command given
-again skips the checks that have passed; a check that fails is reported, and the others still run. A table and
-`<out>/gpu-proof.json` hold the outcome of each. With CLEANRL or LEANRL=<its repository> and PEER_PYTHON=<a Python with
+The checks form five parts of at most nine minutes each: same, speed, training, ladders, breakout. The same command
+given again skips the checks that have passed; a check that fails is reported, and the others still run. A table and
+`<out>/gpu-proof.json` hold the outcome of each, a folder of each check what its commands said. The checks of `same`
+measure no time: `--jobs` of them run at once. With CLEANRL or LEANRL=<its repository> and PEER_PYTHON=<a Python with
 its packages> that project's script is timed, too. `DEVICE=cpu` rehearses all checks with few iterations.
 """
 
@@ -10,257 +11,36 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, write_json
 from ppo_bench.common.values import file_name
-from ppo_bench.runners import checkpoint
 from ppo_bench.runs.provenance import provenance
+from tests.gpu_checks import PART_SECONDS, Check, Figures, LeftOut, Proof, Unshown
 from tests.training import ROOT
-
-PART_SECONDS = 530
-LEAN = "--compile", "--cudagraphs"
-TO_400 = 10_000_000, 1024
-FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
-Figures = dict[str, Any]
-
-
-class Check(NamedTuple):
-    """One thing that is shown, by a function of the folder that it may write to."""
-
-    name: str
-    show: Callable[[Path], Figures]
-    """Its figures. Raises `Unshown` if it is not so."""
-    goes_on: bool = False
-    """Whether another try goes on with what an earlier one left."""
-
-
-class Unshown(Exception):
-    """Why a check fails, in a line."""
-
-
-class LeftOut(Exception):
-    """Why a check cannot be made here."""
-
-
-def ran(words: Sequence[str], seconds: float = PART_SECONDS, **environment: str) -> str:
-    """What a command of this Python printed. Raises `Unshown` with its last line."""
-    command = [sys.executable, *words]
-    try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, env={**os.environ, **environment}, cwd=ROOT,
-            check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise Unshown(f"it was stopped after {seconds:.0f} s") from error
-    if ended.returncode:
-        said = [line for line in (ended.stderr + ended.stdout).splitlines() if line.strip()]
-        raise Unshown(f"exit code {ended.returncode}: {said[-1] if said else 'without a word'}")
-    return ended.stdout
-
-
-def peer(variable: str, script: str, *words: str) -> Callable[[Path], Figures]:
-    """Steps a second on Breakout of a script below the folder `variable` names: of two lengths, over their times."""
-
-    def show(folder: Path) -> Figures:
-        root, python = os.environ.get(variable), os.environ.get("PEER_PYTHON")
-        if not root or not python:
-            raise LeftOut(f"{variable} and PEER_PYTHON are not given")
-        seconds, lengths = [], (4 * 1024, 44 * 1024)
-        for steps in lengths:
-            started = time.perf_counter()
-            command = [python, script, "--env-id", "Breakout-v5", "--total-timesteps", str(steps), *words]
-            subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=PART_SECONDS)
-            seconds.append(time.perf_counter() - started)
-        return {"sps": (lengths[1] - lengths[0]) / (seconds[1] - seconds[0])}
-
-    return show
-
-
-class Proof:
-    """The checks for one device; `few` takes few iterations, for a rehearsal."""
-
-    def __init__(self, device: str, few: bool) -> None:
-        self.device, self.few = device, few
-
-    def parts(self) -> dict[str, list[Check]]:
-        """The checks of each part, the most valuable first."""
-        atari, hopper = ["env=breakout", "backend=envpool"], ["env=hopper", "backend=envpool"]
-        inside = ["env=cartpole", "framework=jax_xla", "backend=jax"]
-        both = f"variants={{device:[cpu,{self.device}]}}"
-        graphs = "variants={framework.cudagraphs:[false,true]}"
-        recorded = ["frameworks=[torch_compile]", graphs]
-        if self.device == "cpu":
-            recorded = ["frameworks=[torch_eager]", both]
-        float64 = ["env=cartpole", "precision=float64"]
-        few_envs = ["ppo.num_envs=64"] if self.few else ["ppo.num_envs=4096"]
-        one = ["framework=torch_compile"] if self.few else []
-        exact = [*atari, "framework=torch_compile", "framework.deterministic=true"]
-        to_400 = ["experiment=cleanrl/ppo_atari_envpool", "framework=torch_compile"]
-        return {
-            "same": [
-                Check("tests that need a GPU", self.tests),
-                Check("frameworks, Breakout", self.equivalent(*atari, steps=(4096, 256))),
-                Check("CUDA graphs against plain, Breakout", self.equivalent(*atari, *recorded, steps=(4096, 256))),
-                Check("CPU against GPU, CartPole, float64", self.equivalent(*float64, both, steps=(20_480, 2048))),
-                Check("CPU against GPU, Hopper", self.equivalent(*hopper, both, steps=(20_480, 2048))),
-                Check("frameworks, a memory", self.equivalent("env=cartpole", "network=gru", steps=(20_480, 2048))),
-                Check(
-                    "frameworks, RND, float64",
-                    self.equivalent("env=deep_sea", "precision=float64", steps=(20_480, 2048)),
-                ),
-            ],
-            "speed": [
-                Check("Breakout, canonical", self.speed(*atari)),
-                Check("CleanRL's Breakout", peer("CLEANRL", "cleanrl/ppo_atari_envpool.py")),
-                Check("LeanRL's Breakout", peer("LEANRL", "leanrl/ppo_atari_envpool_torchcompile.py", *LEAN)),
-                Check("CartPole in JAX, many environments", self.speed(*inside, "workload=throughput")),
-                Check("Hopper, canonical", self.speed(*hopper)),
-                Check("Breakout, many environments", self.speed(*atari, *one, "workload=throughput")),
-                Check("launches and copies of Breakout", self.launches(*atari)),
-            ],
-            "resume": [
-                *(Check(f"killed and resumed, {name}", self.resumed(name)) for name in FRAMEWORKS),
-                Check("what determinism costs", self.speed(*exact)),
-                Check("Breakout, tf32", self.speed(*atari, "precision=tf32", gpu_only=True)),
-                Check("Breakout, bfloat16", self.speed(*atari, "precision=bfloat16", *one)),
-                Check("16 seeds of CartPole in JAX", self.trained(*inside, "num_seeds=16", steps=(2_000_000, 8192))),
-                Check("Brax's Ant", self.trained("env=brax_ant", *few_envs, steps=(20_000_000, 2048))),
-            ],
-            "ladders": [
-                Check("ladder of Breakout", self.ladder(*atari, "framework=torch_compile")),
-                Check("ladder of CartPole", self.ladder("env=cartpole")),
-            ],
-            "breakout": [Check("Breakout, ten million steps", self.trained(*to_400, steps=TO_400), goes_on=True)],
-        }
-
-    def tests(self, folder: Path) -> Figures:
-        """The tests that are skipped without a GPU."""
-        files = ["tests/test_cuda_graphs.py", "tests/test_precision.py"]
-        said = ran(["-m", "pytest", "-q", "-p", "no:cacheprovider", *files])
-        return {"pytest": said.splitlines()[-1]}
-
-    def equivalent(self, *words: str, steps: tuple[int, int]) -> Callable[[Path], Figures]:
-        """No differing action in lockstep, by `python -m ppo_bench.equivalence`."""
-
-        def show(folder: Path) -> Figures:
-            own = [f"total_timesteps={self._of(steps)}", *self._small(words), f"outputs={folder}"]
-            own += [] if any("variants={device" in word for word in words) else [f"device={self.device}"]
-            ran(["-m", "ppo_bench.equivalence", *words, *own])
-            (found,) = folder.rglob("equivalence.json")
-            each = json.loads(found.read_text())["frameworks"].items()
-            return {name: {"differing_actions": one["differing_actions"], **one["largest"]} for name, one in each}
-
-        return show
-
-    def speed(self, *words: str, gpu_only: bool = False) -> Callable[[Path], Figures]:
-        """Steps a second and the share of the serial limit, by `python -m ppo_bench.bench`."""
-
-        def show(folder: Path) -> Figures:
-            if gpu_only and self.device == "cpu":
-                raise LeftOut("needs a GPU")
-            few = ["rounds=1", "iterations=1", *self._small(words)] if self.few else ["rounds=3", "iterations=5"]
-            ran(["-m", "ppo_bench.bench", *words, f"device={self.device}", *few, f"outputs={folder}"])
-            (found,) = (folder / "bench").glob("*.json")
-            keys = ("sps", "fraction_of_serial_limit", "environment_alone_sps", "gpu_memory_bytes")
-            programs = json.loads(found.read_text())["programs"]
-            return {f"{row['framework']}, {row['backend']}": {key: row[key] for key in keys} for row in programs}
-
-        return show
-
-    def launches(self, *words: str) -> Callable[[Path], Figures]:
-        """Launches and copies of an iteration."""
-
-        def show(folder: Path) -> Figures:
-            own = [f"device={self.device}", *self._small(words), f"outputs={folder}"]
-            said = ran(["-m", "ppo_bench.bench", "trace=true", *words, *own])
-            return {"counted": [line for line in said.splitlines() if " launches in " in line]}
-
-        return show
-
-    def resumed(self, framework: str) -> Callable[[Path], Figures]:
-        """A run that is stopped and goes on ends with the arrays of one that was not, by their digests."""
-
-        def show(folder: Path) -> Figures:
-            words = ["env=breakout", "backend=envpool", "checkpoint.every_iterations=2", f"framework={framework}"]
-            words += ["framework.deterministic=true", f"device={self.device}", *self._small(words)]
-            words += [f"total_timesteps={1024 if self.few else 8192}"]  # eight iterations
-            whole = self._train(*words, f"outputs={folder}/whole")
-            command = [sys.executable, "-m", "ppo_bench", *words, f"outputs={folder}/stopped"]
-            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            kept = folder / "stopped"
-            while process.poll() is None and not list(kept.rglob("checkpoints/iteration_*")):
-                time.sleep(0.05)
-            process.kill()
-            process.wait()
-            again = self._train(*words, f"outputs={folder}/stopped")
-            digests = [checkpoint.digest(checkpoint.load_named(checkpoint.find(run)).arrays) for run in (whole, again)]
-            if digests[0] != digests[1]:
-                raise Unshown(f"the arrays differ: {digests[0][:12]} and {digests[1][:12]}")
-            return {"sha256": digests[0][:12]}
-
-        return show
-
-    def trained(self, *words: str, steps: tuple[int, int]) -> Callable[[Path], Figures]:
-        """A training from beginning to end."""
-
-        def show(folder: Path) -> Figures:
-            own = [f"device={self.device}", f"total_timesteps={self._of(steps)}", f"outputs={folder}"]
-            run = self._train(*words, *self._small(words), *own)
-            result = json.loads((run / "result.json").read_text())
-            return {key: result[key] for key in ("steady_sps", "wall_seconds", "final_return_mean", "num_seeds")}
-
-        return show
-
-    def ladder(self, *words: str) -> Callable[[Path], Figures]:
-        """What each optimisation brings."""
-
-        def show(folder: Path) -> Figures:
-            own = ["rounds=1", "iterations=1", *self._small(words)] if self.few else ["rounds=3", "iterations=2"]
-            own += [f"device={self.device}", f"outputs={folder}"]
-            return {"table": ran(["-m", "ppo_bench.bench", "ablation=true", *words, *own])}
-
-        return show
-
-    def _of(self, steps: tuple[int, int]) -> int:
-        return steps[1] if self.few else steps[0]
-
-    def _small(self, words: Sequence[str]) -> list[str]:
-        """Few steps of a few environments, for a rehearsal on images."""
-        images = any("breakout" in word or "atari" in word for word in words)
-        return ["ppo.num_envs=4", "ppo.num_steps=32", "seed=2"] if self.few and images else []  # seed 1 meets a kink
-
-    def _train(self, *words: str) -> Path:
-        return Path(ran(["-m", "ppo_bench", *words]).splitlines()[-1])
 
 
 def main() -> int:
     """Make the checks that have not passed, print what came of all, and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--part", choices=["same", "speed", "resume", "ladders", "breakout"])
+    parser.add_argument("--part", choices=["same", "speed", "training", "ladders", "breakout"])
+    parser.add_argument("--jobs", type=int, default=1, help="checks of the part same that run at once")
     parser.add_argument("--out", type=Path, default=Path("outputs/gpu-proof"))
     options = parser.parse_args()
     proof = Proof(options.device, few=options.device == "cpu")
     done, rows = options.out / file_name(options.device), []
     for part, checks in proof.parts().items():
-        started = time.monotonic()
-        for check in checks:
-            row: Figures = {"came of it": "not made"}
-            file = done / part / f"{file_name(check.name)}.json"
-            if file.exists():
-                row = json.loads(file.read_text())
-            elif options.part in (None, part):
-                row = _made(check, file, late=time.monotonic() - started > PART_SECONDS)
-            rows.append({"part": part, "check": check.name, **row})
+        jobs = options.jobs if part == "same" else 1
+        came = _came(checks, done / part, jobs, asked_for=options.part in (None, part))
+        rows += [{"part": part, "check": check.name, **row} for check, row in zip(checks, came, strict=True)]
     print(f"\n{'part':<10}{'check':<40}{'seconds':>8}  came of it")
     for row in rows:
         print(f"{row['part']:<10}{row['check']:<40}{row.get('seconds', 0):>8.0f}  {row['came of it']}")
@@ -274,11 +54,26 @@ def main() -> int:
     return int(not all(came.startswith(("shown", "left out")) for came in asked))
 
 
+def _came(checks: Sequence[Check], folder: Path, jobs: int, asked_for: bool) -> list[Figures]:
+    """What came of the checks of a part, of which `jobs` are made at once; `folder` has those made earlier."""
+    started = time.monotonic()
+
+    def of(check: Check) -> Figures:
+        file = folder / f"{file_name(check.name)}.json"
+        if file.exists():
+            return json.loads(file.read_text())
+        if not asked_for:
+            return {"came of it": "not made"}
+        return _made(check, file, late=time.monotonic() - started > PART_SECONDS)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(of, checks))
+
+
 def _made(check: Check, file: Path, late: bool) -> Figures:
     """What came of a check; kept if it is shown, so that it is not made again."""
     if late:
         return {"came of it": "not made: the part's time is over; run it again"}
-    print(f"{check.name} ...", end="", flush=True)
     started, folder = time.perf_counter(), file.with_suffix("")
     if not check.goes_on:
         shutil.rmtree(folder, ignore_errors=True)
@@ -290,7 +85,7 @@ def _made(check: Check, file: Path, late: bool) -> Figures:
     except (Unshown, OSError, ValueError, KeyError, ConfigError, subprocess.SubprocessError) as error:
         row = {"came of it": f"failed: {' '.join(str(error).split())}"}
     row["seconds"] = time.perf_counter() - started
-    print(f" {row['came of it']}", flush=True)
+    print(f"{check.name}: {row['came of it']}", flush=True)
     if row["came of it"] == "shown":
         write_json(file, row)
     return row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ import pytest
 from ppo_bench.commands.bench.programs import load as load_bench
 from ppo_bench.commands.equivalence.command import load as load_equivalence
 from ppo_bench.configuration.load import load_config
-from tests import gpu_proof
-from tests.gpu_proof import Check, Figures, LeftOut, Proof, ran
-from tests.gpu_proof import Unshown as NotShown
+from tests import gpu_checks, gpu_proof
+from tests.gpu_checks import Check, Figures, LeftOut, Proof, ran
+from tests.gpu_checks import Unshown as NotShown
 from tests.training import ROOT
 
 pytestmark = pytest.mark.slow
@@ -106,9 +107,9 @@ def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
         commands.append(words)
         raise NotShown("it is noted alone")
 
-    monkeypatch.setattr(gpu_proof, "ran", noted)
+    monkeypatch.setattr(gpu_checks, "ran", noted)
     parts = Proof(device, few).parts()
-    assert list(parts) == ["same", "speed", "resume", "ladders", "breakout"]
+    assert list(parts) == ["same", "speed", "training", "ladders", "breakout"]
     names = [check.name for checks in parts.values() for check in checks]
     assert len(set(names)) == len(names) > 20
     for checks in parts.values():
@@ -123,6 +124,23 @@ def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
             LOADS[module](words)
 
 
-def test_a_command_that_fails_is_named_by_its_last_line() -> None:
+def test_a_command_that_fails_is_named_by_its_last_line_and_what_it_said_is_kept(tmp_path: Path) -> None:
     with pytest.raises(NotShown, match="exit code 2: ppo_bench: there is no key seeed; did you mean seed"):
-        ran(["-m", "ppo_bench", "seeed=1"])
+        ran(["-m", "ppo_bench", "seeed=1"], tmp_path)
+    command, said = (tmp_path / "said.txt").read_text().splitlines()
+    assert (command.partition(" -m ")[2], "seeed" in said) == ("ppo_bench seeed=1", True)
+
+
+def test_checks_of_the_first_part_run_at_once_and_those_that_measure_do_not(make: Make) -> None:
+    together = threading.Barrier(2)
+
+    def meets(folder: Path) -> Figures:
+        try:
+            together.wait(timeout=2)
+        except threading.BrokenBarrierError as error:
+            raise NotShown("alone") from error
+        return {}
+
+    two = [Check("one", meets), Check("two", meets)]
+    assert came(make({"same": two}, "--jobs", "2")[1]) == ["shown", "shown"]
+    assert came(make({"speed": [Check("three", meets)]}, "--jobs", "2")[1]) == ["failed: alone"]
