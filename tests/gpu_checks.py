@@ -102,7 +102,10 @@ class Proof:
         return {
             "same": [
                 Check("tests that need a GPU", self.tests),
-                Check("frameworks, Breakout", self.equivalent(*atari, steps=(4096, 256))),
+                Check(
+                    "frameworks, Breakout, float64",
+                    self.equivalent(*atari, "precision=float64", steps=(4096, 256)),
+                ),
                 Check("CUDA graphs against plain, Breakout", self.equivalent(*atari, *recorded, steps=(4096, 256))),
                 Check("CPU against GPU, CartPole, float64", self.equivalent(*float64, both, steps=(20_480, 2048))),
                 Check("CPU against GPU, Hopper", self.equivalent(*hopper, both, steps=(20_480, 2048))),
@@ -139,7 +142,7 @@ class Proof:
     def tests(self, folder: Path) -> Figures:
         """The tests that are skipped without a GPU."""
         files = ["tests/test_cuda_graphs.py", "tests/test_precision.py"]
-        said = ran(["-m", "pytest", "-q", "-p", "no:cacheprovider", *files], folder)
+        said = ran(["-m", "pytest", "-q", "-n", "4", "-p", "no:cacheprovider", *files], folder)
         return {"pytest": said.splitlines()[-1]}
 
     def equivalent(self, *words: str, steps: tuple[int, int]) -> Callable[[Path], Figures]:

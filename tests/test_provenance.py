@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.training import ENVIRONMENT
+from tests.training import ENVIRONMENT, ROOT
 
 OWN = """
 from dataclasses import dataclass
@@ -35,3 +35,16 @@ def test_a_run_says_if_the_users_own_code_has_changed(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(f"{OWN}    # a further thought\n")
     again = trained(tmp_path, "total_timesteps=1024").stderr
     assert "warning: not what the run started with: the code of nets" in again
+
+
+def test_packages_of_any_folder_that_pip_installed_into_are_no_code_of_the_user(tmp_path: Path) -> None:
+    (target := tmp_path / "target").mkdir()
+    (target / "theirs.py").touch()
+    (target / "theirs-1.0.dist-info").mkdir()  # as `pip install --target` leaves it
+    (tmp_path / "mine.py").touch()
+    program = "import theirs, mine; from ppo_bench.runs.provenance import own_code; print(*own_code())"
+    paths = [str(target), str(tmp_path), ENVIRONMENT.get("PYTHONPATH", "")]
+    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["mine"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +214,21 @@ def test_torch_compile_keeps_what_it_compiles_where_it_is_told(tmp_path: Path, m
     assert torch._inductor.runtime.cache_dir_utils.cache_dir() == str(tmp_path / "torch")
 
 
+def test_pytorchs_compiler_does_not_advise_on_what_precision_has_chosen() -> None:
+    from torch._inductor import compile_fx
+
+    load_config(["framework=torch_compile"]).framework._compiler()  # type: ignore[attr-defined]
+    source = Path(compile_fx.__file__).read_text(encoding="utf-8")
+    (advice,) = re.findall(r'warnings\.warn\(\s*"(TensorFloat32 [^"]*)"', source)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.warn(advice, UserWarning, stacklevel=1)
+        warnings.warn("something else", UserWarning, stacklevel=1)
+    assert [str(warning.message) for warning in heard] == ["something else"]
+
+
 WITHOUT_A_COMPILER = """
 import sys
+import warnings
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.train import build_runner
 

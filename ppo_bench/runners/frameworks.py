@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import socket
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 INSTEAD_OF_HOME = "outputs/.compiled"
 """Fallback folder for compiled programs, used if the configured one is not writable."""
+CHOSEN = ("TensorFloat32 tensor cores for float32", r"\s*Online softmax is disabled")
+"""Beginnings of advice that PyTorch's compiler gives on GPUs: `precision` decides on TF32, nobody on the softmax."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ class TorchCompile(Torch):
         torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1 << 16
         # Without this, graphs with a custom autograd function (networks/torch_recurrence.py) are not cached on disk.
         torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
+        for said in CHOSEN:
+            warnings.filterwarnings("ignore", message=said, category=UserWarning)
         # Shapes never change, so none needs to be symbolic. With fullgraph a graph break is an error, not a slow path.
         return functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)
 

@@ -79,13 +79,15 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 def own_code() -> dict[str, str]:
     """Digests of the loaded modules that belong to no installed package, by name: the user's own code."""
     installed = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), str(Path(__file__).parent.parent)}
-    folders = [Path(folder).resolve() for folder in installed]
+    installed |= {folder for folder in sys.path if any(Path(folder).glob("*.dist-info"))}  # pip install --target
+    folders = {path for folder in installed for path in (Path(folder).absolute(), Path(folder).resolve())}
     files = {name: Path(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
-    own = {name: file.resolve() for name, file in sorted(files.items()) if not PACKAGES_IN & set(file.parts)}
+    own = {name: file.absolute() for name, file in sorted(files.items()) if not PACKAGES_IN & set(file.parts)}
     return {
         name: hashlib.sha256(file.read_bytes()).hexdigest()[:16]
         for name, file in own.items()
-        if file.is_file() and not any(file.is_relative_to(folder) for folder in folders)
+        if file.is_file()
+        and not any(path.is_relative_to(folder) for path in (file, file.resolve()) for folder in folders)
     }
 
 
