@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,9 +92,12 @@ def test_values_of_final_states_that_reset_steps_spoil_are_warned_of() -> None:
     assert said("env=pendulum", "env.rescale_actions=true", *both) == []
 
 
-def test_an_image_that_is_flattened_for_an_mlp_is_warned_of() -> None:
-    (line,) = said("env=cartpole", "env.kwargs={render_mode:rgb_array}", PIXELS)
-    assert re.search(r"observations of CartPole-v1 have images.* of 720,004 numbers for an MLP", line)
+def test_an_image_that_a_network_takes_as_numbers_is_warned_of() -> None:
+    pictured = ("env=cartpole", "env.kwargs={render_mode:rgb_array}", PIXELS)
+    (line,) = said(*pictured, "network=mlp", "network.hidden_sizes=[]")
+    assert "observations of CartPole-v1 have images" in line
+    assert "network=combined has convolutions for them" in line
+    assert said(*pictured) == []
 
 
 class Small(gymnasium.Env[np.ndarray, np.int64]):

@@ -20,7 +20,7 @@ WRONG = {
     "env=cartpol": "env=cartpol: there is no such choice; did you mean cartpole",
     "framework=tensorflow": "choose one of jax_xla, torch_compile, torch_eager",
     "backend=gym": "choose one of envpool, envpool_xla, gymnasium, jax",
-    "network=resnet": "choose one of auto, gru, impala_cnn, lstm, lstm_cnn, minatar_cnn, mlp, nature_cnn",
+    "network=resnet": "choose one of auto, combined, gru, impala_cnn, lstm, lstm_cnn, minatar_cnn, mlp, nature_cnn",
     "ppo=default": "choose one of atari, board, classic, continuous, minatar, physics, procgen",
     "experiment=cleanrl/dqn": "cleanrl/dqn",
     "ppo=3": "ppo=3",

@@ -25,7 +25,7 @@ from tests.mistaken import (
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings
 from tests.seams import remembering
-from tests.transcribed_layers import HIDDEN, Policy, mlp
+from tests.transcribed_layers import HIDDEN, SIGHTS, Policy, mlp
 from tests.transcribed_networks import NETWORKS, Averaging, AveragingSequences
 from tests.transcribed_rnd import OVERRIDES as RND
 from tests.transcribed_rnd import Rnd
@@ -104,6 +104,8 @@ CASES = {
     "auto, frames": Case("auto", FRAMES),
     "auto, screens": Case("auto", SCREEN, overrides=("ppo.num_steps=4", "ppo.update_epochs=1")),
     "auto, symbols": Case("auto", SYMBOLS, CHOICES),
+    "combined": Case("combined", SIGHTS, FORCES, SMALL),
+    "auto, sights": Case("auto", SIGHTS, overrides=("ppo.num_steps=4", "ppo.update_epochs=1")),
     "limits are ends": Case(overrides=("ppo.bootstrap_truncated=false",)),
     "resets are learnt": Case(overrides=("ppo.mask_resets=false",)),
     "as CleanRL": Case(actions=FORCES, overrides=CLEANRL),

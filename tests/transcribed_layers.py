@@ -10,8 +10,21 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from ppo_bench.common.flattened import Flattened
+
 HIDDEN = (16, 12)
 """Units of the layers of an `mlp`."""
+
+SIGHTS = Flattened(
+    spaces.Box(-1.0, 1.0, (3 + 36 * 44 * 3 + 36 * 36 + 2,), np.float32),
+    {
+        "angles": spaces.Box(-1, 1, (3,)),
+        "camera": spaces.Box(0, 255, (36, 44, 3), np.uint8),
+        "depth": spaces.Box(0, 1, (1, 36, 36)),
+        "speeds": spaces.Box(-1, 1, (2,)),
+    },
+)
+"""Observations of two images among other numbers."""
 
 
 class Policy(nn.Module):

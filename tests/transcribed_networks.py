@@ -14,7 +14,19 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from tests.transcribed_layers import HIDDEN, Inputs, Policy, Residual, channels, mlp, nature_cnn, outputs_of, shared
+from tests.transcribed_layers import (
+    HIDDEN,
+    SIGHTS,
+    Flat,
+    Inputs,
+    Policy,
+    Residual,
+    channels,
+    mlp,
+    nature_cnn,
+    outputs_of,
+    shared,
+)
 from tests.transcribed_transformer import trxl
 
 
@@ -33,7 +45,7 @@ def minatar_cnn(space: spaces.Box, actions: spaces.Space) -> Policy:
 def auto(space: spaces.Box, actions: spaces.Space) -> Policy:
     """The network that README.md and conf/network/auto.yaml promise for these observations."""
     if len(space.shape) != 3:
-        return mlp(space, actions)
+        return (combined if space == SIGHTS else mlp)(space, actions)
     if space.dtype == np.bool_:
         return minatar_cnn(space, actions)
     return (impala_cnn if max(space.shape) == 64 and channels(space) == 3 else nature_cnn)(space, actions)
@@ -123,6 +135,34 @@ def rnd_cnn(space: spaces.Box, actions: spaces.Space) -> Policy:
     return Wide(trunk, actor, nn.Sequential(nn.Linear(448, 448), nn.Linear(448, 1)), actions).double()
 
 
+class Sights(nn.Module):
+    """What `SIGHTS` of tests/transcribed_layers.py has: three angles, a colour image, a depth image, two speeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.camera, self.depth = self.eye(3, 64 * 1 * 2), self.eye(1, 64)
+
+    @staticmethod
+    def eye(channels: int, features: int) -> nn.Module:
+        convolutions = nn.Conv2d(channels, 32, 8, 4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3, 1)
+        layers = [layer for conv in convolutions for layer in (conv, nn.ReLU())]
+        return nn.Sequential(*layers, Flat(), nn.Linear(features, 256), nn.ReLU())
+
+    def forward(self, obs: Tensor) -> Tensor:
+        angles, camera, depth, speeds = obs.split([3, 36 * 44 * 3, 36 * 36, 2], 1)
+        camera, depth = camera.view(-1, 36, 44, 3).permute(0, 3, 1, 2), depth.view(-1, 1, 36, 36)
+        return torch.cat((self.camera(camera), self.depth(depth), angles, speeds), 1)
+
+
+def combined(_: spaces.Box, actions: spaces.Space) -> Policy:
+    def chain(outputs: int) -> nn.Module:
+        first, second = HIDDEN
+        layers = (nn.Linear(256 + 256 + 3 + 2, first), nn.Tanh(), nn.Linear(first, second), nn.Tanh())
+        return nn.Sequential(*layers, nn.Linear(second, outputs))
+
+    return Policy(Sights(), chain(outputs_of(actions)), chain(1), actions).double()
+
+
 NETWORKS: dict[str, Callable[[spaces.Box, spaces.Space], Policy]] = {
     "mlp": mlp,
     "nature_cnn": nature_cnn,
@@ -135,5 +175,6 @@ NETWORKS: dict[str, Callable[[spaces.Box, spaces.Space], Policy]] = {
     "rnd_cnn": rnd_cnn,
     "trxl": trxl,
     "wide_mlp": functools.partial(mlp, activation=nn.ReLU),
+    "combined": combined,
 }
 """The reference of each file of conf/network."""

@@ -22,6 +22,7 @@ from ppo_bench.runners.declared import declared_arrays, initial_arrays
 from tests.runners import problem_for
 from tests.scenes import RandomScenes
 from tests.seams import LEVELLED, SMALL
+from tests.transcribed_layers import SIGHTS
 
 RND = ["algorithm=rnd", "algorithm.features=8", "algorithm.warm_up_iterations=1"]
 CASES: dict[str, tuple[bool, bool, list[str]]] = {
@@ -31,6 +32,7 @@ CASES: dict[str, tuple[bool, bool, list[str]]] = {
     "nature_cnn": (True, False, ["network=nature_cnn"]),
     "nature_cnn, undivided planes": (True, False, ["network=nature_cnn", "network.undivided_channels=2"]),
     "impala_cnn": (True, False, ["network=impala_cnn"]),
+    "combined": (False, True, ["network=combined", "ppo=continuous", "ppo.norm_obs=false", *SMALL]),
     "lstm": (False, False, ["network=lstm"]),
     "gru": (False, False, ["network=gru"]),
     "lstm_cnn": (True, False, ["network=lstm_cnn"]),
@@ -56,9 +58,11 @@ class MaskedScenes(RandomScenes):
 def problem_of(case: str, precision: str = "float32") -> Problem:
     """The problem of a case, on random scenes."""
     pixels, continuous, words = CASES[case]
-    env = RandomScenes(4, pixels, continuous)
+    env: Any = RandomScenes(4, pixels, continuous)
     if pixels:
         env.observation_space = type(env.observation_space)(0, 255, (4, 84, 84), np.uint8)
+    if case == "combined":
+        env.observation_space = SIGHTS
     return problem_for(env, 2, [*SMALL, *words, f"precision={precision}"])
 
 

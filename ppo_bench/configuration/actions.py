@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
+from ppo_bench.common.flattened import images_in
 from ppo_bench.envs.base import Backend, Task
 from ppo_bench.envs.jax.backend import CONTINUOUS
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.networks.spec import LEAST_PIXELS
 
 CONTINUOUS_PPO = "ppo=continuous"
 
@@ -15,8 +17,8 @@ CONTINUOUS_PPO = "ppo=continuous"
 def fitting(backend: Backend, task: Task) -> tuple[str, ...]:
     """The overrides that fit a task whose actions are floats; none for others.
 
-    Its observations are not normalised if they are bytes, which the network scales. The test makes one environment; if
-    that fails, none fit.
+    Its observations are not normalised if they are bytes, which the network scales, or have images among them. The test
+    makes one environment; if that fails, none fit.
 
     Environments of `backend=jax` are known by their ids: making one would initialise JAX, whose number of devices and
     flags are still to be set.
@@ -32,7 +34,9 @@ def fitting(backend: Backend, task: Task) -> tuple[str, ...]:
         env.close()
         if not isinstance(env.action_space, spaces.Box):
             return ()
-        return (CONTINUOUS_PPO, *(["ppo.norm_obs=false"] if are_bytes(env.observation_space) else []))
+        seen = env.observation_space
+        pictured = are_bytes(seen) or images_in(seen, LEAST_PIXELS)
+        return (CONTINUOUS_PPO, *(["ppo.norm_obs=false"] if pictured else []))
     except Exception:  # the training meets the same error and reports it
         return ()
     finally:  # environment variables set by physics libraries must not affect the training

@@ -97,10 +97,8 @@ class VectorEnv(Protocol):
     - `players`: number of consecutive rows that form one game,
     - `told`: the entries of the latest step's `info` that `Task.info` names, `[N]` each by name; NaN where an
       environment has no such entry,
-    - `time_limit`: steps after which an episode is truncated; None if it never is,
-    - `flattens_images`: whether images are flattened into a vector.
-
-    The last two serve warnings (ppo_bench/runs/advice.py).
+    - `time_limit`: steps after which an episode is truncated; None if it never is, for a warning
+      (ppo_bench/runs/advice.py).
     """
 
     num_envs: int

@@ -16,6 +16,7 @@ import numpy as np
 
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, one_line, require
+from ppo_bench.common.flattened import Flattened, leaves
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
@@ -73,7 +74,6 @@ class GymnasiumEnv:
         own = "own_action_space"
         self.own_action_space: Any = env.get_wrapper_attr(own) if env.has_wrapper_attr(own) else env.action_space
         """The space before choices were made to start at 0."""
-        self.flattens_images = _flattens_images(env)
         # The limit of an Atari game is not in gymnasium's spec.
         self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
         # Shimmy's render_fps is wrong: it is 1,000 times the time step of the dm_control task.
@@ -240,17 +240,6 @@ def _wrapped(task: Task, env: Any) -> Any:
     return env
 
 
-def _flattens_images(env: Any) -> bool:
-    """Whether `env`, a result of `_flat`, flattens an image that is part of its observations."""
-    from gymnasium import spaces, wrappers
-
-    if not isinstance(env, wrappers.FlattenObservation):
-        return False
-    space = env.env.observation_space
-    parts = space.spaces.values() if isinstance(space, spaces.Dict) else getattr(space, "spaces", ())
-    return any(isinstance(part, spaces.Box) and len(part.shape) == 3 for part in parts)
-
-
 def _from_zero(env: Any) -> Any:
     """`env` with discrete actions that start at 0."""
     from gymnasium import spaces, wrappers
@@ -279,4 +268,6 @@ def _flat(env: Any) -> Any:
     if isinstance(space, spaces.Box) or not space.is_np_flattenable:
         return env
     scaled, scale = with_scaled_bytes(space)
-    return wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
+    flat = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
+    flat.observation_space = Flattened(flat.observation_space, leaves(space))
+    return flat

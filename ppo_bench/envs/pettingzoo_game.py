@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.flattened import Flattened, leaves
 from ppo_bench.envs.vectors import with_scaled_bytes
 
 _MASK = "action_mask"
@@ -42,7 +43,9 @@ class Game(gymnasium.Env):
             own = own["observation"]
         self._flat = not isinstance(own, spaces.Box) and own.is_np_flattenable
         self._own_space, self._scaled = with_scaled_bytes(own) if self._flat else (own, lambda obs: obs)
-        self.player_observation_space = spaces.flatten_space(self._own_space) if self._flat else own
+        self.player_observation_space = (
+            Flattened(spaces.flatten_space(self._own_space), leaves(own)) if self._flat else own
+        )
         self._seeds = np.random.default_rng()
         self._table.reset(0)
         self.masks_actions = self._in_dictionary or any(_MASK in info for info in self._table.infos.values())

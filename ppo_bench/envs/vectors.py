@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ppo_bench.common.flattened import Flattened
 from ppo_bench.mathematics.normalize import are_bytes
 
 Part = Callable[[Any], Any]
@@ -32,11 +33,12 @@ class Vectors:
         self.as_given = not self._parts
         """Whether observations are not flattened."""
         if self._parts:
-            boxes = list(_leaves(space).values())
+            leaves = _leaves(space)
+            boxes = list(leaves.values())
             floats = [box.dtype for box in boxes if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
             self._dtype = np.result_type(*(floats or [np.dtype(np.float32)]))
             size = sum(spaces.flatdim(box) for box in boxes)
-            self.space = spaces.Box(-np.inf, np.inf, (size,), self._dtype)
+            self.space = Flattened(spaces.Box(-np.inf, np.inf, (size,), self._dtype), leaves)
 
     def __call__(self, obs: Any) -> Any:
         """Flattened observations `[N, D]`, from an array `[N, ...]` or a dictionary of arrays; not if `as_given`."""

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.flattened import images_in
 from ppo_bench.common.values import younger
 from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, MaxPool, Recurrence, Residual
-from ppo_bench.networks.network import Actions, NetworkSpec, channels_first
+from ppo_bench.networks.combined import CombinedSpec, Eye, besides
+from ppo_bench.networks.convolutions import IMPALA_GAIN, channels_of, impala, nature, pixels_after
+from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, Recurrence
+from ppo_bench.networks.network import Actions, NetworkSpec
 from ppo_bench.networks.recurrent import RecurrentSpec
 
 if TYPE_CHECKING:
@@ -23,9 +26,10 @@ if TYPE_CHECKING:
 
 ACTOR_GAIN = 0.01  # gains of the orthogonal initialisation of output layers (details, 2)
 CRITIC_GAIN = 1.0
-IMPALA_GAIN = 1.0 / math.sqrt(3.0)
-"""Gain of the hidden layers of `impala_cnn`: the weights get the variance of PyTorch's default initialisation, which
-CleanRL's script uses."""
+LEAST_PIXELS = 36
+"""Pixels of the shorter side of an image from which `nature_cnn` can take it."""
+IMAGE_FEATURES = 256
+"""Features of each image in `combined`, as in Stable-Baselines3's extractor for dictionaries."""
 
 
 @dataclass(frozen=True)
@@ -37,29 +41,37 @@ class Mlp:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        if self.activation not in ("tanh", "relu"):
-            raise ConfigError(f"network.activation={self.activation}: choose tanh or relu")
-        if any(size < 1 for size in self.hidden_sizes):
-            raise ConfigError(f"network.hidden_sizes={list(self.hidden_sizes)}: every size must be at least 1")
-        actions = _actions(action_space)
-
-        def chain(part: str, outputs: int, gain: float) -> tuple[Linear, ...]:
-            sizes = [math.prod(observation_space.shape), *self.hidden_sizes]
-            hidden = [
-                Linear(f"{part}.{i}", sizes[i], sizes[i + 1], HIDDEN_GAIN, self.activation)  # type: ignore[arg-type]
-                for i in range(len(self.hidden_sizes))
-            ]
-            return (*hidden, Linear(f"{part}.{len(hidden)}", sizes[-1], outputs, gain))
-
+        actions, inputs = _actions(action_space), math.prod(observation_space.shape)
+        actor, critic = _mlps(self.hidden_sizes, self.activation, inputs, actions.lanes)
         return NetworkSpec(
             convolutions=(),
             trunk=(),
-            actor=chain("actor", actions.lanes, ACTOR_GAIN),
-            critic=chain("critic", 1, CRITIC_GAIN),
+            actor=actor,
+            critic=critic,
             observation_shape=observation_space.shape,
             uint8=are_bytes(observation_space),
             actions=actions,
         )
+
+
+def _mlps(
+    hidden_sizes: list[int], activation: str, inputs: int, lanes: int
+) -> tuple[tuple[Linear, ...], tuple[Linear, ...]]:
+    """The layers of an actor of `lanes` outputs and of a critic. Raises `ConfigError` if an option is out of range."""
+    if activation not in ("tanh", "relu"):
+        raise ConfigError(f"network.activation={activation}: choose tanh or relu")
+    if any(size < 1 for size in hidden_sizes):
+        raise ConfigError(f"network.hidden_sizes={list(hidden_sizes)}: every size must be at least 1")
+
+    def chain(part: str, outputs: int, gain: float) -> tuple[Linear, ...]:
+        sizes = [inputs, *hidden_sizes]
+        hidden = [
+            Linear(f"{part}.{i}", sizes[i], sizes[i + 1], HIDDEN_GAIN, activation)  # type: ignore[arg-type]
+            for i in range(len(hidden_sizes))
+        ]
+        return (*hidden, Linear(f"{part}.{len(hidden)}", sizes[-1], outputs, gain))
+
+    return chain("actor", lanes, ACTOR_GAIN), chain("critic", 1, CRITIC_GAIN)
 
 
 @dataclass(frozen=True)
@@ -73,13 +85,8 @@ class NatureCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        channels = _channels(observation_space.shape)
-        convolutions = (
-            Conv("trunk.0", channels, 32, kernel=8, stride=4),
-            Conv("trunk.1", 32, 64, kernel=4, stride=2),
-            Conv("trunk.2", 64, 64, kernel=3, stride=1),
-        )
-        spec = _shared_cnn("nature_cnn", convolutions, 64, 512, observation_space, action_space)
+        channels = channels_of(observation_space.shape)
+        spec = _shared_cnn("nature_cnn", nature(channels), 64, 512, observation_space, action_space)
         if not 0 <= self.undivided_channels < channels:
             raise ConfigError(f"network.undivided_channels={self.undivided_channels}: images have {channels} channels")
         return dataclasses.replace(spec, undivided_channels=self.undivided_channels)
@@ -91,24 +98,10 @@ class ImpalaCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        channels = (_channels(observation_space.shape), 16, 32, 32)
-        layers: list[Any] = [
-            layer for block in range(3) for layer in _impala_block(block, *channels[block : block + 2])
-        ]
+        layers: list[Any] = list(impala(channels_of(observation_space.shape)))
         # The linear layer has a ReLU before it, as every convolution but the first has.
         layers[-1] = dataclasses.replace(layers[-1], activation="relu")
         return _shared_cnn("impala_cnn", tuple(layers), 32, 256, observation_space, action_space, IMPALA_GAIN)
-
-
-def _impala_block(block: int, inputs: int, outputs: int) -> tuple[Conv, MaxPool, Residual, Residual]:
-    same = Conv(f"trunk.{5 * block}", outputs, outputs, 3, 1, padding=1, gain=IMPALA_GAIN, activation=None)
-    first = dataclasses.replace(same, inputs=inputs)
-
-    def residual(index: int) -> Residual:
-        one, two = (dataclasses.replace(same, name=f"trunk.{5 * block + i}") for i in (index, index + 1))
-        return Residual(dataclasses.replace(one, activation="relu"), two)
-
-    return first, MaxPool(), residual(1), residual(3)
 
 
 @dataclass(frozen=True)
@@ -117,7 +110,7 @@ class MinAtarCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        convolutions = (Conv("trunk.0", _channels(observation_space.shape), 16, kernel=3, stride=1),)
+        convolutions = (Conv("trunk.0", channels_of(observation_space.shape), 16, kernel=3, stride=1),)
         return _shared_cnn("minatar_cnn", convolutions, 16, 128, observation_space, action_space)
 
 
@@ -137,12 +130,6 @@ class RndCnn:
         )
 
 
-def _channels(shape: tuple[int, ...]) -> int:
-    if len(shape) != 3:
-        raise ConfigError(f"this network takes images, not observations of shape {shape}: use network=mlp, lstm or gru")
-    return shape[0] if channels_first(shape) else shape[2]
-
-
 def _shared_cnn(
     network: str,
     convolutions: tuple[ImageLayer, ...],
@@ -157,22 +144,49 @@ def _shared_cnn(
     Actor and critic have one layer each. `network` is the choice's name, for messages; `gain` is the linear layer's.
     """
     shape = observation_space.shape
-    height, width = shape[1:] if channels_first(shape) else shape[:2]
-    for layer in convolutions:
-        height, width = layer.output_size(height), layer.output_size(width)
-    if min(height, width) < 1:
+    pixels = pixels_after(convolutions, shape)
+    if pixels < 1:
         raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network=mlp")
     actions = _actions(action_space)
     weights = sum(len(layer.parameters()) for layer in convolutions) // 2
     return NetworkSpec(
         convolutions=convolutions,
-        trunk=(Linear(f"trunk.{weights}", height * width * channels, units, gain, "relu"),),
+        trunk=(Linear(f"trunk.{weights}", pixels * channels, units, gain, "relu"),),
         actor=(Linear("actor.0", units, actions.lanes, ACTOR_GAIN),),
         critic=(Linear("critic.0", units, 1, CRITIC_GAIN),),
         observation_shape=shape,
         uint8=are_bytes(observation_space),
         actions=actions,
     )
+
+
+@dataclass(frozen=True)
+class Combined:
+    """`network=combined`: convolutions for each image of flattened dictionaries; conf/network/combined.yaml."""
+
+    hidden_sizes: list[int]
+    activation: str
+
+    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> CombinedSpec:
+        """The network for these spaces."""
+        images = images_in(observation_space, LEAST_PIXELS)
+        if not images:
+            raise ConfigError(
+                f"network=combined takes dictionaries with images from {LEAST_PIXELS} x {LEAST_PIXELS} pixels: use "
+                "network=auto"
+            )
+        eyes: list[Eye] = []
+        for image in images.values():
+            convolutions = nature(channels_of(image.shape), len(eyes) * 4)
+            inputs = 64 * pixels_after(convolutions, image.shape)
+            linear = Linear(f"trunk.{len(eyes) * 4 + 3}", inputs, IMAGE_FEATURES, HIDDEN_GAIN, "relu")
+            eyes.append(Eye(image, convolutions, linear))
+        others = besides(list(images.values()), observation_space.shape[0])
+        inputs = IMAGE_FEATURES * len(eyes) + sum(stop - start for start, stop in others)
+        mlp = Mlp(self.hidden_sizes, self.activation).build(observation_space, action_space)
+        actor, critic = _mlps(self.hidden_sizes, self.activation, inputs, mlp.actions.lanes)
+        parts = {field.name: getattr(mlp, field.name) for field in dataclasses.fields(mlp)}
+        return CombinedSpec(**parts | {"actor": actor, "critic": critic}, eyes=tuple(eyes))
 
 
 @dataclass(frozen=True)
@@ -185,10 +199,12 @@ class Auto:
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         shape = observation_space.shape
-        network: NatureCnn | ImpalaCnn | MinAtarCnn | Mlp = Mlp(self.hidden_sizes, self.activation)
-        if sorted(shape) == [3, 64, 64] and observation_space.dtype == np.uint8:
+        network: NatureCnn | ImpalaCnn | MinAtarCnn | Combined | Mlp = Mlp(self.hidden_sizes, self.activation)
+        if images_in(observation_space, LEAST_PIXELS):
+            network = Combined(self.hidden_sizes, self.activation)
+        elif sorted(shape) == [3, 64, 64] and observation_space.dtype == np.uint8:
             network = ImpalaCnn()
-        elif len(shape) == 3 and observation_space.dtype == np.uint8 and sorted(shape)[1] >= 36:
+        elif len(shape) == 3 and observation_space.dtype == np.uint8 and sorted(shape)[1] >= LEAST_PIXELS:
             network = NatureCnn()
         elif len(shape) == 3 and observation_space.dtype == bool:
             network = MinAtarCnn()

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.flattened import images_in
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.combined import CombinedSpec
+from ppo_bench.networks.spec import LEAST_PIXELS
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.recorded import read_run
 
@@ -42,8 +44,11 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
     if not config.root.env.rescale_actions:
         yield from _scale_of_actions(config, env)
     network = config.network_for(env)
-    if getattr(env, "flattens_images", False):
-        yield from _flattened_images(config, network)
+    if images_in(env.observation_space, LEAST_PIXELS) and not isinstance(network, CombinedSpec):
+        yield (
+            f"warning: observations of {config.task.id} have images, which this network takes as numbers without an "
+            "order: network=combined has convolutions for them"
+        )
     shape = env.observation_space.shape or ()
     if len(shape) == 3 and network.uint8 and len(network.input_shape) == 1:
         yield (
@@ -94,11 +99,3 @@ def _scale_of_actions(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str
             f"warning: actions of {config.task.id} lie between {space.low.min():g} and {space.high.max():g}, and a new "
             "policy tries about -1 to 1: env.rescale_actions=true stretches these to the bounds"
         )
-
-
-def _flattened_images(config: Config, network: NetworkSpec) -> Iterator[str]:
-    yield (
-        f"warning: observations of {config.task.id} have images, which are laid out as one vector of "
-        f"{network.input_shape[0]:,} numbers for an MLP: a wrapper that leaves the image alone learns better, as in "
-        "env.wrappers=[{_target_:gymnasium.wrappers.FilterObservation,filter_keys:[image]}]"
-    )

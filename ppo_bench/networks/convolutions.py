@@ -1,0 +1,55 @@
+"""Convolutions of networks of the literature, and the sizes of what they make of images."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.networks.layers import Conv, ImageLayer, MaxPool, Residual
+from ppo_bench.networks.network import channels_first
+
+IMPALA_GAIN = 1.0 / math.sqrt(3.0)
+"""Gain of the hidden layers of `impala_cnn`: the weights get the variance of PyTorch's default initialisation, which
+CleanRL's script uses."""
+
+
+def nature(channels: int, first: int = 0) -> tuple[Conv, ...]:
+    """The convolutions of Mnih et al. 2015 on images of `channels`; their names count from `trunk.<first>`."""
+    return (
+        Conv(f"trunk.{first}", channels, 32, kernel=8, stride=4),
+        Conv(f"trunk.{first + 1}", 32, 64, kernel=4, stride=2),
+        Conv(f"trunk.{first + 2}", 64, 64, kernel=3, stride=1),
+    )
+
+
+def impala(channels: int) -> tuple[ImageLayer, ...]:
+    """The three blocks of Espeholt et al. 2018 on images of `channels`."""
+    sizes = (channels, 16, 32, 32)
+    return tuple(layer for block in range(3) for layer in _impala_block(block, *sizes[block : block + 2]))
+
+
+def _impala_block(block: int, inputs: int, outputs: int) -> tuple[Conv, MaxPool, Residual, Residual]:
+    same = Conv(f"trunk.{5 * block}", outputs, outputs, 3, 1, padding=1, gain=IMPALA_GAIN, activation=None)
+    first = dataclasses.replace(same, inputs=inputs)
+
+    def residual(index: int) -> Residual:
+        one, two = (dataclasses.replace(same, name=f"trunk.{5 * block + i}") for i in (index, index + 1))
+        return Residual(dataclasses.replace(one, activation="relu"), two)
+
+    return first, MaxPool(), residual(1), residual(3)
+
+
+def channels_of(shape: tuple[int, ...]) -> int:
+    """The number of channels of images of `shape`. Raises `ConfigError` if they are no images."""
+    if len(shape) != 3:
+        raise ConfigError(f"this network takes images, not observations of shape {shape}: use network=mlp, lstm or gru")
+    return shape[0] if channels_first(shape) else shape[2]
+
+
+def pixels_after(convolutions: tuple[ImageLayer, ...], shape: tuple[int, ...]) -> int:
+    """The number of pixels that `convolutions` make of images of `shape`; 0 if the images are too small for them."""
+    height, width = shape[1:] if channels_first(shape) else shape[:2]
+    for layer in convolutions:
+        height, width = layer.output_size(height), layer.output_size(width)
+    return max(height, 0) * max(width, 0)
