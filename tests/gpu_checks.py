@@ -53,10 +53,11 @@ def ran(words: Sequence[str], folder: Path, seconds: float = PART_SECONDS) -> st
                 command, stdout=subprocess.PIPE, stderr=file, text=True, timeout=seconds, cwd=ROOT, check=False
             )
         except subprocess.TimeoutExpired as error:
+            file.write((error.stdout or b"").decode())
             raise Unshown(f"it was stopped after {seconds:.0f} s") from error
         file.write(ended.stdout)
     if ended.returncode:
-        lines = [line for line in said.read_text(encoding="utf-8").splitlines()[1:] if line.strip()]
+        lines = [line for line in said.read_text(encoding="utf-8").splitlines() if line.strip() and line[0] != "$"]
         raise Unshown(f"exit code {ended.returncode}: {lines[-1] if lines else 'without a word'}")
     return ended.stdout
 

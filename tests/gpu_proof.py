@@ -66,7 +66,7 @@ def _came(checks: Sequence[Check], folder: Path, jobs: int, asked_for: bool) -> 
             return {"came of it": "not made"}
         return _made(check, file, late=time.monotonic() - started > PART_SECONDS)
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(max(jobs, 1)) as pool:
         return list(pool.map(of, checks))
 
 

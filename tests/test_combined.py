@@ -1,4 +1,4 @@
-"""Dictionaries of images and numbers: the place of each array in the vector, and a policy that needs both."""
+"""Dictionaries of images and numbers: where the images lie in the vector, and a policy that needs both."""
 
 from __future__ import annotations
 
@@ -10,88 +10,148 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.common.flattened import Flattened, images_in, leaves
+from ppo_bench.common.flattened import Flattened, leaves
+from ppo_bench.configuration.actions import fitting
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
+from ppo_bench.envs.vectors import Vectors
+from ppo_bench.mathematics.weights import initial_weights
+from ppo_bench.networks.combined import images_in
+from ppo_bench.networks.spec import Combined
+from ppo_bench.networks.torch import TorchOps
+from ppo_bench.runners.checkpoint import find, load
 from tests.processes import TRAIN
 from tests.training import ENVIRONMENT
 
 SIDE = 36
+PIXELS = SIDE * SIDE * 3
 
 
-class Agreeing(gymnasium.Env[dict[str, Any], np.int64]):
-    """One-step episodes: 1 is right if a bright image comes with a positive number, or a dark one with a negative one.
+class Agreeing(gymnasium.Env[dict[str, Any], Any]):
+    """One-step episodes: 1 is right if the left half is bright and the number positive, or neither is.
 
-    Neither alone says anything about the right action.
+    Neither image nor number alone says anything about the right action. The keys are not in alphabetical order.
     """
 
     observation_space = spaces.Dict(
-        {"camera": spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8), "sign": spaces.Box(-1.0, 1.0, (1,), np.float32)}
+        sign=spaces.Box(-1.0, 1.0, (1,), np.float32), camera=spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
     )
-    action_space = spaces.Discrete(2)
+    action_space: Any = spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         super().reset(seed=seed)
-        self.bright, self.positive = self.np_random.integers(2, size=2)
+        self.left, self.positive = self.np_random.integers(2, size=2)
         return self._obs(), {}
 
-    def step(self, action: np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        return self._obs(), float(action == (self.bright == self.positive)), True, False, {}
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        return self._obs(), float(np.all(action == (self.left == self.positive))), True, False, {}
 
     def _obs(self) -> dict[str, Any]:
-        camera = np.full((SIDE, SIDE, 3), 255 * self.bright, np.uint8)
+        camera = np.zeros((SIDE, SIDE, 3), np.uint8)
+        camera[:, slice(SIDE // 2) if self.left else slice(SIDE // 2, None)] = 255
         return {"camera": camera, "sign": np.array([2.0 * self.positive - 1.0], np.float32)}
 
 
+class Pushing(Agreeing):
+    """The same with a force as its action."""
+
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+
 gymnasium.register("Agreeing-v0", "tests.test_combined:Agreeing")
+gymnasium.register("Pushing-v0", "tests.test_combined:Pushing")
 ENV_ID = "tests.test_combined:Agreeing-v0"
 
 
 def test_arrays_lie_where_gymnasium_puts_them() -> None:
-    space: Any = spaces.Dict(
-        {
-            "z": spaces.Discrete(3),
-            "arm": spaces.Dict({"view": spaces.Box(0, 1, (2, 3, 4)), "angles": spaces.Box(-1, 1, (2,))}),
-            "pair": spaces.Tuple((spaces.Box(-1, 1, (2, 2)), spaces.MultiDiscrete([2, 3]))),
-        }
-    )
+    arm = spaces.Dict(view=spaces.Box(0, 1, (2, 3, 4)), angles=spaces.Box(-1, 1, (2,)))
+    pair = spaces.Tuple((spaces.Box(-1, 1, (2, 2)), spaces.MultiDiscrete([2, 3])))
+    space: Any = spaces.Dict({"z": spaces.Discrete(3), "arm": arm, "pair": pair})
     flat: Any = spaces.flatten_space(space)
     found = Flattened(flat, leaves(space))
     assert found == flat
-    assert list(found.arrays) == ["arm:angles", "arm:view", "pair:0", "pair:1", "z"]
     space.seed(1)
     sample = space.sample()
     vector: Any = spaces.flatten(space, sample)
+    view, angles, square, choices, z = (vector[a.start : a.stop].reshape(a.shape) for a in found.arrays)
+    assert_array_equal(view, sample["arm"]["view"])
+    assert_array_equal(angles, sample["arm"]["angles"])
+    assert_array_equal(square, sample["pair"][0])
+    assert choices.sum() == 2
+    assert_array_equal(z, np.arange(3) == sample["z"])
 
-    def part(path: str) -> np.ndarray:
-        place = found.arrays[path]
-        return vector[place.start : place.stop].reshape(place.shape)
 
-    assert_array_equal(part("arm:angles"), sample["arm"]["angles"])
-    assert_array_equal(part("arm:view"), sample["arm"]["view"])
-    assert_array_equal(part("pair:0"), sample["pair"][0])
-    assert_array_equal(part("z"), np.arange(3) == sample["z"])
-    assert [list(images_in(found, least)) for least in (2, 3, 4)] == [["arm:view"], ["arm:view"], []]
+@pytest.mark.parametrize(
+    ("shape", "is_image"),
+    [
+        ((36, 36, 3), True),
+        ((1, 36, 200), True),
+        ((35, 36, 3), False),
+        ((3, 640, 35), False),
+        ((64, 16, 64), False),
+        ((36, 36, 36), False),  # no channels, but a space
+        ((84, 84), False),
+        ((0, 84, 84), False),
+    ],
+)
+def test_an_image_is_what_convolutions_can_take(shape: tuple[int, ...], is_image: bool) -> None:
+    part = spaces.Box(0, 1, shape)
+    assert len(images_in(Flattened(spaces.flatten_space(part), [part]))) == is_image
+    assert images_in(part) == []
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_environments_say_where_their_images_are(vectorization: str) -> None:
     env = GymnasiumBackend("gymnasium", vectorization).make(Task("x", ENV_ID, 2))
     obs = env.reset([1, 2]).obs
-    ((path, place),) = images_in(env.observation_space, SIDE).items()
-    assert (path, place.start, place.shape) == ("camera", 0, (SIDE, SIDE, 3))
-    assert obs.shape == (2, SIDE * SIDE * 3 + 1)
-    assert set(np.unique(obs[:, : place.stop])) <= {0.0, 1.0}  # bytes beside numbers are scaled
+    (image,) = images_in(env.observation_space)
+    assert (image.start, image.shape) == (0, (SIDE, SIDE, 3))  # bytes are scaled in a dictionary that is sorted
+    assert obs.shape == (2, PIXELS + 1)
+    assert set(np.unique(obs[:, :PIXELS])) == {0.0, 1.0}
+    assert set(obs[:, PIXELS]) <= {-1.0, 1.0}
     env.close()
+
+
+def test_envpools_vectors_say_it_too() -> None:
+    camera, arm = spaces.Box(0, 255, (3, SIDE, SIDE), np.uint8), spaces.Box(-1, 1, (4,), np.float32)
+    vectors = Vectors(spaces.Dict({"z": camera, "arm": arm}))
+    (image,) = images_in(vectors.space)
+    assert (image.start, image.stop, image.shape) == (4, 4 + PIXELS, (3, SIDE, SIDE))
+
+
+def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:
+    parts = [spaces.Box(0, 255, (2,), np.uint8), spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)]
+    of_bytes = Flattened(spaces.flatten_space(spaces.Tuple(parts)), parts)
+    of_floats = Flattened(spaces.Box(0.0, 1.0, of_bytes.shape, np.float32), parts)
+    network, plain = (Combined([8], "tanh").build(space, spaces.Discrete(2)) for space in (of_bytes, of_floats))
+    assert (network.uint8, plain.uint8, network.scaled_weights) == (True, False, ())
+    weights = initial_weights(network.parameters, 1)
+    params = {name: torch.from_numpy(array).double() for name, array in weights.items()}
+    obs = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (3, PIXELS + 2), np.uint8))
+    ops = TorchOps(torch.float64, torch.float64)
+    found, expected = (
+        one.forward(ops, params, seen, {}, None) for one, seen in ((network, obs), (plain, obs.double() / 255.0))
+    )
+    assert_allclose(found.values, expected.values, rtol=1e-12)
+    assert float(found.values.std()) > 0.0
+
+
+def test_images_are_not_normalised_where_actions_are_floats() -> None:
+    backend: Any = GymnasiumBackend("gymnasium", "sync")
+    assert fitting(backend, Task("x", "tests.test_combined:Pushing-v0", 1)) == ("ppo=continuous", "ppo.norm_obs=false")
+    assert fitting(backend, Task("x", ENV_ID, 1)) == ()
 
 
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
 def test_a_policy_that_needs_image_and_number_is_learnt(framework: str, tmp_path: Path) -> None:
     words = [f"env.id={ENV_ID}", "ppo.num_envs=16", "ppo.num_steps=32", "ppo.learning_rate=1e-3", "ppo.gamma=0.0"]
+    words += ["framework.num_threads=1"] if framework == "torch_eager" else []
     command = [*TRAIN, *words, f"framework={framework}", "total_timesteps=20480", f"outputs={tmp_path}", "device=cpu"]
     run = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    result = json.loads((Path(run.stdout.splitlines()[-1]) / "result.json").read_text())
-    assert result["final_return_mean"] > 0.9  # chance is 0.5
+    folder = Path(run.stdout.splitlines()[-1])
+    assert load(find(folder)).arrays["params.trunk.0.weight"].shape == (32, 8, 8, 3)
+    assert json.loads((folder / "result.json").read_text())["final_return_mean"] > 0.9  # chance is 0.5

@@ -228,7 +228,6 @@ def test_pytorchs_compiler_does_not_advise_on_what_precision_has_chosen() -> Non
 
 WITHOUT_A_COMPILER = """
 import sys
-import warnings
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.train import build_runner
 

@@ -101,7 +101,8 @@ class Trained:
         """
         if isinstance(obs, dict | tuple):
             raise ConfigError(
-                "observations of several parts: give the vectors [N, ...] that gymnasium.spaces.flatten makes of them"
+                "observations of several parts: give the vectors [N, ...] that gymnasium.spaces.flatten makes of them, "
+                "with bytes that stand beside other types divided by 255"
             )
         obs = np.asarray(obs)
         if obs.shape[1:] != self.observation_space.shape:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
 from gymnasium import spaces
 
 
@@ -23,35 +22,22 @@ class Placed(NamedTuple):
 
 
 class Flattened(spaces.Box):
-    """A flat `Box` that knows the arrays in it, by their path in the original space, such as `camera` or `arm:angles`.
+    """A flat `Box` that knows the arrays in it, in their order. A choice is the array of its one-hot vector."""
 
-    Choices are one-hot: their shape is that of the one-hot vector.
-    """
-
-    def __init__(self, box: Any, parts: Mapping[str, Any]) -> None:
-        """`parts` are the spaces that were flattened to `box`, in their order, by path."""
+    def __init__(self, box: Any, parts: Iterable[Any]) -> None:
+        """`parts` are the spaces that were flattened to `box`."""
         super().__init__(box.low, box.high, box.shape, box.dtype)
-        self.arrays: dict[str, Placed] = {}
-        end = 0
-        for path, leaf in parts.items():
-            shape = leaf.shape if isinstance(leaf, spaces.Box) else (spaces.flatdim(leaf),)
-            self.arrays[path] = Placed(end, shape)
-            end = self.arrays[path].stop
-        assert self.shape == (end,)
+        arrays: list[Placed] = []
+        for part in parts:
+            shape = part.shape if isinstance(part, spaces.Box) else (spaces.flatdim(part),)
+            arrays.append(Placed(arrays[-1].stop if arrays else 0, shape))
+        self.arrays = tuple(arrays)
 
 
-def leaves(space: Any, path: str = "") -> dict[str, Any]:
-    """The spaces within nested dictionaries and tuples, by their path with colons, in the order of gymnasium's
-    `flatten`."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        named = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        start = f"{path}:" if path else ""
-        parts = [leaves(part, f"{start}{name}") for name, part in named]
-        return {name: leaf for part in parts for name, leaf in part.items()}
-    return {path: space}
-
-
-def images_in(space: Any, least: int) -> dict[str, Placed]:
-    """The arrays of a `Flattened` space that are images of at least `least` pixels a side; none of other spaces."""
-    arrays = space.arrays if isinstance(space, Flattened) else {}
-    return {path: one for path, one in arrays.items() if len(one.shape) == 3 and np.sort(one.shape)[1] >= least}
+def leaves(space: Any) -> list[Any]:
+    """The spaces within nested dictionaries and tuples, in the order of gymnasium's `flatten`."""
+    if isinstance(space, spaces.Dict):
+        return [leaf for part in space.spaces.values() for leaf in leaves(part)]
+    if isinstance(space, spaces.Tuple):
+        return [leaf for part in space.spaces for leaf in leaves(part)]
+    return [space]

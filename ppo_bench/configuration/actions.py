@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-from ppo_bench.common.flattened import images_in
 from ppo_bench.envs.base import Backend, Task
 from ppo_bench.envs.jax.backend import CONTINUOUS
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.normalize import are_bytes
-from ppo_bench.networks.spec import LEAST_PIXELS
+from ppo_bench.networks.combined import images_in
 
 CONTINUOUS_PPO = "ppo=continuous"
 
@@ -35,7 +34,7 @@ def fitting(backend: Backend, task: Task) -> tuple[str, ...]:
         if not isinstance(env.action_space, spaces.Box):
             return ()
         seen = env.observation_space
-        pictured = are_bytes(seen) or images_in(seen, LEAST_PIXELS)
+        pictured = are_bytes(seen) or images_in(seen)
         return (CONTINUOUS_PPO, *(["ppo.norm_obs=false"] if pictured else []))
     except Exception:  # the training meets the same error and reports it
         return ()

@@ -269,5 +269,5 @@ def _flat(env: Any) -> Any:
         return env
     scaled, scale = with_scaled_bytes(space)
     flat = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
-    flat.observation_space = Flattened(flat.observation_space, leaves(space))
+    flat.observation_space = Flattened(flat.observation_space, leaves(scaled))
     return flat

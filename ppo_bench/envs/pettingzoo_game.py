@@ -44,7 +44,7 @@ class Game(gymnasium.Env):
         self._flat = not isinstance(own, spaces.Box) and own.is_np_flattenable
         self._own_space, self._scaled = with_scaled_bytes(own) if self._flat else (own, lambda obs: obs)
         self.player_observation_space = (
-            Flattened(spaces.flatten_space(self._own_space), leaves(own)) if self._flat else own
+            Flattened(spaces.flatten_space(self._own_space), leaves(self._own_space)) if self._flat else own
         )
         self._seeds = np.random.default_rng()
         self._table.reset(0)

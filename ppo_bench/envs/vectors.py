@@ -33,12 +33,11 @@ class Vectors:
         self.as_given = not self._parts
         """Whether observations are not flattened."""
         if self._parts:
-            leaves = _leaves(space)
-            boxes = list(leaves.values())
+            boxes = list(_leaves(space).values())
             floats = [box.dtype for box in boxes if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
             self._dtype = np.result_type(*(floats or [np.dtype(np.float32)]))
             size = sum(spaces.flatdim(box) for box in boxes)
-            self.space = Flattened(spaces.Box(-np.inf, np.inf, (size,), self._dtype), leaves)
+            self.space = Flattened(spaces.Box(-np.inf, np.inf, (size,), self._dtype), boxes)
 
     def __call__(self, obs: Any) -> Any:
         """Flattened observations `[N, D]`, from an array `[N, ...]` or a dictionary of arrays; not if `as_given`."""

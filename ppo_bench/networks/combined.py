@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ppo_bench.common.flattened import Placed
+from ppo_bench.common.flattened import Flattened, Placed
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.weights import Parameter
+from ppo_bench.networks.convolutions import LEAST_PIXELS, channels_of, sides_of
 from ppo_bench.networks.layers import Conv, Linear
 from ppo_bench.networks.network import NetworkSpec, channels_first, features
 from ppo_bench.networks.ops import Ops
@@ -36,6 +37,8 @@ class CombinedSpec(NetworkSpec):
 
     eyes: tuple[Eye, ...]
 
+    convolves = True
+
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """All parameters; the eyes' come first."""
@@ -53,6 +56,16 @@ class CombinedSpec(NetworkSpec):
         ]
         others = besides([eye.image for eye in self.eyes], obs.shape[-1])
         return ops.xp.concatenate((*seen, *(obs[:, start:stop] for start, stop in others)), -1)
+
+
+def images_in(space: Any) -> list[Placed]:
+    """The images in flattened observations that convolutions can take; none in other spaces.
+
+    An image has at least `LEAST_PIXELS` in height and width, and fewer channels than that.
+    """
+    arrays = space.arrays if isinstance(space, Flattened) else ()
+    images = [array for array in arrays if len(array.shape) == 3 and 0 not in array.shape]
+    return [image for image in images if min(sides_of(image.shape)) >= LEAST_PIXELS > channels_of(image.shape)]
 
 
 def besides(images: Sequence[Placed], size: int) -> list[tuple[int, int]]:

@@ -6,20 +6,22 @@ import dataclasses
 import math
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.networks.layers import Conv, ImageLayer, MaxPool, Residual
+from ppo_bench.networks.layers import Activation, Conv, ImageLayer, MaxPool, Residual
 from ppo_bench.networks.network import channels_first
 
+LEAST_PIXELS = 36
+"""Height and width of images, in pixels, below which the convolutions of Mnih et al. 2015 have no output."""
 IMPALA_GAIN = 1.0 / math.sqrt(3.0)
 """Gain of the hidden layers of `impala_cnn`: the weights get the variance of PyTorch's default initialisation, which
 CleanRL's script uses."""
 
 
-def nature(channels: int, first: int = 0) -> tuple[Conv, ...]:
-    """The convolutions of Mnih et al. 2015 on images of `channels`; their names count from `trunk.<first>`."""
+def nature(channels: int, prefix: str = "trunk.", first: int = 0, activation: Activation = "relu") -> tuple[Conv, ...]:
+    """The convolutions of Mnih et al. 2015 on images of `channels`; their names count from `first` after `prefix`."""
     return (
-        Conv(f"trunk.{first}", channels, 32, kernel=8, stride=4),
-        Conv(f"trunk.{first + 1}", 32, 64, kernel=4, stride=2),
-        Conv(f"trunk.{first + 2}", 64, 64, kernel=3, stride=1),
+        Conv(f"{prefix}{first}", channels, 32, kernel=8, stride=4, activation=activation),
+        Conv(f"{prefix}{first + 1}", 32, 64, kernel=4, stride=2, activation=activation),
+        Conv(f"{prefix}{first + 2}", 64, 64, kernel=3, stride=1, activation=activation),
     )
 
 
@@ -47,9 +49,14 @@ def channels_of(shape: tuple[int, ...]) -> int:
     return shape[0] if channels_first(shape) else shape[2]
 
 
-def pixels_after(convolutions: tuple[ImageLayer, ...], shape: tuple[int, ...]) -> int:
-    """The number of pixels that `convolutions` make of images of `shape`; 0 if the images are too small for them."""
+def sides_of(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Height and width of images of `shape`, in either layout."""
     height, width = shape[1:] if channels_first(shape) else shape[:2]
+    return height, width
+
+
+def pixels_after(convolutions: tuple[ImageLayer, ...], height: int, width: int) -> int:
+    """The number of pixels that `convolutions` make of images; 0 if the images are too small for them."""
     for layer in convolutions:
         height, width = layer.output_size(height), layer.output_size(width)
     return max(height, 0) * max(width, 0)

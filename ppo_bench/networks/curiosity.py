@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.weights import Parameter
+from ppo_bench.networks.convolutions import LEAST_PIXELS, nature, pixels_after
 from ppo_bench.networks.layers import HIDDEN_GAIN, Activation, Conv, Linear
 from ppo_bench.networks.network import NetworkSpec, features
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from ppo_bench.networks.ops import Ops
 
 PREDICTOR, TARGET = "predictor", "target"
-FEWEST_PIXELS = 36
-"""Minimum height and width of images, in pixels: smaller ones leave the convolutions without output."""
 
 
 @dataclass(frozen=True)
@@ -62,26 +61,19 @@ class Curiosity:
 def curiosity(network: NetworkSpec, units: int) -> Curiosity:
     """Predictor and target with `units` features for the observations of `network`.
 
-    Raises `ConfigError` for images of less than `FEWEST_PIXELS` in height or width.
+    Raises `ConfigError` for images of less than `LEAST_PIXELS` in height or width.
     """
     shape = network.input_shape
     if not (network.uint8 and len(shape) == 3):
         size = math.prod(shape)
         return Curiosity((), _hidden(0, [(size, units, "leaky_relu"), (units, units, None)]), (size,))
-    if min(shape[:2]) < FEWEST_PIXELS:
+    if min(shape[:2]) < LEAST_PIXELS:
         shown = " x ".join(map(str, shape[:2]))
-        raise ConfigError(
-            f"algorithm=rnd takes images of {FEWEST_PIXELS} x {FEWEST_PIXELS} pixels or more, not {shown}"
-        )
+        raise ConfigError(f"algorithm=rnd takes images of {LEAST_PIXELS} x {LEAST_PIXELS} pixels or more, not {shown}")
     height, width, channels = *shape[:2], 3 if shape[2] % 3 == 0 else 1
-    convolutions = (
-        Conv("0", channels, 32, kernel=8, stride=4, activation="leaky_relu"),
-        Conv("1", 32, 64, kernel=4, stride=2, activation="leaky_relu"),
-        Conv("2", 64, 64, kernel=3, stride=1, activation="leaky_relu"),
-    )
-    for layer in convolutions:
-        height, width = layer.output_size(height), layer.output_size(width)
-    return Curiosity(convolutions, _hidden(3, [(height * width * 64, units, None)]), (*shape[:2], channels))
+    convolutions = nature(channels, prefix="", activation="leaky_relu")
+    features_of_target = 64 * pixels_after(convolutions, height, width)
+    return Curiosity(convolutions, _hidden(3, [(features_of_target, units, None)]), (height, width, channels))
 
 
 def _hidden(first: int, target: list[tuple[int, int, Activation | None]]) -> dict[str, tuple[Linear, ...]]:

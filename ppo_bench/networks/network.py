@@ -114,6 +114,11 @@ class NetworkSpec:
         return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.actions.lanes,), None))
 
     @property
+    def convolves(self) -> bool:
+        """Whether most of the arithmetic is convolutions."""
+        return bool(self.convolutions)
+
+    @property
     def carry(self) -> tuple[Carry, ...]:
         """Arrays that the network remembers from one step to the next; a feed-forward network has none."""
         return ()

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.flattened import images_in
 from ppo_bench.common.values import younger
 from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.combined import CombinedSpec, Eye, besides
-from ppo_bench.networks.convolutions import IMPALA_GAIN, channels_of, impala, nature, pixels_after
+from ppo_bench.networks.combined import CombinedSpec, Eye, besides, images_in
+from ppo_bench.networks.convolutions import (
+    IMPALA_GAIN,
+    LEAST_PIXELS,
+    channels_of,
+    impala,
+    nature,
+    pixels_after,
+    sides_of,
+)
 from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, Recurrence
 from ppo_bench.networks.network import Actions, NetworkSpec
 from ppo_bench.networks.recurrent import RecurrentSpec
@@ -26,8 +33,6 @@ if TYPE_CHECKING:
 
 ACTOR_GAIN = 0.01  # gains of the orthogonal initialisation of output layers (details, 2)
 CRITIC_GAIN = 1.0
-LEAST_PIXELS = 36
-"""Pixels of the shorter side of an image from which `nature_cnn` can take it."""
 IMAGE_FEATURES = 256
 """Features of each image in `combined`, as in Stable-Baselines3's extractor for dictionaries."""
 
@@ -144,7 +149,7 @@ def _shared_cnn(
     Actor and critic have one layer each. `network` is the choice's name, for messages; `gain` is the linear layer's.
     """
     shape = observation_space.shape
-    pixels = pixels_after(convolutions, shape)
+    pixels = pixels_after(convolutions, *sides_of(shape))
     if pixels < 1:
         raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network=mlp")
     actions = _actions(action_space)
@@ -169,24 +174,34 @@ class Combined:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> CombinedSpec:
         """The network for these spaces."""
-        images = images_in(observation_space, LEAST_PIXELS)
+        images = images_in(observation_space)
         if not images:
             raise ConfigError(
-                f"network=combined takes dictionaries with images from {LEAST_PIXELS} x {LEAST_PIXELS} pixels: use "
-                "network=auto"
+                f"network=combined takes dictionaries with images from {LEAST_PIXELS} x {LEAST_PIXELS} pixels, of "
+                "which env.observe leaves none: use network=auto"
             )
         eyes: list[Eye] = []
-        for image in images.values():
-            convolutions = nature(channels_of(image.shape), len(eyes) * 4)
-            inputs = 64 * pixels_after(convolutions, image.shape)
-            linear = Linear(f"trunk.{len(eyes) * 4 + 3}", inputs, IMAGE_FEATURES, HIDDEN_GAIN, "relu")
-            eyes.append(Eye(image, convolutions, linear))
-        others = besides(list(images.values()), observation_space.shape[0])
-        inputs = IMAGE_FEATURES * len(eyes) + sum(stop - start for start, stop in others)
-        mlp = Mlp(self.hidden_sizes, self.activation).build(observation_space, action_space)
-        actor, critic = _mlps(self.hidden_sizes, self.activation, inputs, mlp.actions.lanes)
-        parts = {field.name: getattr(mlp, field.name) for field in dataclasses.fields(mlp)}
-        return CombinedSpec(**parts | {"actor": actor, "critic": critic}, eyes=tuple(eyes))
+        for image in images:
+            first = 4 * len(eyes)
+            convolutions = nature(channels_of(image.shape), first=first)
+            inputs = 64 * pixels_after(convolutions, *sides_of(image.shape))
+            eyes.append(
+                Eye(image, convolutions, Linear(f"trunk.{first + 3}", inputs, IMAGE_FEATURES, HIDDEN_GAIN, "relu"))
+            )
+        others = besides(images, observation_space.shape[0])
+        features = IMAGE_FEATURES * len(eyes) + sum(stop - start for start, stop in others)
+        actions = _actions(action_space)
+        actor, critic = _mlps(self.hidden_sizes, self.activation, features, actions.lanes)
+        return CombinedSpec(
+            convolutions=(),
+            trunk=(),
+            actor=actor,
+            critic=critic,
+            observation_shape=observation_space.shape,
+            uint8=are_bytes(observation_space),
+            actions=actions,
+            eyes=tuple(eyes),
+        )
 
 
 @dataclass(frozen=True)
@@ -200,7 +215,7 @@ class Auto:
         """The network for these spaces."""
         shape = observation_space.shape
         network: NatureCnn | ImpalaCnn | MinAtarCnn | Combined | Mlp = Mlp(self.hidden_sizes, self.activation)
-        if images_in(observation_space, LEAST_PIXELS):
+        if images_in(observation_space):
             network = Combined(self.hidden_sizes, self.activation)
         elif sorted(shape) == [3, 64, 64] and observation_space.dtype == np.uint8:
             network = ImpalaCnn()

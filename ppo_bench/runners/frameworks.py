@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 INSTEAD_OF_HOME = "outputs/.compiled"
 """Fallback folder for compiled programs, used if the configured one is not writable."""
-CHOSEN = ("TensorFloat32 tensor cores for float32", r"\s*Online softmax is disabled")
-"""Beginnings of advice that PyTorch's compiler gives on GPUs: `precision` decides on TF32, nobody on the softmax."""
+UNASKED_ADVICE = ("TensorFloat32 tensor cores for float32", r"\s*Online softmax is disabled")
+"""Beginnings of warnings of PyTorch's compiler on GPUs: one recommends TF32, on which `precision` decides; another, of
+torch 2.11, says how it compiled a softmax."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class TorchCompile(Torch):
         torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1 << 16
         # Without this, graphs with a custom autograd function (networks/torch_recurrence.py) are not cached on disk.
         torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
-        for said in CHOSEN:
+        for said in UNASKED_ADVICE:
             warnings.filterwarnings("ignore", message=said, category=UserWarning)
         # Shapes never change, so none needs to be symbolic. With fullgraph a graph break is an error, not a slow path.
         return functools.partial(torch.compile, fullgraph=True, dynamic=False, mode=self.mode)

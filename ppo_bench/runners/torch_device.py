@@ -51,7 +51,7 @@ def set_threads(network: NetworkSpec, num_threads: int | None, most: int | None 
     PyTorch if `most` is None.
     """
     wide = any(math.prod(parameter.shape) >= WIDE for parameter in network.parameters)
-    if num_threads or not (network.convolutions or wide):
+    if num_threads or not (network.convolves or wide):
         torch.set_num_threads(num_threads or 1)
     elif most:
         torch.set_num_threads(most)

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.flattened import images_in
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
-from ppo_bench.networks.combined import CombinedSpec
-from ppo_bench.networks.spec import LEAST_PIXELS
+from ppo_bench.networks.combined import CombinedSpec, images_in
+from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.recorded import read_run
 
@@ -44,17 +43,24 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
     if not config.root.env.rescale_actions:
         yield from _scale_of_actions(config, env)
     network = config.network_for(env)
-    if images_in(env.observation_space, LEAST_PIXELS) and not isinstance(network, CombinedSpec):
-        yield (
-            f"warning: observations of {config.task.id} have images, which this network takes as numbers without an "
-            "order: network=combined has convolutions for them"
-        )
+    if images_in(env.observation_space):
+        yield from _images_as_numbers(config, network)
     shape = env.observation_space.shape or ()
     if len(shape) == 3 and network.uint8 and len(network.input_shape) == 1:
         yield (
             f"warning: observations of {config.task.id} are images {shape} that are too small for network=nature_cnn, "
             "and are laid out as one vector for an MLP: network=minatar_cnn and impala_cnn take them as images"
         )
+
+
+def _images_as_numbers(config: Config, network: NetworkSpec) -> Iterator[str]:
+    """A line each for what does not see the images in dictionaries as images."""
+    as_numbers = f"warning: observations of {config.task.id} have images, which %s takes as numbers without an order"
+    if not isinstance(network, CombinedSpec):
+        has = "network=combined, which has no memory," if network.carry else "network=combined"
+        yield f"{as_numbers % 'this network'}: {has} has convolutions for them"
+    if config.algorithm.name == "rnd":
+        yield as_numbers % "algorithm=rnd"
 
 
 def _unlike_the_source(config: Config) -> Iterator[str]:

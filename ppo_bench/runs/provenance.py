@@ -79,7 +79,8 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 def own_code() -> dict[str, str]:
     """Digests of the loaded modules that belong to no installed package, by name: the user's own code."""
     installed = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), str(Path(__file__).parent.parent)}
-    installed |= {folder for folder in sys.path if any(Path(folder).glob("*.dist-info"))}  # pip install --target
+    elsewhere = [folder for folder in sys.path if folder and Path(folder).resolve() != Path.cwd()]
+    installed |= {folder for folder in elsewhere if any(Path(folder).glob("*.dist-info"))}  # pip install --target
     folders = {path for folder in installed for path in (Path(folder).absolute(), Path(folder).resolve())}
     files = {name: Path(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
     own = {name: file.absolute() for name, file in sorted(files.items()) if not PACKAGES_IN & set(file.parts)}

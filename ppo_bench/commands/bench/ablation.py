@@ -78,10 +78,10 @@ def circumstances(
     found = {"gpu" if gpu else "cpu", backend}
     if gpu and gpu >= (8, 0):
         found.add("tf32")
-    if network.convolutions and not gpu:
+    if network.convolves and not gpu:
         found.add("cpu convolutions")
     # On a CPU linear layers alone are too small to pay for the conversions, and XLA has no such convolutions.
-    if gpu or (network.convolutions and any(instructions.get(name) for name in BFLOAT16_INSTRUCTIONS)):
+    if gpu or (network.convolves and any(instructions.get(name) for name in BFLOAT16_INSTRUCTIONS)):
         found.add("bfloat16")
     if graph_backend:
         found.add("graph")
