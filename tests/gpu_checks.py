@@ -40,7 +40,7 @@ class LeftOut(Exception):
 
 
 def ran(words: Sequence[str], folder: Path, seconds: float = PART_SECONDS) -> str:
-    """What a command of this Python printed. With what it said on stderr, it is added to `folder`/said.txt.
+    """Output of a command of this Python, which is added to `folder`/said.txt with what the command said on stderr.
 
     Raises `Unshown` with its last line if it fails.
     """
@@ -219,7 +219,7 @@ class Proof:
         return show
 
     def ladder(self, *words: str) -> Callable[[Path], Figures]:
-        """What each optimisation brings."""
+        """Gains of the optimisations, by the table of `ppo-bench bench ablation=true`."""
 
         def show(folder: Path) -> Figures:
             own = ["rounds=1", "iterations=1", *self._small(words)] if self.few else ["rounds=3", "iterations=2"]

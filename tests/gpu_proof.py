@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def _came(checks: Sequence[Check], folder: Path, jobs: int, asked_for: bool) -> list[Figures]:
-    """What came of the checks of a part, of which `jobs` are made at once; `folder` has those made earlier."""
+    """Outcomes of the checks of a part, of which `jobs` are made at once; `folder` has those made earlier."""
     started = time.monotonic()
 
     def of(check: Check) -> Figures:
@@ -71,7 +71,7 @@ def _came(checks: Sequence[Check], folder: Path, jobs: int, asked_for: bool) -> 
 
 
 def _made(check: Check, file: Path, late: bool) -> Figures:
-    """What came of a check; kept if it is shown, so that it is not made again."""
+    """Outcome of a check; kept if it is shown, so that it is not made again."""
     if late:
         return {"came of it": "not made: the part's time is over; run it again"}
     started, folder = time.perf_counter(), file.with_suffix("")

@@ -136,7 +136,7 @@ def rnd_cnn(space: spaces.Box, actions: spaces.Space) -> Policy:
 
 
 class Sights(nn.Module):
-    """What `SIGHTS` of tests/transcribed_layers.py has: three angles, a colour image, a depth image, two speeds."""
+    """Features of `SIGHTS` (tests/transcribed_layers.py): three angles, a colour image, a depth image, two speeds."""
 
     def __init__(self) -> None:
         super().__init__()

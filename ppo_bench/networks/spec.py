@@ -46,23 +46,21 @@ class Mlp:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        actions, inputs = _actions(action_space), math.prod(observation_space.shape)
-        actor, critic = _mlps(self.hidden_sizes, self.activation, inputs, actions.lanes)
-        return NetworkSpec(
-            convolutions=(),
-            trunk=(),
-            actor=actor,
-            critic=critic,
-            observation_shape=observation_space.shape,
-            uint8=are_bytes(observation_space),
-            actions=actions,
-        )
+        inputs = math.prod(observation_space.shape)
+        return NetworkSpec(**_separate(self.hidden_sizes, self.activation, inputs, observation_space, action_space))
 
 
-def _mlps(
-    hidden_sizes: list[int], activation: str, inputs: int, lanes: int
-) -> tuple[tuple[Linear, ...], tuple[Linear, ...]]:
-    """The layers of an actor of `lanes` outputs and of a critic. Raises `ConfigError` if an option is out of range."""
+def _separate(
+    hidden_sizes: list[int],
+    activation: str,
+    inputs: int,
+    observation_space: gymnasium.spaces.Box,
+    action_space: gymnasium.Space,
+) -> dict[str, Any]:
+    """Fields of a `NetworkSpec` whose actor and critic share no layer and have `inputs` each.
+
+    Raises `ConfigError` if an option is out of range.
+    """
     if activation not in ("tanh", "relu"):
         raise ConfigError(f"network.activation={activation}: choose tanh or relu")
     if any(size < 1 for size in hidden_sizes):
@@ -76,7 +74,16 @@ def _mlps(
         ]
         return (*hidden, Linear(f"{part}.{len(hidden)}", sizes[-1], outputs, gain))
 
-    return chain("actor", lanes, ACTOR_GAIN), chain("critic", 1, CRITIC_GAIN)
+    actions = _actions(action_space)
+    return {
+        "convolutions": (),
+        "trunk": (),
+        "actor": chain("actor", actions.lanes, ACTOR_GAIN),
+        "critic": chain("critic", 1, CRITIC_GAIN),
+        "observation_shape": observation_space.shape,
+        "uint8": are_bytes(observation_space),
+        "actions": actions,
+    }
 
 
 @dataclass(frozen=True)
@@ -190,18 +197,8 @@ class Combined:
             )
         others = besides(images, observation_space.shape[0])
         features = IMAGE_FEATURES * len(eyes) + sum(stop - start for start, stop in others)
-        actions = _actions(action_space)
-        actor, critic = _mlps(self.hidden_sizes, self.activation, features, actions.lanes)
-        return CombinedSpec(
-            convolutions=(),
-            trunk=(),
-            actor=actor,
-            critic=critic,
-            observation_shape=observation_space.shape,
-            uint8=are_bytes(observation_space),
-            actions=actions,
-            eyes=tuple(eyes),
-        )
+        fields = _separate(self.hidden_sizes, self.activation, features, observation_space, action_space)
+        return CombinedSpec(**fields, eyes=tuple(eyes))
 
 
 @dataclass(frozen=True)
