@@ -48,7 +48,7 @@ class JaxLearner:
         program = devices.program
         self._noise = program(learning.action_noise, (SAME, SAME), steps)
         self._act = program(
-            learning.act, (SAME, SAME, memory, rows, steps, SAME, rows), (memory, rows, rows), donated=2
+            self._act_for_host, (SAME, SAME, memory, rows, steps, SAME, rows), (memory, rows, rows), donated=2
         )
         self._opponent = program(learning.opponent, (SAME, SAME, SAME), SAME)
         self._learn = program(
@@ -92,6 +92,11 @@ class JaxLearner:
         return state, np.array(
             self._learning.devices.own(actions), self._actions_type
         )  # a writable copy: some environments modify actions
+
+    def _act_for_host(self, *inputs: Any) -> tuple[Tree, Tree, jax.Array]:
+        """`Learning.act` with the actions in the host's memory: reading them takes one wait for the device, not two."""
+        memory, carry, actions = self._learning.act(*inputs)
+        return memory, carry, jax.device_put(actions, jax.memory.Space.Host)
 
     def warmed(self, state: JaxLearnerState, flags: Arrays) -> JaxLearnerState:
         """See `Learner.warmed`."""

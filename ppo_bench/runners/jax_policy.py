@@ -31,7 +31,8 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) ->
     def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
         with in_precision(arithmetic), jax.default_device(picked):  # policies of another precision may act in turn
             started = start if network.carry else None
-            return jax.tree.map(np.asarray, forward(params, without_long_integers(obs), started, carry))
+            outputs: Outputs = jax.device_get(forward(params, without_long_integers(obs), started, carry))
+            return outputs
 
     return act
 
