@@ -233,7 +233,7 @@ def test_an_env_brings_a_backend_that_it_offers_and_windows_of_whole_episodes(en
     ],
 )
 def test_the_overrides_of_a_configuration_compose_it_again(words: list[str], seeds: list[int]) -> None:
-    configs = load_config(words).of_each_seed()
+    configs = load_config(words).of_each_run()
     assert [config.root.seed for config in configs] == seeds
     again = [load_config(config.overrides) for config in configs]
     assert [config.run_folder for config in again] == [config.run_folder for config in configs]

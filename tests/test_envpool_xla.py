@@ -109,7 +109,7 @@ def test_a_rebuilt_pool_never_meets_the_program_of_an_earlier_one() -> None:
         pools.append(env._envs.pool)  # type: ignore[attr-defined] # kept, so that no other gets its address
         addresses.append(address(state.envs.state))
         programs.append(state.iterate)
-        ((_, *told),) = runner.upcoming(iteration - 1)  # type: ignore[attr-defined]
+        told = {"learning_rate": np.float32(0)}, np.int32(iteration)
         text = state.iterate.lower(state.learnt, state.envs, np.int32(1), *told).as_text()
         assert [str(a) in text for a in addresses] == [False] * (iteration - 1) + [True]
         state = runner.restart(runner.step(state)[0], iteration)

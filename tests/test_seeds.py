@@ -81,7 +81,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.train import _build
 
 config = load_config(sys.argv[1:])
-runner, _ = _build(config, config.framework.seeds_runner)
+runner, _ = _build(config, lambda problem: config.framework.seeds_runner(problem, []))
 print(runner.execution["devices"])
 """
 

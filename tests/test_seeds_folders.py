@@ -32,7 +32,7 @@ def train(outputs: Path) -> int:
 
 def configs(outputs: Path) -> list[Config]:
     """Configurations of the seeds."""
-    return load_config([*TOGETHER, f"outputs={outputs}"]).of_each_seed()
+    return load_config([*TOGETHER, f"outputs={outputs}"]).of_each_run()
 
 
 def copy_without(finished: Path, outputs: Path, lost: Mapping[int, Sequence[int]]) -> None:
@@ -123,14 +123,14 @@ def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
 
 def test_seeds_that_are_killed_go_on_together(tmp_path: Path) -> None:
     words = [*TOGETHER, "total_timesteps=51_200"]
-    runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_seed()
+    runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_run()
     divided = ENVIRONMENT | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
     with started(*words, f"outputs={tmp_path / 'killed'}", env=divided) as process:
         wait_until(process, lambda: has_checkpoint(runs[1].run_folder))
     assert not any((run.run_folder / "result.json").exists() for run in runs)
     for name in ("killed", "whole"):
         assert exit_code(main, [*words, f"outputs={tmp_path / name}"]) == 0
-    for run, whole in zip(runs, load_config([*words, f"outputs={tmp_path / 'whole'}"]).of_each_seed(), strict=True):
+    for run, whole in zip(runs, load_config([*words, f"outputs={tmp_path / 'whole'}"]).of_each_run(), strict=True):
         assert timeless(run.run_folder) == timeless(whole.run_folder)
 
 
@@ -163,7 +163,7 @@ def test_seeds_that_stand_far_apart_are_not_set_back(
     (folder / "result.json").unlink()
     shutil.rmtree(folder / "checkpoints" / "iteration_00000008")
     assert train(tmp_path) == 2
-    assert_one_line(capfd.readouterr().err, "trained up to different iterations (5: 6, 6: 0, 7: 0)")
+    assert_one_line(capfd.readouterr().err, "trained up to different iterations (seed 5: 6, seed 6: 0, seed 7: 0)")
     assert (folder / "metrics.jsonl").read_bytes() == (configs(finished)[0].run_folder / "metrics.jsonl").read_bytes()
 
 
@@ -177,7 +177,7 @@ def test_a_checkpoint_to_which_all_would_go_back_and_that_one_has_lost_is_named(
             shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
     folder = configs(tmp_path)[0].run_folder
     assert train(tmp_path) == 2
-    line = f"{folder / 'checkpoints'} has no whole checkpoint of iteration 3, to which another seed has to go back"
+    line = f"{folder / 'checkpoints'} has no whole checkpoint of iteration 3, to which another run has to go back"
     assert_one_line(capfd.readouterr().err, line)
     assert (folder / "checkpoints" / "iteration_00000006").exists()
 

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from ppo_bench.networks.ops import Ops
 
 
+NUMBERS = ("learning_rate", "gamma", "gae_lambda", "clip_coef", "ent_coef", "vf_coef", "max_grad_norm")
+"""Names of the hyperparameters that enter equations as numbers and nothing else: one program can compute with several
+values of each."""
+
+
 @dataclass(frozen=True)
 class Hyperparameters:
     """The hyperparameters of the group `ppo`; conf/ppo/classic.yaml explains each key."""

@@ -48,6 +48,7 @@ Common overrides (conf/ explains every key)
   total_timesteps=100_000   number of environment steps of the run
   seed=1                    determines all random numbers
   num_seeds=16              number of seeds that one program trains, a run each (framework=jax_xla backend=jax)
+  'grid={ppo.learning_rate:[1e-3,2.5e-4]}'   hyperparameters of which that program trains several values
   precision=float64         arithmetic: float32, tf32, bfloat16 or float64
   device=cuda:0             auto, cpu, cuda, cuda:<i>
   devices=2 ppo.shards=2    number of devices that share the environments of one training

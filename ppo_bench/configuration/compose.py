@@ -28,6 +28,7 @@ PLAINLY = {
     r"Sweep parameters '([^']*)' requires --multirun": r"\1: several values make a sweep, by -m",
     r"([^:]*): .*is not a ListConfig.*": r"\1: expected a list, such as [a,b]",
     r"([^:]*): Cannot assign \w+ to Dict.*": r"\1: expected keys with values, such as {a:1}",
+    r"Cannot merge DictConfig with ListConfig": "a list is given where keys with values are expected, such as {a:1}",
     r"([^:]*): .*has missing mandatory value.*": r"\1: has no value; give it one, or leave out what is set beside it",
     r"([^:]*): .*is not a subclass of \w+Schema\..*": r"\1: set one of the keys below it, as in \1.key=value",
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import itertools
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem
 from ppo_bench.runners.opponents import Opponents
+from ppo_bench.runners.seeds import named_run
 from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.machine import has_nvidia_gpu
 from ppo_bench.tuning.switches import Tuning
@@ -28,7 +30,7 @@ from ppo_bench.tuning.switches import Tuning
 
 @dataclass
 class Config:
-    """A checked configuration of a run, or of several seeds that are trained together."""
+    """A checked configuration of a run, or of several that are trained together."""
 
     root: RootSchema
     ppo: Hyperparameters
@@ -49,6 +51,8 @@ class Config:
     """The words of that choice, as overrides."""
     overrides: tuple[str, ...] = ()
     """The words that composed it; none if it is that of a recorded run."""
+    own: dict[str, float] = field(default_factory=dict)
+    """Hyperparameters that one of several runs has from `grid`."""
 
     def require(self, elsewhere: bool = False) -> None:
         """Raise `ConfigError` if framework and backend do not work together, or a package that they need is missing.
@@ -63,11 +67,13 @@ class Config:
                 "of a JAX program; pairs that work: "
                 + ", ".join(f"framework={one} backend={other}" for one, other in pairs)
             )
-        if self.root.num_seeds > 1 and not (self.framework.takes_graph_envs and self.backend.vmappable):
-            seeds = ",".join(str(config.root.seed) for config in self.of_each_seed())
+        if self.trains_several and not (self.framework.takes_graph_envs and self.backend.vmappable):
+            seeds = ",".join(str(self.root.seed + k) for k in range(self.root.num_seeds))
+            values = (f"{key}={','.join(map(str, values))}" for key, values in self.grid.items())
             raise ConfigError(
-                f"num_seeds={self.root.num_seeds} is for framework=jax_xla backend=jax, where one program can train "
-                f"several seeds; elsewhere use a sweep: -m seed={seeds}"
+                f"{'grid' if self.grid else f'num_seeds={self.root.num_seeds}'} is for framework=jax_xla "
+                "backend=jax, where one program can train several runs; elsewhere use a sweep: -m "
+                + " ".join((*values, f"seed={seeds}"))
             )
         if not elsewhere:
             self._require_devices()
@@ -205,21 +211,43 @@ class Config:
             root.devices,
         )
 
-    def of_each_seed(self) -> list[Config]:
-        """Configurations of the `num_seeds` runs, one for each seed."""
-        if self.root.num_seeds == 1:
+    @property
+    def trains_several(self) -> bool:
+        """Whether one program trains several runs."""
+        return self.root.num_seeds > 1 or bool(self.root.grid)
+
+    @property
+    def grid(self) -> dict[str, list[float]]:
+        """Values of hyperparameters of which one program trains several, by key."""
+        return {key: [float(value) for value in values] for key, values in (self.root.grid or {}).items()}
+
+    def of_each_run(self) -> list[Config]:
+        """Configurations of the runs that one program trains: each combination of the values of `grid`, each seed."""
+        if not self.trains_several:
             return [self]
         seeds = range(self.root.seed, self.root.seed + self.root.num_seeds)
-        shared = [word for word in self.overrides if key_of(word) not in ("seed", "num_seeds")]
-        return [
-            replace(
-                self,
-                root=replace(self.root, seed=seed),
-                resolved=self.resolved | {"seed": seed},
-                overrides=(*shared, f"seed={seed}", "num_seeds=1"),
-            )
-            for seed in seeds
-        ]
+        combinations = itertools.product(*self.grid.values())
+        return [self._run(dict(zip(self.grid, values, strict=True)), s) for values in combinations for s in seeds]
+
+    @property
+    def named(self) -> str:
+        """Words that tell this run from those of the same program."""
+        return named_run(self.own, self.root.seed)
+
+    def _run(self, values: dict[str, float], seed: int) -> Config:
+        """Configuration of one of several runs, as if it were trained alone; `values` are by the keys of `grid`."""
+        own = {key.removeprefix("ppo."): value for key, value in values.items()}
+        words = {key: f"{key}={value}" for key, value in (*values.items(), ("seed", seed), ("num_seeds", 1))}
+        shared = [word for word in self.overrides if key_of(word) not in (*words, "grid")]
+        return replace(
+            self,
+            root=replace(self.root, seed=seed, grid=None),
+            ppo=replace(self.ppo, **own),  # type: ignore[arg-type]
+            resolved=self.resolved | {"seed": seed, "grid": None, "ppo": self.resolved["ppo"] | own},
+            hashed=self.hashed | {"ppo": self.hashed["ppo"] | own},
+            overrides=(*shared, *words.values()),
+            own=own,
+        )
 
     @property
     def job_folder(self) -> Path:
@@ -229,8 +257,8 @@ class Config:
 
     @property
     def folders(self) -> list[Path]:
-        """Folders of the command's runs, one for each seed, as `rerun` chooses them now."""
-        return [chosen_folder(config.run_folder, self.root.rerun) for config in self.of_each_seed()]
+        """Folders of the command's runs, as `rerun` chooses them now."""
+        return [chosen_folder(config.run_folder, self.root.rerun) for config in self.of_each_run()]
 
     @cached_property
     def identity(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 from ppo_bench.envs.envpool_options import OBSERVES_CONTACTS
 
 NOT_TRAINED = (
-    *("seed", "num_seeds", "name", "outputs", "rerun", "devices"),
+    *("seed", "num_seeds", "grid", "name", "outputs", "rerun", "devices"),
     *("tracker", "trackers", "video", "evaluation", "rating"),
 )
 """Root keys that do not distinguish experiments."""

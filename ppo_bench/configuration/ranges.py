@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ppo_bench.algorithms.base import NUMBERS
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.precision import PRECISIONS
@@ -100,6 +101,7 @@ def check_values(config: Config) -> None:
         value = attrgetter(key)(config if key.startswith(("ppo.", "opponents.")) else root)
         if not rule.holds(value):
             raise ConfigError(f"{key}={value}: {rule.words}")
+    _check_grid(config)
     if root.seed + root.num_seeds > 2**31:
         raise ConfigError(f"seed + num_seeds={root.seed + root.num_seeds}: must be at most {2**31}")
     if ppo.batch_size % ppo.num_minibatches:
@@ -125,6 +127,23 @@ def check_values(config: Config) -> None:
         )
     if config.num_iterations >= 2**31:
         raise ConfigError(f"total_timesteps={root.total_timesteps}: fewer than {2**31} iterations are possible")
+
+
+def _check_grid(config: Config) -> None:
+    """Raise `ConfigError` unless `grid` has different values in their ranges, of `NUMBERS` alone."""
+    for key, values in (config.root.grid or {}).items():
+        if key not in (known := [f"ppo.{name}" for name in NUMBERS]):
+            raise ConfigError(
+                f"grid has {key}: one program takes several values of {', '.join(known)}; use a sweep (-m)"
+            )
+        numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
+        if not values or not numbers or len(set(values)) < len(values):
+            raise ConfigError(f"grid: {key}={values} must be a list of numbers, all different, as in [0.1,0.2]")
+        for value in values:
+            if not RULES[key].holds(value):
+                raise ConfigError(f"grid: {key}={value}: {RULES[key].words}")
+    if "ppo.gamma" in config.grid and config.ppo.norm_reward:
+        raise ConfigError("grid: ppo.norm_reward=true needs one ppo.gamma: use a sweep (-m)")
 
 
 def _check_players(config: Config) -> None:
@@ -166,7 +185,7 @@ def _check_devices(config: Config) -> None:
         return
     if ":" in root.device:
         raise ConfigError(f"device={root.device} names one, and devices={root.devices}: use device=cuda or device=auto")
-    if root.num_seeds > 1:
+    if config.trains_several:
         raise ConfigError(
-            f"devices={root.devices}: num_seeds={root.num_seeds} divides the devices among seeds; use num_seeds=1"
+            f"devices={root.devices}: num_seeds={root.num_seeds} and grid divide the devices among runs; use one run"
         )

@@ -86,3 +86,4 @@ class RootSchema:
     tuning: Any
     opponents: Any
     tracker: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
+    grid: dict[str, Any] | None = field(default=None, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -244,7 +244,7 @@ class Framework(Protocol):
     def require(self) -> None:
         """Raise `ConfigError` if its packages are not installed or an option is out of range."""
 
-    def begin(self, num_seeds: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
+    def begin(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
         """Set process-wide options; to be called before its package, or an environment that uses it, is imported."""
 
     def runner(self, problem: Problem) -> Runner[Any]:
@@ -259,8 +259,11 @@ class Framework(Protocol):
     def join(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> Peers:
         """The other processes of a training, when all of them have joined."""
 
-    def seeds_runner(self, problem: Problem) -> Any:
-        """The `SeedsRunner` for `problem`; see ppo_bench/runners/seeds.py. Raises `ConfigError` if there is none."""
+    def seeds_runner(self, problem: Problem, own: Sequence[Mapping[str, float]]) -> Any:
+        """The `SeedsRunner` for `problem`; see ppo_bench/runners/seeds.py. Raises `ConfigError` if there is none.
+
+        `own` has the hyperparameters (`NUMBERS`) in which its runs differ, of each run.
+        """
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
         """Policy with the parameters in `arrays`, as exported by a runner; `precision` and `device` as in `Problem`.

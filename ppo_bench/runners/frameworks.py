@@ -7,7 +7,7 @@ import functools
 import os
 import socket
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -59,7 +59,7 @@ class Torch:
         if self.num_threads is not None and self.num_threads < 1:
             raise ConfigError(f"framework.num_threads={self.num_threads}: must be at least 1, or null")
 
-    def begin(self, num_seeds: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
+    def begin(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
         """See `Framework.begin`."""
         if tuning.sleep_idle_threads:
             let_idle_threads_sleep()
@@ -89,9 +89,9 @@ class Torch:
 
         return TorchPeers(part, meeting, tick)
 
-    def seeds_runner(self, problem: Problem) -> NoReturn:
+    def seeds_runner(self, problem: Problem, own: Sequence[Mapping[str, float]]) -> NoReturn:
         """Raise `ConfigError`: PyTorch has no `SeedsRunner`; see `Config.require`."""
-        raise ConfigError(f"framework={self.name} trains one seed at a time: use num_seeds=1")
+        raise ConfigError(f"framework={self.name} trains one run at a time: use num_seeds=1 and no grid")
 
     def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
         """The policy whose parameters are in `arrays`."""
@@ -168,12 +168,12 @@ class Jax:
         if self.iterations_per_call < 1:
             raise ConfigError(f"framework.iterations_per_call={self.iterations_per_call}: must be at least 1")
 
-    def begin(self, num_seeds: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
+    def begin(self, num_runs: int = 1, tuning: Tuning = ON, devices: int = 1) -> None:
         """See `Framework.begin`."""
         share_gpu_memory()
         if self.deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
-        if num_seeds > 1:
+        if num_runs > 1:
             _make_cores_devices(cores_here())
         elif devices > 1:
             _make_cores_devices(devices)
@@ -199,13 +199,13 @@ class Jax:
 
         return JaxPeers(part, meeting, tick)
 
-    def seeds_runner(self, problem: Problem) -> JaxSeedsRunner:
-        """The runner that trains several seeds at once; the environments must be `vmappable`."""
+    def seeds_runner(self, problem: Problem, own: Sequence[Mapping[str, float]]) -> JaxSeedsRunner:
+        """See `Framework.seeds_runner`; the environments must be `vmappable`."""
         self._keep_programs(problem)
         from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 
         assert isinstance(problem.env, GraphEnv)
-        return JaxSeedsRunner(problem, problem.env, self.iterations_per_call)
+        return JaxSeedsRunner(problem, problem.env, self.iterations_per_call, own)
 
     def _keep_programs(self, problem: Problem) -> None:
         """Enable JAX's on-disk cache of compiled programs if it is configured and the programs are reusable."""

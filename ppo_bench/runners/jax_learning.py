@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -66,6 +67,13 @@ class Learning:
             "devices": problem.devices,
             "precision": precision._asdict() | {"default_matmul_precision": matmul_precision},
         } | ({"gpu": self.device.device_kind} if self.device.platform == "gpu" else {})
+
+    def with_hyperparameters(self, own: Tree) -> Learning:
+        """These functions with the hyperparameters `own`, by name, which may be arrays of the program being traced."""
+        other, hp = copy.copy(self), replace(self.ppo, **own)
+        other.problem, other.ppo = replace(self.problem, ppo=hp), hp
+        other.computation = self.computation._replace(ppo=hp)
+        return other
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 

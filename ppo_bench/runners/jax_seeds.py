@@ -1,10 +1,10 @@
-"""Training of several seeds by one JAX program: the program of one seed, vmapped and divided among the cores."""
+"""Training of several runs by one JAX program: the program of one run, vmapped and divided among the cores."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import jax
@@ -15,13 +15,13 @@ from jax.sharding import PartitionSpec as Spec
 
 from ppo_bench.common.errors import Failed
 from ppo_bench.envs.base import EnvStep, GraphEnv
-from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.episodes import Totals
 from ppo_bench.runners.jax_learning import TrainState
 from ppo_bench.runners.program import Envs, Iterate
 from ppo_bench.runners.program_runner import Ahead, ProgramRunner, ProgramState
-from ppo_bench.runners.seeds import Measured
+from ppo_bench.runners.seeds import Measured, named_run
 
 T = TypeVar("T")
 
@@ -52,8 +52,12 @@ class SeedsState:
 class JaxSeedsRunner:
     """A `SeedsRunner`; see ppo_bench/runners/seeds.py. States are initialised, exported and restored seed by seed."""
 
-    def __init__(self, problem: Problem, env: GraphEnv, iterations_per_call: int) -> None:
+    def __init__(
+        self, problem: Problem, env: GraphEnv, iterations_per_call: int, own: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """`own` has the hyperparameters in which the runs differ, all of one set of `NUMBERS`; none if it is empty."""
         self._one = ProgramRunner(problem, env, iterations_per_call)
+        self._own = own
         self._device = self._one.learning.device
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = self._one.execution | {"devices": len(self._devices)}
@@ -63,15 +67,16 @@ class JaxSeedsRunner:
         """See `SeedsRunner.step`."""
         self._run_ahead(state)
         state.iteration += 1
-        learning_rate, played, measured = state.ahead.pop(0)
-        everything = jax.device_get((played, measured))
+        everything = jax.device_get(state.ahead.pop(0))
+        hyperparameters = self._hyperparameters(state, state.iteration)
         of_seeds: Measured = []
         for k, totals in enumerate(state.totals):
-            own_played, own_measured = jax.tree.map(lambda array, k=k: array[k], everything)
+            ahead = jax.tree.map(lambda array, k=k: array[k], everything)
+            learning_rate = hyperparameters[k]["learning_rate"]
             try:
-                state.totals[k], metrics, episodes = self._one.reported(learning_rate, own_played, own_measured, totals)
+                state.totals[k], metrics, episodes = self._one.reported(learning_rate, ahead, totals)
             except Failed as error:
-                raise Failed(f"seed {state.seeds[k]}: {error}") from error
+                raise Failed(f"{named_run(self._own[k] if self._own else {}, state.seeds[k])}: {error}") from error
             of_seeds.append((metrics, episodes))
         return state, of_seeds
 
@@ -79,21 +84,31 @@ class JaxSeedsRunner:
         """See `ProgramRunner._run_ahead`."""
         iterate, seeds = self._iterate(state.iterate, len(state.seeds)), np.array(self._padded(state.seeds), np.int32)
         with jax.default_device(self._device):
-            for learning_rate, *told in self._one.upcoming(state.iteration, len(state.ahead)):
-                state.learnt, state.envs, played, measured = iterate(state.learnt, state.envs, seeds, *told)
-                state.ahead.append(Ahead(learning_rate, played, measured))
-                self._one.given = played, measured
+            for k in self._one.upcoming(state.iteration, len(state.ahead)):
+                told = self._padded(self._hyperparameters(state, k))
+                stacked = {name: np.array([own[name] for own in told], self._one.learning.dtype) for name in told[0]}
+                state.learnt, state.envs, *given = iterate(state.learnt, state.envs, seeds, stacked, np.int32(k))
+                self._one.given = Ahead(*given)  # type: ignore[arg-type]
+                state.ahead.append(self._one.given)
+
+    def _hyperparameters(self, state: SeedsState, iteration: int) -> list[dict[str, Any]]:
+        """Hyperparameters that are arguments of the program in `iteration`, of each run."""
+        problem, given = self._one.problem, self._own or [{}] * len(state.seeds)
+        return [
+            {**own, "learning_rate": replace(problem.ppo, **own).learning_rate_of(iteration, problem.num_iterations)}
+            for own in given
+        ]
 
     def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
         """Compiled iteration of all seeds, made from the iteration `one` of a single seed; cached."""
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
 
-            def of_part(learnt: TrainState, envs: Envs, seeds: jax.Array, *same: jax.Array) -> Any:
-                def of_seed(own: tuple[TrainState, Envs, jax.Array]) -> Any:
-                    return one(*own, *same)
+            def of_part(learnt: TrainState, envs: Envs, seeds: jax.Array, hyperparameters: Tree, k: jax.Array) -> Any:
+                def of_seed(own: tuple[TrainState, Envs, jax.Array, Tree]) -> Any:
+                    return one(*own, k)
 
-                own, together = (learnt, envs, seeds), self._together(len(seeds))
+                own, together = (learnt, envs, seeds, hyperparameters), self._together(len(seeds))
                 if together == len(seeds):
                     return jax.vmap(of_seed)(own)
                 return jax.lax.map(of_seed, own, batch_size=together if together > 1 else None)
@@ -102,7 +117,7 @@ class JaxSeedsRunner:
             program = jax.shard_map(
                 of_part,
                 mesh=sharding.mesh,
-                in_specs=(seeds, seeds, seeds, same, same),
+                in_specs=(seeds, seeds, seeds, seeds, same),
                 out_specs=seeds,
                 check_vma=False,  # seeds are independent of each other
             )

@@ -39,9 +39,9 @@ class Played(NamedTuple):
 
 
 Iterate = Callable[..., tuple[TrainState, Envs, Played, dict[str, jax.Array]]]
-"""Compiled `iterate` of some environments: takes `(learnt, envs, seed, iteration, learning_rate)`.
+"""Compiled `iterate` of some environments: takes `(learnt, envs, seed, hyperparameters, iteration)`.
 
-The last three are scalars; iterations count from 1.
+The last three are scalars, `hyperparameters` a dictionary of them; iterations count from 1.
 """
 
 
@@ -72,15 +72,19 @@ def iterate(
     learnt: TrainState,
     envs: Envs,
     seed: jax.Array,
+    hyperparameters: Tree,
     iteration: jax.Array,
-    learning_rate: jax.Array,
 ) -> tuple[TrainState, Envs, Played, Tree]:
-    """Run an iteration; the returned metrics are all but `learning_rate` and `masked_fraction`."""
+    """Run an iteration; the returned metrics are all but `learning_rate` and `masked_fraction`.
+
+    `hyperparameters` are those that are arguments of the program: the learning rate of this iteration, and others.
+    """
+    learning = learning.with_hyperparameters(hyperparameters)
     noise = learning.action_noise(seed, iteration)
     opponent = learning.opponent(learnt.pool, seed, iteration)
     envs, memory, flags, played = _collect(learning, env_step, (learnt.arrays, opponent), envs, noise)
     learnt, batch, measured = learning.targets(learnt, memory, flags, seed, iteration)
-    learnt, losses = learning.update(learnt, batch, seed, iteration, learning_rate)
+    learnt, losses = learning.update(learnt, batch, seed, iteration, hyperparameters["learning_rate"])
     return learnt, envs, played, {**losses, **measured}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,7 +33,6 @@ The host computes episode returns and lengths; observations come from the reset.
 class Ahead(NamedTuple):
     """An enqueued iteration and its results, which may be pending on the device; see `ppo_bench/runners/program.py`."""
 
-    learning_rate: float
     played: Played
     measured: dict[str, jax.Array]
 
@@ -73,44 +71,42 @@ class ProgramRunner:
         """See `Runner.step`."""
         self._run_ahead(state)
         state.iteration += 1
-        learning_rate, played, measured = state.ahead.pop(0)
         # It waits for this iteration, while the device goes on.
-        played, measured = self.learning.devices.fetch((played, measured))
-        state.totals, metrics, episodes = self.reported(learning_rate, played, measured, state.totals)
+        ahead: Ahead = self.learning.devices.fetch(state.ahead.pop(0))
+        learning_rate = self._learning_rate(state.iteration)
+        state.totals, metrics, episodes = self.reported(learning_rate, ahead, state.totals)
         return state, metrics, episodes
 
     def _run_ahead(self, state: ProgramState) -> None:
         """Enqueue the next iterations; returns without waiting for them."""
         with jax.default_device(self.learning.device):
-            for learning_rate, *told in self.upcoming(state.iteration, len(state.ahead)):
-                seed = np.int32(state.seed)
-                state.learnt, state.envs, played, measured = state.iterate(state.learnt, state.envs, seed, *told)
-                state.ahead.append(Ahead(learning_rate, played, measured))
-                self.given = played, measured
+            for k in self.upcoming(state.iteration, len(state.ahead)):
+                told = {"learning_rate": np.array(self._learning_rate(k), self.learning.dtype)}
+                seed, iteration = np.int32(state.seed), np.int32(k)
+                state.learnt, state.envs, *given = state.iterate(state.learnt, state.envs, seed, told, iteration)
+                self.given = Ahead(*given)  # type: ignore[arg-type]
+                state.ahead.append(self.given)
 
-    def upcoming(self, iteration: int, ahead: int = 0) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
-        """Iterations to enqueue: from `iteration + ahead + 1` to the end of the block, at most `MOST_AHEAD` at a time.
+    def _learning_rate(self, iteration: int) -> float:
+        return self.problem.ppo.learning_rate_of(iteration, self.problem.num_iterations)
 
-        Each is `(learning rate, iteration, learning rate)`; the last two are arrays, arguments of `iterate`.
-        """
-        num_iterations = self.problem.num_iterations
+    def upcoming(self, iteration: int, ahead: int = 0) -> range:
+        """Iterations to enqueue: from `iteration + ahead + 1` to the end of the block, at most `MOST_AHEAD` ahead."""
         block_ends = (iteration // self._at_once + 1) * self._at_once
-        last = max(iteration + 1, min(block_ends, iteration + MOST_AHEAD, num_iterations))
-        for k in range(iteration + ahead + 1, last + 1):
-            learning_rate = self.problem.ppo.learning_rate_of(k, num_iterations)
-            yield learning_rate, np.array(k, np.int32), np.array(learning_rate, self.learning.dtype)
+        last = max(iteration + 1, min(block_ends, iteration + MOST_AHEAD, self.problem.num_iterations))
+        return range(iteration + ahead + 1, last + 1)
 
-    def reported(
-        self, learning_rate: float, played: Played, measured: Mapping[str, Any], totals: Totals
-    ) -> tuple[Totals, Metrics, list[Episode]]:
+    def reported(self, learning_rate: float, ahead: Ahead, totals: Totals) -> tuple[Totals, Metrics, list[Episode]]:
         """Totals, metrics and episodes of an iteration from its results on the host; `totals` are those before it."""
+        played = ahead.played
         raw_rewards = np.asarray(played.raw_rewards)
         if not np.isfinite(raw_rewards).all():
             raise not_finite("a reward", raw_rewards.T, self.problem.first_env)
         totals, episodes = fold_episodes(totals, raw_rewards, np.asarray(played.episode_over), np.asarray(played.valid))
-        own = {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(played.valid))}
+        measured: dict[str, Any] = {**ahead.measured, "learning_rate": learning_rate}
+        measured["masked_fraction"] = 1.0 - float(np.mean(played.valid))
         names = (metric.name for metric in metrics_of(self.problem.algorithm, self.problem.network))
-        metrics = {name: float({**measured, **own}[name]) for name in names}
+        metrics = {name: float(measured[name]) for name in names}
         return totals, metrics, self.problem.of_those_who_learn(episodes)
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Interface of a runner that trains several seeds side by side, as the outer loop uses it: `SeedsRunner`."""
+"""Interface of a runner that trains several runs side by side, as the outer loop uses it: `SeedsRunner`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from ppo_bench.runners.base import Episode, Metrics, Runner
 
 State = TypeVar("State")
 Measured = list[tuple[Metrics, list[Episode]]]
-"""Metrics and finished episodes of an iteration, for every seed in order; see `Runner.step`."""
+"""Metrics and finished episodes of an iteration, for every run in order; see `Runner.step`."""
+
+
+def named_run(own: Mapping[str, float], seed: int) -> str:
+    """Words that tell a run from those beside it: the hyperparameters in which they differ, and its seed."""
+    return " ".join((*(f"ppo.{name}={value}" for name, value in own.items()), f"seed {seed}"))
 
 
 class SeedsRunner(Protocol[State]):
-    """A `Runner` of several independent trainings; lists are in the order of the seeds."""
+    """A `Runner` of several independent trainings; lists are in the order of the runs."""
 
     execution: Mapping[str, object]
 
@@ -24,13 +29,13 @@ class SeedsRunner(Protocol[State]):
         """See `Runner.init`."""
 
     def step(self, state: State) -> tuple[State, Measured]:
-        """Run one iteration of every seed."""
+        """Run one iteration of every run."""
 
     def export(self, state: State) -> list[Arrays]:
         """See `Runner.export`."""
 
     def restore(self, arrays: Sequence[Arrays]) -> State:
-        """See `Runner.restore`; all seeds must have done equally many iterations."""
+        """See `Runner.restore`; all runs must have done equally many iterations."""
 
     def in_progress(self, state: State) -> list[np.ndarray]:
         """See `Runner.in_progress`."""

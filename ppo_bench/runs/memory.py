@@ -26,8 +26,8 @@ def require_memory(config: Config) -> None:
     Memory of minibatches and of the environments themselves comes on top. Machines with an NVIDIA GPU are not checked,
     because the arrays may be in its memory, nor is one of several JAX programs that share a training.
     """
-    ppo, seeds = config.ppo, config.root.num_seeds
-    if ppo.num_envs * ppo.num_steps * seeds < FROM_TRANSITIONS or has_nvidia_gpu():
+    ppo, runs = config.ppo, len(config.of_each_run())
+    if ppo.num_envs * ppo.num_steps * runs < FROM_TRANSITIONS or has_nvidia_gpu():
         return
     if config.backend.in_graph and config.processes > 1:  # its environments use JAX, before the processes are joined
         return
@@ -37,10 +37,10 @@ def require_memory(config: Config) -> None:
         arrays = declared_arrays(replace(config.problem(env), part=Part(0, told.nodes if told else 1)))
     finally:
         env.close()
-    needed = seeds * sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in arrays)
+    needed = runs * sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in arrays)
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:
-        many = f", num_seeds={seeds}" if seeds > 1 else ""
+        many = f", {runs} runs at once" if runs > 1 else ""
         raise ConfigError(
             f"ppo.num_envs={ppo.num_envs}, ppo.num_steps={ppo.num_steps}{many}: what a rollout stores takes "
             f"{needed / 2**30:,.0f} GiB, and this machine has {there / 2**30:,.0f}; take fewer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 import time
@@ -40,7 +41,7 @@ def build_runner(config: Config) -> Runner[Any]:
 
 def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
     """The runner, and warnings to print when a training starts, not when it resumes."""
-    config.framework.begin(config.root.num_seeds, config.tuning, config.devices_here)
+    config.framework.begin(len(config.of_each_run()), config.tuning, config.devices_here)
     require_memory(config)
     if config.processes > 1:
         group = GroupRunner(config)
@@ -54,19 +55,19 @@ def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
 
 
 class SeedRun(NamedTuple):
-    """One of the seeds that are trained together."""
+    """One of the runs that are trained together."""
 
     config: Config
     folder: Path
 
 
 def train(config: Config, started_at: float) -> list[Path]:
-    """Train every seed to the end, from its newest checkpoint if there is one; returns the runs' folders.
+    """Train every run to the end, from its newest checkpoint if there is one; returns the runs' folders.
 
     `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on the signals of
     `ppo_bench/common/stopping.py`.
     """
-    runs = [SeedRun(*each) for each in zip(config.of_each_seed(), config.folders, strict=True)]
+    runs = [SeedRun(*each) for each in zip(config.of_each_run(), config.folders, strict=True)]
     finished = [run.folder for run in runs if is_complete(run.folder)]
     todo = [run for run in runs if run.folder not in finished]
     for run in runs:
@@ -97,9 +98,12 @@ def _first_iteration_uncollected() -> Iterator[None]:
 def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> None:
     pauses = Pauses([run.config for run in runs])
     started_at += pauses.seconds
-    one = config.root.num_seeds == 1
-    built, warnings = _build(config, config.framework.runner if one else config.framework.seeds_runner)
-    runner: SeedsRunner[Any] = OneSeed(built) if one else built
+    if config.trains_several:
+        own = [run.config.own for run in runs]
+        runner, warnings = _build(config, functools.partial(config.framework.seeds_runner, own=own))
+    else:
+        built, warnings = _build(config, config.framework.runner)
+        runner = OneSeed(built)
     try:
         # Before anything is written to disk, because a checkpoint of another network raises here.
         fresh = not any(any((run.folder / "checkpoints").glob("iteration_*")) for run in runs)
@@ -145,7 +149,7 @@ def _start(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[Loop
 def _resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:
     """Counters and state of the newest checkpoints; None if the runs are to start from the beginning.
 
-    After an interruption, some of several seeds may have a checkpoint more than others: all go back to the last one
+    After an interruption, some of several runs may have a checkpoint more than others: all go back to the last one
     that they have in common. Raises `ConfigError` if their newest checkpoints are further apart, or if files of rows do
     not match the checkpoints.
     """
@@ -155,10 +159,10 @@ def _resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[Loo
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common, every = min(iterations), runs[0].config.root.checkpoint.every_iterations
     if max(iterations) > common + every:
-        stand = ", ".join(f"{run.config.root.seed}: {k}" for run, k in zip(runs, iterations, strict=True))
+        stand = ", ".join(f"{run.config.named}: {k}" for run, k in zip(runs, iterations, strict=True))
         raise ConfigError(
-            f"num_seeds={len(runs)}: these seeds have been trained up to different iterations ({stand}) and cannot go "
-            "on together: finish those that are ahead by seed=... num_seeds=1, or start all afresh by rerun=true"
+            f"these runs have been trained up to different iterations ({stand}) and cannot go on together: finish "
+            "those that are ahead by themselves (num_seeds=1, without a grid), or start all afresh by rerun=true"
         )
     if common == first:
         for folder in folders:
@@ -181,8 +185,8 @@ def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
         return checkpoint.load_iteration(folder, iteration)
     except ConfigError as error:
         raise ConfigError(
-            f"{folder} has no whole checkpoint of iteration {iteration}, to which another seed has to go back: train "
-            "the seeds alone by num_seeds=1, or start all afresh by rerun=true"
+            f"{folder} has no whole checkpoint of iteration {iteration}, to which another run has to go back: train "
+            "the runs by themselves (num_seeds=1, without a grid), or start all afresh by rerun=true"
         ) from error
 
 
@@ -266,14 +270,14 @@ def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> s
 
 def _title(records: Sequence[Record]) -> str:
     config, seeds = records[0].config, [str(record.config.root.seed) for record in records]
-    shown = f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
+    shown = f"{len(records)} runs" if config.own else f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
     return f"{config.task.name} {config.backend.name} {config.framework.name} {shown}"
 
 
 def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
     """Raise `Failed` if a loss is not finite in the iteration after the last recorded one.
 
-    `together` is the number of seeds that the same program trains.
+    `together` is the number of runs that the same program trains.
     """
     done = record.loop.iteration
     defined = {
@@ -281,8 +285,9 @@ def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
     }
     for name, value in metrics.items():
         if name in defined and not math.isfinite(value):
-            beside = f"; the seeds beside {record.config.root.seed} can go on without it by seed=... num_seeds=..."
+            run = f" of {record.config.named}" if together > 1 else ""
+            beside = "; the others can go on without it, by other seeds or another grid" if together > 1 else ""
             raise Failed(
-                f"{name} is {value} in iteration {done + 1}: learning diverged; try a smaller ppo.learning_rate"
-                + (beside if together > 1 else "")
+                f"{name}{run} is {value} in iteration {done + 1}: learning diverged; try a smaller "
+                f"ppo.learning_rate{beside}"
             )

@@ -55,14 +55,17 @@ class Training:
             self.network, self.runner = self.group.problem.network, OneSeed(self.group)
             self.state = self.runner.init([config.root.seed])
             return
-        config.framework.begin(config.root.num_seeds, config.tuning, config.devices_here)
+        runs = config.of_each_run()
+        config.framework.begin(len(runs), config.tuning, config.devices_here)
         env = make_env(config.backend, config.task)
         self.timed = None if isinstance(env, GraphEnv) else TimedEnv(env)
         problem = dataclasses.replace(config.problem(self.timed or env), ppo=hp)
         self.network = problem.network
-        seeds = [one.root.seed for one in config.of_each_seed()]
+        seeds = [one.root.seed for one in runs]
         self.runner = (
-            OneSeed(config.framework.runner(problem)) if len(seeds) == 1 else config.framework.seeds_runner(problem)
+            OneSeed(config.framework.runner(problem))
+            if len(runs) == 1
+            else config.framework.seeds_runner(problem, [one.own for one in runs])
         )
         self.state = self.runner.init(seeds)
 

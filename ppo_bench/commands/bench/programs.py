@@ -57,6 +57,8 @@ def load(job: list[str]) -> Config:
         raise ConfigError("checkpoint.load: a bench measures a training from its beginning; leave it out")
     if len(chosen := [key for key in ("ablation", "scaling", "trace") if getattr(root, key)]) > 1:
         raise ConfigError(f"{' '.join(f'{key}=true' for key in chosen)}: one at a time")
+    if root.grid:
+        raise ConfigError("grid: a bench measures one set of hyperparameters; leave it out")
     if root.num_seeds > 1 and not root.scaling:
         raise ConfigError(f"num_seeds={root.num_seeds}: of the bench, scaling=true alone trains several seeds at once")
     if root.workload == "canonical" or any(word.startswith("ppo.num_envs=") for word in job):

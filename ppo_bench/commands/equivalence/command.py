@@ -74,6 +74,7 @@ def main(arguments: list[str]) -> int:
         ("video.every_episodes", bool(config.root.video.every_episodes)),
         ("evaluation.every_iterations", bool(config.root.evaluation.every_iterations)),
         ("rerun", config.root.rerun),
+        ("grid", bool(config.root.grid)),
     ):
         if given:
             raise ConfigError(f"{key} has no meaning here: a comparison leaves no run")

@@ -123,8 +123,8 @@ def _backends(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
 def _at_once(tasks: Sequence[ComparedTask]) -> list[str]:
     """The number of runs that overlapped in time with others on equal hardware, perhaps the same machine."""
     runs = [run for task in tasks for group in task.groups for run in group.runs]
-    # Seeds of one program count as one run; they have the same parent folder and exactly the same duration.
-    programs = {(run.path.parent, run.wall_seconds) if "num_seeds" in run.execution else run.path: run for run in runs}
+    # Runs of one program count as one; they have exactly the same duration, and two programs never have.
+    programs = {run.wall_seconds if "num_seeds" in run.execution else run.path: run for run in runs}
     machines: dict[str, list[Span]] = {}
     for run in programs.values():
         if (began := _began(run)) is not None and run.wall_seconds:

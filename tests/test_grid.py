@@ -1,0 +1,155 @@
+"""A grid of hyperparameters in one program: each run is the one that it would be alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.commands.report.command import main as report
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.jax.cartpole import CartPole
+from ppo_bench.runners import checkpoint
+from ppo_bench.runners.jax_seeds import JaxSeedsRunner
+from ppo_bench.runners.program_runner import ProgramRunner
+from tests.processes import has_checkpoint, started, wait_until
+from tests.refusals import assert_one_line
+from tests.runners import problem_for
+from tests.training import ENVIRONMENT, timeless
+
+RUN = ["framework=jax_xla", "backend=jax", "total_timesteps=4096"]
+GRID = "grid={ppo.learning_rate:[1e-3,2.5e-4],ppo.ent_coef:[0,0.01]}"
+ALL = [(1e-3, 0.0), (1e-3, 0.01), (2.5e-4, 0.0), (2.5e-4, 0.01)]
+EACH = {
+    "learning_rate": 1e-3,
+    "gamma": 0.9,
+    "gae_lambda": 0.8,
+    "clip_coef": 0.05,
+    "ent_coef": 0.5,
+    "vf_coef": 0.25,
+    "max_grad_norm": 0.01,
+}
+"""A value of each hyperparameter, other than that of conf/ppo/classic.yaml."""
+
+
+@pytest.mark.parametrize("words", [[], ["ppo.target_kl=0.01", "ppo.clip_vloss=false"], ["algorithm=rnd"]])
+def test_each_run_learns_what_it_learns_alone(words: list[str]) -> None:
+    env = JaxEnv(CartPole(), 4)
+    problem = problem_for(env, 4, ["precision=float64", *words])
+    base = {name: getattr(problem.ppo, name) for name in EACH}
+    own: list[Mapping[str, float]] = [base, *(base | {name: value} for name, value in EACH.items())]
+    together = JaxSeedsRunner(problem, env, 1, own)
+    state, rows = together.init([3] * len(own)), []
+    for _ in range(3):
+        state, measured = together.step(state)
+        rows.append(measured)
+    ends = together.export(state)
+    for k, hyperparameters in enumerate(own):
+        alone = ProgramRunner(replace(problem, ppo=replace(problem.ppo, **hyperparameters)), env, 1)  # type: ignore[arg-type]
+        one = alone.init(3)
+        for row in rows:
+            one, metrics, episodes = alone.step(one)
+            np.testing.assert_allclose([*row[k][0].values()], [*metrics.values()], rtol=1e-7, atol=1e-10)
+            assert row[k][1] == episodes
+        for name, array in alone.export(one).items():
+            np.testing.assert_allclose(ends[k][name], array, rtol=1e-7, atol=1e-10, err_msg=name)
+    weights = [arrays["params.actor.0.weight"] for arrays in ends]
+    assert all(np.abs(weight - weights[0]).max() > 1e-6 for weight in weights[1:])  # each of them has an effect
+
+
+def test_every_run_has_the_folder_that_it_would_have_alone() -> None:
+    config = load_config([*RUN, GRID, "num_seeds=2", "ppo.learning_rate=5e-4"])
+    alone = [
+        load_config([*RUN, f"ppo.learning_rate={rate}", f"ppo.ent_coef={ent_coef}", f"seed={seed}"])
+        for rate, ent_coef in ALL
+        for seed in (1, 2)
+    ]
+    assert config.folders == [one.run_folder for one in alone]
+    again = [load_config(one.overrides) for one in config.of_each_run()]
+    assert [(one.run_folder, one.resolved) for one in again] == [(one.run_folder, one.resolved) for one in alone]
+
+
+@pytest.mark.slow
+def test_a_grid_that_is_killed_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    words = [*RUN, GRID, "checkpoint.every_iterations=2", "total_timesteps=65_536"]
+    runs = load_config([*words, f"outputs={tmp_path / 'killed'}"]).of_each_run()
+    divided = ENVIRONMENT | {"JAX_NUM_CPU_DEVICES": "2"}  # as this process does, whose runs it is compared with
+    with started(*words, f"outputs={tmp_path / 'killed'}", env=divided) as process:
+        wait_until(process, lambda: has_checkpoint(runs[-1].run_folder))
+    assert not any((run.run_folder / "result.json").exists() for run in runs)
+    for outputs in ("killed", "whole"):
+        assert exit_code(main, [*words, f"outputs={tmp_path / outputs}"]) == 0
+    for run, whole in zip(runs, load_config([*words, f"outputs={tmp_path / 'whole'}"]).of_each_run(), strict=True):
+        assert timeless(run.run_folder) == timeless(whole.run_folder)
+        ends = [checkpoint.load_named(checkpoint.find(one.run_folder)).arrays for one in (run, whole)]
+        assert checkpoint.digest(ends[0]) == checkpoint.digest(ends[1])
+
+
+@pytest.mark.slow
+def test_its_runs_are_evaluated_reported_and_gone_on_with_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [*RUN, GRID, "evaluation.every_iterations=4", "evaluation.episodes=2", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 0
+    folders = capfd.readouterr().out.split()
+    results = [json.loads((Path(folder) / "result.json").read_text()) for folder in folders]
+    assert [(result["num_seeds"], result["iterations"]) for result in results] == [(4, 8)] * 4
+    kept = [json.loads((Path(folder) / "run.json").read_text())["config"] for folder in folders]
+    assert [(one["ppo"]["learning_rate"], one["ppo"]["ent_coef"], one["grid"]) for one in kept] == [
+        (*values, None) for values in ALL
+    ]
+    assert {row["evaluation_return_greedy"] is not None for row in timeless(Path(folders[2]))} == {False, True}
+    sweep = ["-m", *RUN, "ppo.learning_rate=1e-3,2.5e-4", "ppo.ent_coef=0,0.01", f"outputs={tmp_path}"]
+    assert exit_code(main, [*sweep, "evaluation.every_iterations=4", "evaluation.episodes=2"]) == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 0 done, 0 failed, 4 skipped"
+    assert report([str(tmp_path)]) == 0
+    printed, errors = capfd.readouterr()
+    assert "4 settings of cartpole, jax_xla: best first" in printed
+    assert "began while others ran" not in errors
+
+
+@pytest.mark.slow
+def test_the_run_whose_learning_diverges_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    diverges = "grid={ppo.learning_rate:[1e-3,1e30],ppo.max_grad_norm:[0.5,1e30]}"
+    assert exit_code(main, [*RUN, diverges, f"outputs={tmp_path}"]) == 1
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert "of ppo.learning_rate=1e+30 ppo.max_grad_norm=" in said
+    assert "seed 1 is nan in iteration" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        ([GRID, "framework=torch_eager", "backend=gymnasium"], "grid is for framework=jax_xla backend=jax"),
+        (
+            [GRID, "framework=torch_eager", "backend=gymnasium"],
+            "-m ppo.learning_rate=0.001,0.00025 ppo.ent_coef=0.0,0.01",
+        ),
+        (["grid={ppo.num_steps:[64,128]}"], "grid has ppo.num_steps: one program takes several values of"),
+        (
+            ["grid={learning_rate:[1e-3]}"],
+            "grid has learning_rate: one program takes several values of ppo.learning_rate",
+        ),
+        (["grid={ppo.gamma:[]}"], "grid: ppo.gamma=[] must be a list of numbers, all different"),
+        (["grid={ppo.gamma:0.9}"], "grid: ppo.gamma=0.9 must be a list of numbers, all different"),
+        (["grid={ppo.gamma:[high]}"], "grid: ppo.gamma=['high'] must be a list of numbers, all different"),
+        (["grid={ppo.ent_coef:[0,0.0]}"], "grid: ppo.ent_coef=[0, 0.0] must be a list of numbers, all different"),
+        (["grid={ppo.gamma:[0.9,1.1]}"], "grid: ppo.gamma=1.1: must lie between 0 and 1"),
+        (["grid={ppo.gamma:[0.9]}", "ppo.norm_reward=true"], "ppo.norm_reward=true needs one ppo.gamma"),
+        (["grid=[1]"], "a list is given where keys with values are expected"),
+        ([GRID, "ppo.shards=2", "devices=2"], "devices=2: num_seeds=1 and grid divide the devices among runs"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    words: list[str], fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [*RUN, *words, f"outputs={tmp_path}"]) == 2
+    assert_one_line(capfd.readouterr().err, fragment)
+    assert list(tmp_path.iterdir()) == []
