@@ -64,4 +64,4 @@ def trained(out: Path) -> str:
         programs = {tuple(run[key] for key in (*KEPT, "wall_seconds") if key != "seed") for run in own}
         hours = sum(program[-1] for program in programs) / 3600
         rows.append((campaign, len(own), f"{steps:,.0f}", f"{hours:.1f}", known, "; ".join(cpus)))
-    return markdown(("campaign", "runs", "million steps", "hours of training", "times resumed", "CPU"), rows)
+    return markdown(("campaign", "runs", "million steps", "hours of training", "times resumed", "CPU or GPU"), rows)

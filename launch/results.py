@@ -76,7 +76,8 @@ def take_in(folders: Sequence[str], out: Path) -> None:
         "axis VARCHAR, cell UTINYINT, x FLOAT, value FLOAT)"
     )
     for number, run in runs.items():
-        facts = {"cpu": run.facts.get("hardware.cpu"), "cores": run.facts.get("hardware.cores_available")}
+        device = run.facts.get("execution.gpu") or run.facts.get("hardware.cpu")
+        facts = {"cpu": device, "cores": run.facts.get("hardware.cores_available")}
         values = {**vars(run), **facts, "git_commit": run.facts.get("git_commit"), "campaign": _campaign(run.name)}
         values |= {"steps": run.total_timesteps, "switches": _switches(run), "precision": run.execution["precision"]}
         row = [values[name] for name in (*KEPT, *MEASURED)]
