@@ -100,7 +100,7 @@ WRONG = {
     "framework=jax_xla backend=jax framework.iterations_per_call=3": "does not divide checkpoint.every_iterations=200",
     "framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",
     "backend=gymnasium backend.vectorization=fork": "backend.vectorization=fork: choose sync or async",
-    "network=mlp network.activation=gelu": "network.activation=gelu: choose tanh or relu",
+    "network=mlp network.activation=swish": "network.activation=swish: choose one of tanh, relu, leaky_relu, elu, gelu",
     "network=mlp network.hidden_sizes=[64,0]": "network.hidden_sizes=[64, 0]: every size must be at least 1",
     # what does not go together
     "ppo.num_minibatches=3": "ppo.num_minibatches=3 does not divide the batch of ppo.num_envs x ppo.num_steps = 512",

@@ -93,6 +93,10 @@ CASES = {
     "switches": Case(actions=SWITCHES),
     "forces": Case(actions=FORCES),
     "rectifiers": Case(overrides=("network.activation=relu",), reference=functools.partial(mlp, activation=nn.ReLU)),
+    **{
+        name: Case(overrides=(f"network.activation={name}",), reference=functools.partial(mlp, activation=module))
+        for name, module in (("leaky_relu", nn.LeakyReLU), ("elu", nn.ELU), ("gelu", nn.GELU), ("silu", nn.SiLU))
+    },
     "bytes": Case(observations=BYTES),
     "bools": Case(observations=BOOLS),
     "nature_cnn": Case("nature_cnn", FRAMES),

@@ -23,6 +23,9 @@ _ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
     "tanh": jnp.tanh,
     "relu": nn.relu,
     "leaky_relu": nn.leaky_relu,
+    "elu": nn.elu,
+    "gelu": functools.partial(nn.gelu, approximate=False),
+    "silu": nn.silu,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.mathematics.weights import Parameter
 
-Activation = Literal["tanh", "relu", "leaky_relu"]
+Activation = Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"]
 
 HIDDEN_GAIN = math.sqrt(2.0)  # gain of the orthogonal initialisation of hidden layers (details, 2)
 

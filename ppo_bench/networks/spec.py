@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ppo_bench.networks.convolutions import (
     pixels_after,
     sides_of,
 )
-from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, ImageLayer, Linear, Recurrence
+from ppo_bench.networks.layers import HIDDEN_GAIN, Activation, Conv, ImageLayer, Linear, Recurrence
 from ppo_bench.networks.network import Actions, NetworkSpec
 from ppo_bench.networks.recurrent import RecurrentSpec
 
@@ -61,8 +61,8 @@ def _separate(
 
     Raises `ConfigError` if an option is out of range.
     """
-    if activation not in ("tanh", "relu"):
-        raise ConfigError(f"network.activation={activation}: choose tanh or relu")
+    if activation not in (known := get_args(Activation)):
+        raise ConfigError(f"network.activation={activation}: choose one of {', '.join(known)}")
     if any(size < 1 for size in hidden_sizes):
         raise ConfigError(f"network.hidden_sizes={list(hidden_sizes)}: every size must be at least 1")
 

@@ -25,8 +25,11 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh_,
     "relu": torch.relu_,
     "leaky_relu": functools.partial(F.leaky_relu, inplace=True),
+    "elu": functools.partial(F.elu, inplace=True),
+    "gelu": F.gelu,
+    "silu": F.silu,
 }
-"""In-place activations. No layer needs its pre-activations again, and in-place work passes over memory once less."""
+"""Activations, in place where the gradient can be had from the output: in-place work passes over memory once less."""
 
 
 def named_views(flat: Tensor, parameters: Sequence[Parameter]) -> Params:
