@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.flattened import Flattened
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Seen
@@ -93,18 +94,14 @@ class Trained:
         self._step = 0
         self._carry: Tree | None = None
 
-    def act(self, obs: np.ndarray, start: np.ndarray | None = None, legal: np.ndarray | None = None) -> np.ndarray:
+    def act(self, obs: Any, start: np.ndarray | None = None, legal: np.ndarray | None = None) -> np.ndarray:
         """The environments' actions `[N]` or `[N, A]` for their observations `[N, ...]`.
 
-        For networks with memory, `start [N]` marks the first observations of episodes; None means that no episode has
+        Observations of several parts are dictionaries or tuples of arrays `[N, ...]`, or the vectors that the network
+        takes. For networks with memory, `start [N]` marks the first observations of episodes; None means that no episode has
         started since `reset`. `legal [N, A]` marks the legal choices. Raises `ConfigError` if `obs` has another shape.
         """
-        if isinstance(obs, dict | tuple):
-            raise ConfigError(
-                "observations of several parts: give the vectors [N, ...] that gymnasium.spaces.flatten makes of them, "
-                "with bytes that stand beside other types divided by 255"
-            )
-        obs = np.asarray(obs)
+        obs = self._flattened(obs)
         if obs.shape[1:] != self.observation_space.shape:
             raise ConfigError(
                 f"observations of shape {obs.shape}: expected [N, ...] with ... = {self.observation_space.shape}"
@@ -118,6 +115,24 @@ class Trained:
         actions, self._carry = self._agent.act(self._step, Seen(obs, legal=legal), start, self._carry)
         self._step += 1
         return actions + first_action(self.action_space)
+
+    def _flattened(self, obs: Any) -> np.ndarray:
+        """`obs` as one array; the vectors of observations that the environments flatten."""
+        space, several = self.observation_space, isinstance(obs, dict | tuple)
+        if not several and np.shape(obs)[1:] == space.shape:
+            return np.asarray(obs)
+        if not isinstance(space, Flattened) or space.flatten is None:
+            if several:
+                raise ConfigError(
+                    f"observations of several parts: expected one array [N, ...] with ... = {space.shape}"
+                )
+            return np.asarray(obs)
+        try:
+            return np.asarray(space.flatten(obs))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"observations are not arrays [N, ...] of the trained environment's: {error!r}"
+            ) from error
 
     def evaluate(self, episodes: int = 10, num_envs: int = 10) -> np.ndarray:
         """Returns `[episodes]` of whole episodes of the trained task, played in `num_envs` new environments.

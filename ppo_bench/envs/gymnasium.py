@@ -21,7 +21,7 @@ from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Ta
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
-from ppo_bench.envs.vectors import with_scaled_bytes
+from ppo_bench.envs.vectors import ByRows, with_scaled_bytes
 
 _MASK = "action_mask"
 """The key of `info` with the mask of legal choices: an array, or a tuple with an array for each component."""
@@ -269,5 +269,5 @@ def _flat(env: Any) -> Any:
         return env
     scaled, scale = with_scaled_bytes(space)
     flat = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
-    flat.observation_space = Flattened(flat.observation_space, leaves(scaled))
+    flat.observation_space = Flattened(flat.observation_space, leaves(scaled), ByRows(space))
     return flat

@@ -5,7 +5,8 @@ The order is that of gymnasium's `flatten`: the parts of a dictionary sorted by 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Vectors:
             floats = [box.dtype for box in boxes if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
             self._dtype = np.result_type(*(floats or [np.dtype(np.float32)]))
             size = sum(spaces.flatdim(box) for box in boxes)
-            self.space = Flattened(spaces.Box(-np.inf, np.inf, (size,), self._dtype), boxes)
+            self.space = Flattened(spaces.Box(-np.inf, np.inf, (size,), self._dtype), boxes, self)
 
     def __call__(self, obs: Any) -> Any:
         """Flattened observations `[N, D]`, from an array `[N, ...]` or a dictionary of arrays; not if `as_given`."""
@@ -68,6 +69,37 @@ def with_scaled_bytes(space: Any) -> tuple[Any, Part]:
     if flat.dtype == np.uint8 and flat.high.min(initial=255) > 1:
         return space, lambda obs: obs
     return _with_scaled_bytes(space)
+
+
+@dataclass(frozen=True)
+class ByRows:
+    """The flattening of arrays `[N, ...]` of `space`, of each row as gymnasium flattens the observation of one
+    environment; bytes are scaled as in `with_scaled_bytes`."""
+
+    space: Any
+
+    def __call__(self, obs: Any) -> np.ndarray:
+        """Vectors `[N, D]`."""
+        from gymnasium import spaces
+
+        scaled, scale = with_scaled_bytes(self.space)
+        first = next(iter(_arrays(obs)))
+        rows: list[Any] = [spaces.flatten(scaled, scale(_row(obs, k))) for k in range(len(first))]
+        return np.stack(rows)
+
+
+def _arrays(obs: Any) -> Iterator[Any]:
+    if not isinstance(obs, dict | tuple):
+        yield obs
+        return
+    for part in obs.values() if isinstance(obs, dict) else obs:
+        yield from _arrays(part)
+
+
+def _row(obs: Any, k: int) -> Any:
+    if isinstance(obs, dict):
+        return {key: _row(part, k) for key, part in obs.items()}
+    return tuple(_row(part, k) for part in obs) if isinstance(obs, tuple) else obs[k]
 
 
 def _with_scaled_bytes(space: Any) -> tuple[Any, Part]:
