@@ -98,8 +98,9 @@ class Trained:
         """The environments' actions `[N]` or `[N, A]` for their observations `[N, ...]`.
 
         Observations of several parts are dictionaries or tuples of arrays `[N, ...]`, or the vectors that the network
-        takes. For networks with memory, `start [N]` marks the first observations of episodes; None means that no episode has
-        started since `reset`. `legal [N, A]` marks the legal choices. Raises `ConfigError` if `obs` has another shape.
+        takes. For networks with memory, `start [N]` marks the first observations of episodes; None means that no
+        episode has started since `reset`. `legal [N, A]` marks the legal choices. Raises `ConfigError` if `obs` has
+        another shape.
         """
         obs = self._flattened(obs)
         if obs.shape[1:] != self.observation_space.shape:
