@@ -1,11 +1,11 @@
-# make setup | run | lock | setup-procgen | memory-gym | test | test-slurm | test-slow | gpu-proof | soak; everything lives in .venv, which `setup` makes and the others need.
+# make setup | run | lock | setup-procgen | memory-gym | gymnax | test | test-slurm | test-slow | gpu-proof | soak; everything lives in .venv, which `setup` makes and the others need.
 # `test` opens a report in Chromium and plays Procgen, which needs root once, to install Chromium and Qt 5.
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= 1
 DEVICE ?= cuda
 
-.PHONY: setup lock setup-procgen memory-gym run test test-slurm test-slow gpu-proof soak lint docs demo-resume
+.PHONY: setup lock setup-procgen memory-gym gymnax run test test-slurm test-slow gpu-proof soak lint docs demo-resume
 
 setup: .venv/.complete
 
@@ -36,6 +36,10 @@ setup-procgen: setup
 memory-gym: setup
 	launch/uv.sh pip install --quiet --no-deps memory-gym==1.0.2
 
+# gymnax asks for gymnasium before 1.4, and works with this one.
+gymnax: setup
+	launch/uv.sh pip install --quiet --no-deps gymnax==1.0.1 craftax==1.6.1 seaborn==0.13.2 six==1.17.0
+
 run: .venv/.run
 	$(BIN)/python -m ppo_bench seed=$(SEED)
 
@@ -50,14 +54,14 @@ lint: setup
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
 # Lint takes what the tests leave of two cores; if it fails, what it says comes after theirs.
-test: setup-procgen memory-gym
+test: setup-procgen memory-gym gymnax
 	tests/browser/install.sh
 	nice $(MAKE) lint > .venv/lint.txt 2>&1 & lint=$$!; \
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$lint || { cat .venv/lint.txt; exit 1; }; exit $$tests
 
 # Trainings, kills and measurements that take minutes.
-test-slow: setup-procgen memory-gym
+test-slow: setup-procgen memory-gym gymnax
 	tests/browser/install.sh
 	command -v faketime > /dev/null || launch/apt_install.sh "make test-slow makes the clock jump" faketime
 	$(PYTEST) -m slow

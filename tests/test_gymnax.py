@@ -1,0 +1,137 @@
+"""Environments with gymnax's interface, played beside their own `reset_env` and `step_env`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from gymnax.environments import spaces
+from numpy.testing import assert_array_equal
+
+from ppo_bench.commands.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.envs.base import Task
+from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.jax.backend import JaxBackend
+from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.mathematics import noise
+from tests.refusals import assert_one_line
+
+OF_GYMNAX = "gymnax.environments"
+CARTPOLE = f"{OF_GYMNAX}.classic_control.cartpole:CartPole"
+PENDULUM = f"{OF_GYMNAX}.classic_control.pendulum:Pendulum"
+BREAKOUT = f"{OF_GYMNAX}.minatar.breakout:MinBreakout"
+LAKE = f"{OF_GYMNAX}.misc.frozen_lake:FrozenLake"
+CRAFTAX = "craftax.craftax_classic.envs.craftax_symbolic_env:CraftaxClassicSymbolicEnv"
+
+
+class Count(NamedTuple):
+    """State of `Counting`."""
+
+    time: jax.Array
+
+
+@struct.dataclass
+class Limited:
+    """Parameters of `Counting`."""
+
+    max_steps_in_episode: int = 7
+
+
+class Counting:
+    """An environment of gymnax before 1.0, whose flag of an end includes the time limit. Action 1 ends the episode."""
+
+    default_params = Limited()
+
+    def reset_env(self, key: jax.Array, params: Limited) -> tuple[jax.Array, Count]:
+        return jnp.zeros(1), Count(jnp.int32(0))
+
+    def step_env(self, key: jax.Array, state: Count, action: jax.Array, params: Limited) -> Any:
+        time = state.time + 1
+        done = (action == 1) | (time >= params.max_steps_in_episode)
+        return time[None].astype(jnp.float32), Count(time), jnp.float32(0.5), done, {}
+
+    def observation_space(self, params: Limited) -> Any:
+        return spaces.Box(0.0, 7.0, (1,), jnp.float32)
+
+    def action_space(self, params: Limited) -> Any:
+        return spaces.Discrete(2)
+
+
+class InParts(Counting):
+    """The same with a dictionary as its observation."""
+
+    def reset_env(self, key: jax.Array, params: Limited) -> Any:
+        obs, state = super().reset_env(key, params)
+        return {"time": obs}, state
+
+
+def made(env_id: str, num_envs: int = 2) -> JaxEnv:
+    return JaxBackend("jax").make(Task("own", env_id, num_envs))
+
+
+@pytest.mark.parametrize("env_id", [CARTPOLE, PENDULUM, BREAKOUT, LAKE])
+def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
+    env, seeds = made(env_id), [5, 6]
+    start = env.reset(seeds)
+    module, _, name = env_id.partition(":")
+    own = getattr(__import__(module, fromlist=[name]), name)()
+    words = noise.reset_words(jnp, jnp.array(seeds, jnp.int32), jnp.zeros(2, jnp.int32), 2)
+    keys = jax.lax.bitcast_convert_type(words, jnp.uint32)
+    shown, state = own.reset_env(keys[1], own.default_params)
+    choices = own.observation_space(own.default_params)
+    one_hot = (lambda obs: np.eye(choices.n)[obs]) if hasattr(choices, "n") else np.asarray
+    assert_array_equal(np.asarray(start.seen.obs)[1], one_hot(shown))
+    rng, stands = np.random.default_rng(1), start.state
+    for t in range(1, 30):
+        action: Any = rng.integers(env.action_space.n) if hasattr(env.action_space, "n") else rng.uniform(-2, 2, 1)
+        stands, step = start.step(stands, jnp.array([action, action]))
+        key = jax.random.fold_in(keys[1], t)
+        with jax.enable_x64(False):
+            shown, state, reward, terminated, _ = own.step_env(key, state, jnp.asarray(action), own.default_params)
+        np.testing.assert_allclose(np.asarray(step.obs)[1], one_hot(shown), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(float(step.reward[1]), float(np.squeeze(reward)), rtol=1e-5, atol=1e-6)
+        assert bool(step.terminated[1]) == bool(terminated)
+        if terminated:
+            break
+
+
+@pytest.mark.parametrize("env_id", [CARTPOLE, PENDULUM, BREAKOUT])
+def test_it_keeps_the_contract(env_id: str) -> None:
+    findings = check_contract(lambda: made(env_id, 4), 400)
+    assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
+
+
+def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> None:
+    start = made("tests.test_gymnax:Counting").reset([1, 2])
+    state, flags = start.state, []
+    for t in range(1, 8):
+        state, step = start.step(state, jnp.array([0, int(t == 3)]))
+        flags.append((step.terminated.tolist(), step.truncated.tolist()))
+    assert flags[2] == ([False, True], [False, False])
+    assert flags[6][0][0] is False
+    assert flags[6][1][0] is True
+    assert not any(terminated[0] or truncated[0] for terminated, truncated in flags[:6])
+
+
+def test_observations_of_several_parts_are_refused_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["framework=jax_xla", "backend=jax", "env.id=tests.test_gymnax:InParts", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 2
+    assert_one_line(capfd.readouterr().err, "observations of InParts are of several parts: give them as one array")
+
+
+@pytest.mark.slow
+def test_craftax_is_trained_in_two_seeds_of_one_program(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"env.id={CRAFTAX}", "framework=jax_xla", "backend=jax", "num_seeds=2", "ppo.num_envs=8"]
+    words += ["ppo.num_steps=32", f"outputs={tmp_path}"]
+    assert exit_code(main, [*words, "total_timesteps=1024"]) == 0
+    assert len(capfd.readouterr().out.split()) == 2
