@@ -13,6 +13,7 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.report.command import main as report
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole
@@ -76,6 +77,21 @@ def test_every_run_has_the_folder_that_it_would_have_alone() -> None:
     assert [(one.run_folder, one.resolved) for one in again] == [(one.run_folder, one.resolved) for one in alone]
 
 
+def test_the_words_of_a_run_compose_it_where_a_file_sets_the_grid(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\n# Two learning rates.\ngrid:\n  ppo.learning_rate: [1e-3, 2.5e-4]\n"
+    )
+    words = [f"hydra.searchpath=[file://{tmp_path}]", "experiment=mine", *RUN]
+    runs = load_config(words).of_each_run()
+    assert [run.ppo.learning_rate for run in runs] == [1e-3, 2.5e-4]
+    again = [load_config(run.overrides) for run in runs]
+    assert [(one.folders, one.resolved) for one in again] == [([one.run_folder], one.resolved) for one in runs]
+    with pytest.raises(ConfigError, match=r"grid has values from a file: \+\+grid={...} adds to them"):
+        load_config([*words, "grid={ppo.gamma:[0.9]}"])
+    assert len(load_config([*words, "++grid={ppo.gamma:[0.9,0.8]}"]).folders) == 4
+
+
 @pytest.mark.slow
 def test_a_grid_that_is_killed_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     words = [*RUN, GRID, "checkpoint.every_iterations=2", "total_timesteps=65_536"]
@@ -113,6 +129,13 @@ def test_its_runs_are_evaluated_reported_and_gone_on_with_alone(
     printed, errors = capfd.readouterr()
     assert "4 settings of cartpole, jax_xla: best first" in printed
     assert "began while others ran" not in errors
+    for folder in folders[:2]:
+        (Path(folder) / "result.json").unlink()
+    assert report([str(tmp_path)]) == 0
+    assert "began while others ran" not in capfd.readouterr().err
+    load_it = f"checkpoint.load={folders[0]}/checkpoints/iteration_00000008"
+    assert exit_code(main, [*RUN, GRID, load_it, "total_timesteps=8192", f"outputs={tmp_path / 'on'}"]) == 0
+    assert f"the run of {load_it} had ppo.ent_coef=0.0, ppo.learning_rate=0.001" in capfd.readouterr().err
 
 
 @pytest.mark.slow
@@ -144,6 +167,7 @@ def test_the_run_whose_learning_diverges_is_named(tmp_path: Path, capfd: pytest.
         (["grid={ppo.gamma:[0.9,1.1]}"], "grid: ppo.gamma=1.1: must lie between 0 and 1"),
         (["grid={ppo.gamma:[0.9]}", "ppo.norm_reward=true"], "ppo.norm_reward=true needs one ppo.gamma"),
         (["grid=[1]"], "a list is given where keys with values are expected"),
+        (["-m", GRID, "hydra/sweeper=optuna", "ppo.gae_lambda=interval(0.8,0.99)"], "grid: a search judges one set"),
         ([GRID, "ppo.shards=2", "devices=2"], "devices=2: num_seeds=1 and grid divide the devices among runs"),
     ],
 )

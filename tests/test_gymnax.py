@@ -128,9 +128,7 @@ def test_observations_of_several_parts_are_refused_in_one_line(
 
 
 @pytest.mark.slow
-def test_craftax_is_trained_in_two_seeds_of_one_program(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_craftax_is_trained_in_two_seeds_of_one_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = [f"env.id={CRAFTAX}", "framework=jax_xla", "backend=jax", "num_seeds=2", "ppo.num_envs=8"]
     words += ["ppo.num_steps=32", f"outputs={tmp_path}"]
     assert exit_code(main, [*words, "total_timesteps=1024"]) == 0

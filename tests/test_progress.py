@@ -17,7 +17,7 @@ def test_the_time_left_is_that_of_all_seeds_and_not_told_of_the_first_iterations
 ) -> None:
     """Four seeds of 1,000 steps each; at 100 steps a second of all together, 700 steps of each take 28 seconds."""
     monkeypatch.setattr(progress, "PLAIN_INTERVAL_SECONDS", 0.0)
-    with ProgressDisplay("short", "mine", 1000, seeds=4) as display:
+    with ProgressDisplay("short", "mine", 1000, runs=4) as display:
         for step in (100, 200, 300):
             display.update(step, None, 100.0)
         display.update(1000, 2.5, 100.0)

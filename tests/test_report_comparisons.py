@@ -204,7 +204,7 @@ def test_what_only_some_runs_have_is_no_label_of_the_others(tmp_path: Path, capf
     for seed, together in ((1, {}), (2, {}), (3, {"config.num_seeds": 2}), (4, {"config.num_seeds": 2})):
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=together)
     _, printed, errors = report(capfd, tmp_path / "o")
-    assert "num_seeds=2" in printed + errors
+    assert "runs_at_once=2" in printed + errors
     assert "None" not in printed + errors
 
 

@@ -32,7 +32,7 @@ VIEWS = ("runs", "metrics", "episodes")
 
 
 def train(overrides: Sequence[str] = ()) -> list[Path]:
-    """Train as `python -m ppo_bench` does with these overrides, and return the run folders, one for each seed.
+    """Train as `python -m ppo_bench` does with these overrides, and return the run folders.
 
     A finished run is not trained again; an interrupted one is resumed. Raises `ConfigError` for wrong overrides, and
     `Interrupted` on Ctrl-C.

@@ -29,10 +29,10 @@ def say(message: str) -> None:
 class ProgressDisplay:
     """Display of a training's steps, return, speed and remaining time."""
 
-    def __init__(self, name: str, title: str, total_steps: int, seeds: int = 1) -> None:
-        """`total_steps` is the number of environment steps of each of `seeds` seeds. The live line of a terminal shows
+    def __init__(self, name: str, title: str, total_steps: int, runs: int = 1) -> None:
+        """`total_steps` is the number of environment steps of each of `runs` runs. The live line of a terminal shows
         the short `name`; lines of a file show the `title`."""
-        self._title, self._total_steps, self._seeds, self._updates = title, total_steps, seeds, 0
+        self._title, self._total_steps, self._runs, self._updates = title, total_steps, runs, 0
         self._last_line = time.monotonic()
         console = Console(stderr=True)
         self._live: Progress | None = None
@@ -59,14 +59,14 @@ class ProgressDisplay:
     def update(self, global_step: int, mean_return: float | None, sps: float) -> None:
         """Show the state after an iteration.
 
-        `global_step` is the step of each seed, `sps` the environment steps per second of all seeds together.
+        `global_step` is the step of each run, `sps` the environment steps per second of all runs together.
         `mean_return` is None before the first episode has ended. The remaining time is shown from iteration
         `FIRST_ESTIMATE` on.
         """
         self._updates += 1
         shown = f"return {'-' if mean_return is None else f'{mean_return:.2f}'}  {sps:,.0f} SPS"
         if self._updates >= FIRST_ESTIMATE or global_step >= self._total_steps:
-            shown += f"  {duration((self._total_steps - global_step) * self._seeds / sps)} left"
+            shown += f"  {duration((self._total_steps - global_step) * self._runs / sps)} left"
         if self._live:
             steps = f"{_rounded(global_step)} of {_rounded(self._total_steps)}"
             self._live.update(self._task, completed=global_step, status=f"{steps}  {shown}")

@@ -188,6 +188,8 @@ def _group_without_name(overrides: Sequence[str]) -> str:
 
 def _no_key(key: str, root: str, chosen: Sequence[str]) -> str:
     known = _known_keys(root, chosen)
+    if key == "grid":
+        return "grid has values from a file: ++grid={...} adds to them, and grid=null takes them away"
     if key in known:  # a key of a dictionary that was set as a whole
         return f"{key} has no such key; it has {', '.join(name for name in known if name.startswith(f'{key}.'))}"
     if choices := _choices_with(key):

@@ -237,8 +237,9 @@ class Config:
     def _run(self, values: dict[str, float], seed: int) -> Config:
         """Configuration of one of several runs, as if it were trained alone; `values` are by the keys of `grid`."""
         own = {key.removeprefix("ppo."): value for key, value in values.items()}
-        words = {key: f"{key}={value}" for key, value in (*values.items(), ("seed", seed), ("num_seeds", 1))}
-        shared = [word for word in self.overrides if key_of(word) not in (*words, "grid")]
+        alone = [("seed", seed), ("num_seeds", 1), *([("grid", "null")] if self.grid else [])]  # a file may set them
+        words = {key: f"{key}={value}" for key, value in (*values.items(), *alone)}
+        shared = [word for word in self.overrides if key_of(word) not in words]
         return replace(
             self,
             root=replace(self.root, seed=seed, grid=None),

@@ -243,7 +243,7 @@ class Backend(Protocol):
     in_graph: ClassVar[bool]
     """Whether its environments are `GraphEnv`s, part of a JAX program; false if they run on the host."""
     vmappable: ClassVar[bool]
-    """Whether `jax.vmap` can step several sets of its environments, as a training of several seeds needs."""
+    """Whether `jax.vmap` can step several sets of its environments, as a training of several runs needs."""
     name: str
 
     def require(self) -> None:

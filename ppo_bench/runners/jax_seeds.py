@@ -26,31 +26,32 @@ from ppo_bench.runners.seeds import Measured, named_run
 T = TypeVar("T")
 
 MOST_ROWS = 512
-"""Maximum minibatch rows, summed over the seeds that a core trains at a time: these fit its cache
+"""Maximum minibatch rows, summed over the runs that a core trains at a time: these fit its cache
 (docs/performance.md)."""
 
 
 @dataclass
 class SeedsState:
-    """State of the trainings of S seeds between two iterations."""
+    """State of the trainings of S runs between two iterations."""
 
     seeds: list[int]
+    """Seed of each run."""
     iteration: int
     """Number of iterations done."""
     learnt: TrainState
-    """Train states of all seeds, stacked: arrays `[S, ...]`, padded to equal parts of the devices."""
+    """Train states of all runs, stacked: arrays `[S, ...]`, padded to equal parts of the devices."""
     envs: Envs
-    """Environment states of all seeds, stacked and padded likewise."""
+    """Environment states of all runs, stacked and padded likewise."""
     totals: list[Totals]
     iterate: Iterate
-    """Iteration of one seed; see `ProgramState`."""
+    """Iteration of one run; see `ProgramState`."""
     env_step: EnvStep
     ahead: list[Ahead] = field(default_factory=list)
-    """Enqueued iterations, see `ProgramState`; arrays of all seeds are stacked."""
+    """Enqueued iterations, see `ProgramState`; arrays of all runs are stacked."""
 
 
 class JaxSeedsRunner:
-    """A `SeedsRunner`; see ppo_bench/runners/seeds.py. States are initialised, exported and restored seed by seed."""
+    """A `SeedsRunner`; see ppo_bench/runners/seeds.py. States are initialised, exported and restored run by run."""
 
     def __init__(
         self, problem: Problem, env: GraphEnv, iterations_per_call: int, own: Sequence[Mapping[str, Any]] = ()
@@ -100,7 +101,7 @@ class JaxSeedsRunner:
         ]
 
     def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
-        """Compiled iteration of all seeds, made from the iteration `one` of a single seed; cached."""
+        """Compiled iteration of all runs, made from the iteration `one` of a single run; cached."""
         if (one, num_seeds) not in self._compiled:
             sharding = self._sharding(num_seeds)
 
@@ -187,7 +188,7 @@ class JaxSeedsRunner:
         )
 
     def _apart(self, state: SeedsState) -> list[ProgramState]:
-        """State of each seed, as of the runner of one seed, on the device of that runner."""
+        """State of each run, as of the runner of one run, on the device of that runner."""
         assert not state.ahead, "the program has run ahead of the iteration that is asked for"
         everything = jax.device_get((state.learnt, state.envs))
 

@@ -72,14 +72,17 @@ def _unlike_the_source(config: Config) -> Iterator[str]:
         before = read_run(checkpoint.run_of(checkpoint.find(Path(load))))["config"]
     except ConfigError:  # a checkpoint that was copied without its run
         return
-    groups = {group: (before.get(group) or {}, config.resolved[group]) for group in ("network", "algorithm", "ppo")}
-    groups["env.kwargs"] = (before["env"].get("kwargs") or {}, config.task.kwargs)
-    unlike = [
+    pairs = [
+        *((group, before.get(group) or {}, config.resolved[group]) for group in ("network", "algorithm")),
+        *(("ppo", before["ppo"], run.resolved["ppo"]) for run in config.of_each_run()),
+        ("env.kwargs", before["env"].get("kwargs") or {}, config.task.kwargs),
+    ]
+    unlike = dict.fromkeys(
         f"{group}.{key}={then[key]}"
-        for group, (then, now) in groups.items()
+        for group, then, now in pairs
         for key in sorted(then.keys() & now.keys())
         if then[key] != now[key]
-    ]
+    )
     if unlike:
         yield f"note: the run of checkpoint.load={load} had {', '.join(unlike)}"
 

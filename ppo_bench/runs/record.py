@@ -126,7 +126,7 @@ class Record:
     ) -> None:
         """Open the files of rows at the position that `loop` records; write run.json if the run is `new`.
 
-        `together` is the number of seeds that the same program trains.
+        `together` is the number of runs that the same program trains.
         """
         self.config = config
         self.folder = folder
@@ -144,7 +144,7 @@ class Record:
     def _begin(self, execution: Mapping[str, object]) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"schema_version": SCHEMA_VERSION, "started": started, "overrides": list(self.config.overrides)}
-        about["config"] = self.config.resolved
+        about |= {"num_seeds": self.loop.together, "config": self.config.resolved}
         about["identity"] = self.config.identity
         about["metrics"] = {
             metric.name: metric.tag for metric in metrics_of(self.config.algorithm, self.config.network)

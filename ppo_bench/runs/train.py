@@ -222,7 +222,7 @@ def _loop(
                 records, measured, evaluated or pauses.columns, strict=True
             ):
                 record.add(metrics, episodes, seconds, sps, columns)
-            display.update(loop.global_step, loop.recent_mean, sps * len(records))
+            display.update(loop.global_step, _recent_mean(records), sps * len(records))
             # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
             saves = evaluated is not None and (loop.iteration % every == 0 or loop.iteration == last)
             if saves:
@@ -266,6 +266,12 @@ def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> s
     device, devices = str(execution.get("gpu", execution["device"])), execution.get("devices", 1)
     where = device if devices == 1 else f"{devices} x {device.partition(':')[0]}"
     return f"{record.folder}, on {where}{threads}{first}"
+
+
+def _recent_mean(records: Sequence[Record]) -> float | None:
+    """Mean over the runs of their recent returns; None before an episode of each has ended."""
+    means = [record.loop.recent_mean for record in records]
+    return sum(means) / len(means) if None not in means else None  # type: ignore[arg-type]
 
 
 def _title(records: Sequence[Record]) -> str:

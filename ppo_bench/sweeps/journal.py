@@ -54,8 +54,8 @@ class Journal:
 
 
 def finished(state: str, words: list[str], folders: Sequence[Path]) -> tuple[JobOutcome, float | None]:
-    """The outcome of a complete job, and the mean of `final_return_mean` over its seeds, whose run folders are
-    `folders`; None if a seed has none."""
+    """The outcome of a complete job, and the mean of `final_return_mean` over its runs, whose folders are
+    `folders`; None if a run has none."""
     found = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
     values = [value for value in found if value is not None]
     value = statistics.fmean(values) if len(values) == len(found) else None

@@ -49,6 +49,8 @@ def sweep(overrides: Sequence[str]) -> int:
     planned: dict[tuple[Path, ...], list[str]] = {}
     for config, job in configs:
         config.require()
+        if searching and config.grid:
+            raise ConfigError("grid: a search judges one set of hyperparameters at a time; leave it out")
         planned.setdefault(tuple(config.folders), job)
     if len(planned) < len(configs):
         say(f"warning: {len(configs)} jobs are only {len(planned)} runs; what tells the others apart changes no run")

@@ -124,7 +124,7 @@ def _at_once(tasks: Sequence[ComparedTask]) -> list[str]:
     """The number of runs that overlapped in time with others on equal hardware, perhaps the same machine."""
     runs = [run for task in tasks for group in task.groups for run in group.runs]
     # Runs of one program count as one; they have exactly the same duration, and two programs never have.
-    programs = {run.wall_seconds if "num_seeds" in run.execution else run.path: run for run in runs}
+    programs = {run.wall_seconds if "runs_at_once" in run.execution else run.path: run for run in runs}
     machines: dict[str, list[Span]] = {}
     for run in programs.values():
         if (began := _began(run)) is not None and run.wall_seconds:

@@ -169,9 +169,9 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
     setting["total_timesteps"] = config["total_timesteps"] // batch * batch  # as trained; an identity has a rounder one
     execution = {key: trained[key] for key in EXECUTION if key in trained}
-    together = (result or config)["num_seeds"]
-    if together > 1:  # several seeds in one program: the speed of each is the program's, divided by their number
-        execution["num_seeds"] = together
+    together = (result or about).get("num_seeds", config["num_seeds"])
+    if together > 1:  # several runs in one program: the speed of each is the program's, divided by their number
+        execution["runs_at_once"] = together
     facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
     if isinstance(device := facts.get("execution.device"), str):
         facts["execution.device"] = execution["device"] = device.removesuffix(":0")  # the actual device, not `auto`

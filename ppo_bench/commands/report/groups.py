@@ -19,7 +19,7 @@ SHOWN_KEYS = 3
 UNSET = "unset"
 """The value of a hyperparameter that others have, such as a limit, in the label of a setting without it."""
 OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
-"""Measurements that all seeds of one program (`num_seeds`) share."""
+"""Measurements that all runs of one program (`num_seeds`, `grid`) share."""
 MAX_VALUE = 16
 """Maximum number of letters of a value that labels prefer."""
 
@@ -57,10 +57,10 @@ class Group:
     def values(self, name: str) -> Array:
         """Values of the attribute `name` of the complete runs that have it.
 
-        Times and speeds of seeds that were trained by one program count once.
+        Times and speeds of runs that were trained by one program count once.
         """
         found = [value for run in self.finished if (value := getattr(run, name)) is not None]
-        if name in OF_PROGRAMS and "num_seeds" in self.first.execution:
+        if name in OF_PROGRAMS and "runs_at_once" in self.first.execution:
             found = list(dict.fromkeys(found))  # durations of two programs are never equal to the last digit
         return np.array(found, dtype=np.float64)
 

@@ -67,7 +67,9 @@ def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[Submitte
         runs.setdefault(trained, SubmittedRun(str(config.job_folder), job))
         for one in trained:
             if trained_by.setdefault(one, trained) != trained and not is_complete(one):
-                raise ConfigError(f"{one} would be trained by two jobs at once: let seeds be num_seeds apart")
+                raise ConfigError(
+                    f"{one} would be trained by two jobs at once: let seeds be num_seeds apart, and grids differ"
+                )
     folders = {config.root.outputs for config, _ in configs}
     if len(folders) > 1:
         raise ConfigError(f"outputs={','.join(sorted(folders))}: one submission has one folder of outputs")
