@@ -104,14 +104,16 @@ def _own_dynamics(env_id: str) -> Dynamics:
     Raises `ConfigError` if it is neither.
     """
     of_id = class_named("env.id", env_id.replace(":", "."))
-    try:
-        dynamics: Dynamics = of_id()
-    except Exception as error:  # whatever the environment's own constructor raises
-        raise ConfigError(f"backend=jax cannot make {env_id!r}: {one_line(error) or type(error).__name__}") from error
     from ppo_bench.envs.jax import gymnax
 
-    if all(hasattr(of_id, name) for name in gymnax.PARTS):
-        return gymnax.Gymnax(dynamics)
+    try:
+        dynamics: Dynamics = of_id()
+        if all(hasattr(dynamics, name) for name in gymnax.PARTS):
+            return gymnax.Gymnax(dynamics)
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever the environment's own constructor raises
+        raise ConfigError(f"backend=jax cannot make {env_id!r}: {one_line(error) or type(error).__name__}") from error
     if lacks := [name for name in PARTS if not hasattr(dynamics, name)]:
         raise ConfigError(f"env.id={env_id}: a Dynamics (docs/environments.md) has {', '.join(lacks)} too")
     return dynamics
