@@ -25,7 +25,7 @@ from tests.mistaken import (
 from tests.runners import FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings
 from tests.seams import remembering
-from tests.transcribed_layers import HIDDEN, SIGHTS, Policy, mlp
+from tests.transcribed_layers import HIDDEN, SIGHTS, Normalised, Policy, mlp
 from tests.transcribed_networks import NETWORKS, Averaging, AveragingSequences
 from tests.transcribed_rnd import OVERRIDES as RND
 from tests.transcribed_rnd import Rnd
@@ -97,6 +97,7 @@ CASES = {
         name: Case(overrides=(f"network.activation={name}",), reference=functools.partial(mlp, activation=module))
         for name, module in (("leaky_relu", nn.LeakyReLU), ("elu", nn.ELU), ("gelu", nn.GELU), ("silu", nn.SiLU))
     },
+    "normalised": Case(overrides=("network.layer_norm=true",), reference=functools.partial(mlp, hidden=Normalised)),
     "bytes": Case(observations=BYTES),
     "bools": Case(observations=BOOLS),
     "nature_cnn": Case("nature_cnn", FRAMES),

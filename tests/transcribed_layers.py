@@ -111,12 +111,28 @@ def outputs_of(actions: spaces.Space) -> int:
     return math.prod(actions.shape or ()) * (2 if isinstance(actions, spaces.MultiBinary) else 1)
 
 
-def mlp(space: spaces.Box, actions: spaces.Space, activation: type[nn.Module] = nn.Tanh) -> Policy:
+class Normalised(nn.Linear):
+    """A linear layer and the normalisation of its sums."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.norm = nn.LayerNorm(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(super().forward(x))
+
+
+def mlp(
+    space: spaces.Box,
+    actions: spaces.Space,
+    activation: type[nn.Module] = nn.Tanh,
+    hidden: type[nn.Linear] = nn.Linear,
+) -> Policy:
     def chain(outputs: int) -> nn.Module:
         layers: list[nn.Module] = [Inputs(space), nn.Flatten()]
         sizes = (math.prod(space.shape), *HIDDEN)
         for before, after in zip(sizes, HIDDEN, strict=False):
-            layers += [nn.Linear(before, after), activation()]
+            layers += [hidden(before, after), activation()]
         return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
 
     return Policy(nn.Identity(), chain(outputs_of(actions)), chain(1), actions).double()

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from ppo_bench.common.flattened import Flattened, Placed
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import LEAST_PIXELS, channels_of, sides_of
+from ppo_bench.networks.convolutions import LEAST_PIXELS, channels_first, channels_of, sides_of
 from ppo_bench.networks.layers import Conv, Linear
-from ppo_bench.networks.network import NetworkSpec, channels_first, features
+from ppo_bench.networks.network import NetworkSpec, features
 from ppo_bench.networks.ops import Ops
 
 

@@ -7,7 +7,6 @@ import math
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.networks.layers import Activation, Conv, ImageLayer, MaxPool, Residual
-from ppo_bench.networks.network import channels_first
 
 LEAST_PIXELS = 36
 """Height and width of images, in pixels, below which the convolutions of Mnih et al. 2015 have no output."""
@@ -60,3 +59,12 @@ def pixels_after(convolutions: tuple[ImageLayer, ...], height: int, width: int) 
     for layer in convolutions:
         height, width = layer.output_size(height), layer.output_size(width)
     return max(height, 0) * max(width, 0)
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether images of this shape have their channels first: the last two axes are more alike than the first two.
+
+    So have `(4, 84, 84)` and `(3, 60, 160)`, but not a board of `(4, 4, 31)`.
+    """
+    first, second, third = map(math.log, shape)
+    return abs(first - second) > abs(second - third)

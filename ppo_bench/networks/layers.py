@@ -25,11 +25,20 @@ class Linear:
     activation: Activation | None = None
     residual: bool = False
     """Whether the layer adds its input to its output."""
+    normalised: bool = False
+    """Whether its sums are standardised, scaled and shifted before `activation` (layer normalisation, Ba et al.
+    2016)."""
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Weight and bias, in the neutral layout."""
-        weight = Parameter(f"{self.name}.weight", (self.outputs, self.inputs), self.gain)
-        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None)
+        """Weight and bias, in the neutral layout; those of the normalisation, if there is one."""
+        own = [
+            Parameter(f"{self.name}.weight", (self.outputs, self.inputs), self.gain),
+            Parameter(f"{self.name}.bias", (self.outputs,), None),
+        ]
+        if self.normalised:
+            own.append(Parameter(f"{self.name}.norm.weight", (self.outputs,), None, 1.0))
+            own.append(Parameter(f"{self.name}.norm.bias", (self.outputs,), None))
+        return tuple(own)
 
 
 @dataclass(frozen=True)

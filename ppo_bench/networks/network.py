@@ -7,7 +7,6 @@ declares a `carry`; its `forward` takes the carry and returns the next one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -18,6 +17,7 @@ from ppo_bench.mathematics import distributions
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.weights import Parameter
+from ppo_bench.networks.convolutions import channels_first
 from ppo_bench.networks.layers import Conv, ImageLayer, Linear, MaxPool
 from ppo_bench.networks.ops import Ops
 
@@ -286,15 +286,12 @@ def _image_layer(ops: Ops, layer: ImageLayer, params: Tree, x: Array) -> Array:
 
 def _chain(ops: Ops, layers: tuple[Linear, ...], params: Tree, x: Array) -> Array:
     for layer in layers:
-        y = ops.linear(x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"], layer.activation)
+        weight, bias = params[f"{layer.name}.weight"], params[f"{layer.name}.bias"]
+        if layer.normalised:
+            y = ops.standardised(ops.linear(x, weight, bias, None))
+            y = y * params[f"{layer.name}.norm.weight"] + params[f"{layer.name}.norm.bias"]
+            y = ops.activate(layer.activation, y)
+        else:
+            y = ops.linear(x, weight, bias, layer.activation)
         x = x + y if layer.residual else y
     return x
-
-
-def channels_first(shape: tuple[int, ...]) -> bool:
-    """Whether images of this shape have their channels first: the last two axes are more alike than the first two.
-
-    So have `(4, 84, 84)` and `(3, 60, 160)`, but not a board of `(4, 4, 31)`.
-    """
-    first, second, third = map(math.log, shape)
-    return abs(first - second) > abs(second - third)

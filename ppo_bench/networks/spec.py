@@ -43,24 +43,21 @@ class Mlp:
 
     hidden_sizes: list[int]
     activation: str
+    layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        inputs = math.prod(observation_space.shape)
-        return NetworkSpec(**_separate(self.hidden_sizes, self.activation, inputs, observation_space, action_space))
+        return NetworkSpec(**_separate(self, math.prod(observation_space.shape), observation_space, action_space))
 
 
 def _separate(
-    hidden_sizes: list[int],
-    activation: str,
-    inputs: int,
-    observation_space: gymnasium.spaces.Box,
-    action_space: gymnasium.Space,
+    options: Mlp | Combined, inputs: int, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space
 ) -> dict[str, Any]:
     """Fields of a `NetworkSpec` whose actor and critic share no layer and have `inputs` each.
 
     Raises `ConfigError` if an option is out of range.
     """
+    hidden_sizes, activation = options.hidden_sizes, options.activation
     if activation not in (known := get_args(Activation)):
         raise ConfigError(f"network.activation={activation}: choose one of {', '.join(known)}")
     if any(size < 1 for size in hidden_sizes):
@@ -69,7 +66,14 @@ def _separate(
     def chain(part: str, outputs: int, gain: float) -> tuple[Linear, ...]:
         sizes = [inputs, *hidden_sizes]
         hidden = [
-            Linear(f"{part}.{i}", sizes[i], sizes[i + 1], HIDDEN_GAIN, activation)  # type: ignore[arg-type]
+            Linear(
+                f"{part}.{i}",
+                sizes[i],
+                sizes[i + 1],
+                HIDDEN_GAIN,
+                activation,  # type: ignore[arg-type]
+                normalised=options.layer_norm,
+            )
             for i in range(len(hidden_sizes))
         ]
         return (*hidden, Linear(f"{part}.{len(hidden)}", sizes[-1], outputs, gain))
@@ -178,6 +182,7 @@ class Combined:
 
     hidden_sizes: list[int]
     activation: str
+    layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> CombinedSpec:
         """The network for these spaces."""
@@ -197,8 +202,7 @@ class Combined:
             )
         others = besides(images, observation_space.shape[0])
         features = IMAGE_FEATURES * len(eyes) + sum(stop - start for start, stop in others)
-        fields = _separate(self.hidden_sizes, self.activation, features, observation_space, action_space)
-        return CombinedSpec(**fields, eyes=tuple(eyes))
+        return CombinedSpec(**_separate(self, features, observation_space, action_space), eyes=tuple(eyes))
 
 
 @dataclass(frozen=True)
@@ -207,13 +211,14 @@ class Auto:
 
     hidden_sizes: list[int]
     activation: str
+    layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        shape = observation_space.shape
-        network: NatureCnn | ImpalaCnn | MinAtarCnn | Combined | Mlp = Mlp(self.hidden_sizes, self.activation)
+        shape, options = observation_space.shape, (self.hidden_sizes, self.activation, self.layer_norm)
+        network: NatureCnn | ImpalaCnn | MinAtarCnn | Combined | Mlp = Mlp(*options)
         if images_in(observation_space):
-            network = Combined(self.hidden_sizes, self.activation)
+            network = Combined(*options)
         elif sorted(shape) == [3, 64, 64] and observation_space.dtype == np.uint8:
             network = ImpalaCnn()
         elif len(shape) == 3 and observation_space.dtype == np.uint8 and sorted(shape)[1] >= LEAST_PIXELS:
@@ -231,10 +236,11 @@ class RecurrentMlp:
     units: int
     hidden_sizes: list[int]
     activation: str
+    layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        mlp = Mlp(self.hidden_sizes, self.activation).build(observation_space, action_space)
+        mlp = Mlp(self.hidden_sizes, self.activation, self.layer_norm).build(observation_space, action_space)
         trunk = tuple(dataclasses.replace(layer, name=f"trunk.{i}") for i, layer in enumerate(mlp.actor[:-1]))
         features = mlp.actor[-1].inputs
         return _recurrent(dataclasses.replace(mlp, trunk=trunk), self.cell, features, self.units)
