@@ -227,7 +227,7 @@ def test_arrays_are_cut_and_joined_along_the_environments() -> None:
         (["devices=2", "ppo.shards=2", "device=cuda:1"], "device=cuda:1 names one, and devices=2: use device=cuda"),
         (
             ["devices=2", "ppo.shards=2", "num_seeds=2", "framework=jax_xla", "backend=jax"],
-            "devices=2: num_seeds=2 divides the devices among seeds; use num_seeds=1",
+            "devices=2: num_seeds=2 and grid divide the devices among runs; use one run",
         ),
         (
             ["env=tic_tac_toe", "ppo.num_envs=6", "ppo.shards=2", "ppo.num_minibatches=1"],
