@@ -144,7 +144,7 @@ def test_a_seed_that_is_complete_is_not_trained_again(
     assert (configs(tmp_path)[1].run_folder / "metrics.jsonl").stat() == before
     results = [json.loads((config.run_folder / "result.json").read_text()) for config in configs(tmp_path)]
     assert [result["num_seeds"] for result in results] == [2, 3, 2]  # as many as were trained together
-    assert ["num_seeds" in read(config.run_folder).execution for config in configs(tmp_path)] == [True] * 3
+    assert ["runs_at_once" in read(config.run_folder).execution for config in configs(tmp_path)] == [True] * 3
 
 
 def test_a_sweep_of_them_knows_what_is_done(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

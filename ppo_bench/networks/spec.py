@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -43,6 +43,7 @@ class Mlp:
 
     hidden_sizes: list[int]
     activation: str
+    _: KW_ONLY
     layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
@@ -182,6 +183,7 @@ class Combined:
 
     hidden_sizes: list[int]
     activation: str
+    _: KW_ONLY
     layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> CombinedSpec:
@@ -211,14 +213,16 @@ class Auto:
 
     hidden_sizes: list[int]
     activation: str
+    _: KW_ONLY
     layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        shape, options = observation_space.shape, (self.hidden_sizes, self.activation, self.layer_norm)
-        network: NatureCnn | ImpalaCnn | MinAtarCnn | Combined | Mlp = Mlp(*options)
+        shape = observation_space.shape
+        options: dict[str, Any] = {name: getattr(self, name) for name in ("hidden_sizes", "activation", "layer_norm")}
+        network: NatureCnn | ImpalaCnn | MinAtarCnn | Combined | Mlp = Mlp(**options)
         if images_in(observation_space):
-            network = Combined(*options)
+            network = Combined(**options)
         elif sorted(shape) == [3, 64, 64] and observation_space.dtype == np.uint8:
             network = ImpalaCnn()
         elif len(shape) == 3 and observation_space.dtype == np.uint8 and sorted(shape)[1] >= LEAST_PIXELS:
@@ -236,11 +240,12 @@ class RecurrentMlp:
     units: int
     hidden_sizes: list[int]
     activation: str
+    _: KW_ONLY
     layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        mlp = Mlp(self.hidden_sizes, self.activation, self.layer_norm).build(observation_space, action_space)
+        mlp = Mlp(self.hidden_sizes, self.activation, layer_norm=self.layer_norm).build(observation_space, action_space)
         trunk = tuple(dataclasses.replace(layer, name=f"trunk.{i}") for i, layer in enumerate(mlp.actor[:-1]))
         features = mlp.actor[-1].inputs
         return _recurrent(dataclasses.replace(mlp, trunk=trunk), self.cell, features, self.units)
