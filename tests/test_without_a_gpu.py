@@ -183,6 +183,7 @@ def test_programs_with_environments_in_them_are_lowered(words: list[str], no_cpu
     learning: Learning = runner.learning
     state = runner.init(1)
     whole = functools.partial(program.iterate, learning, state.env_step)
-    lowered(whole, state.learnt, state.envs, np.int32(1), np.int32(1), np.array(1e-3, learning.dtype))
+    hyperparameters = {"learning_rate": np.array(1e-3, learning.dtype)}
+    lowered(whole, state.learnt, state.envs, np.int32(1), hyperparameters, np.int32(1))
     runner.close()
     assert math.isfinite(learning.ppo.learning_rate)
