@@ -165,7 +165,7 @@ def lower_host(problem: Problem) -> None:
     opponent = learning.opponent(state.learnt.pool, seed, number)
     seen = Seen(obs, legal=legal, start=start)
     lowered(learning.action_noise, seed, number)
-    lowered(learning.act, state.arrays, opponent, state.memory, state.carry, noise, np.int32(0), seen)
+    lowered(learner._act_for_host, state.arrays, opponent, state.memory, state.carry, noise, np.int32(0), seen)
     flags = {name: np.zeros((problem.ppo.num_steps, rows), np.float32) for name in learner._flags}
     lowered(learner._targets_and_update, state.learnt, state.memory, flags, seed, number, np.float32(1e-3))
 
