@@ -23,6 +23,8 @@ UNQUOTED = re.compile(r"^([^=]+)=((?=~|[^=]*[^\x00-\x7f])[^'\"\[\]{}(),]+)$")
 """An override whose value Hydra's grammar needs in quotes: it begins with `~`, or has characters outside of ASCII."""
 FOLDERS = re.compile(r"(\+*(?:name|outputs))=((?!null$)[\w.+-]+(?:,[\w.+-]+)*)", re.ASCII)
 """Names of folders, which may look like numbers: 1.10 and 1.1 are two."""
+FREE = ("grid", "env.kwargs")
+"""Keys of dictionaries whose own keys the user chooses."""
 PLAINLY = {
     r"Ambiguous value for argument '([^']*)'.*": r"\1: several values make a sweep, by -m; a list is written [a,b]",
     r"Sweep parameters '([^']*)' requires --multirun": r"\1: several values make a sweep, by -m",
@@ -188,8 +190,8 @@ def _group_without_name(overrides: Sequence[str]) -> str:
 
 def _no_key(key: str, root: str, chosen: Sequence[str]) -> str:
     known = _known_keys(root, chosen)
-    if key == "grid":
-        return "grid has values from a file: ++grid={...} adds to them, and grid=null takes them away"
+    if key in FREE:
+        return f"{key} has values from a file: ++{key}={{...}} adds to them, and {key}=null takes them away"
     if key in known:  # a key of a dictionary that was set as a whole
         return f"{key} has no such key; it has {', '.join(name for name in known if name.startswith(f'{key}.'))}"
     if choices := _choices_with(key):

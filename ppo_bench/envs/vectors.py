@@ -5,7 +5,7 @@ The order is that of gymnasium's `flatten`: the parts of a dictionary sorted by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,25 +81,11 @@ class ByRows:
     def __call__(self, obs: Any) -> np.ndarray:
         """Vectors `[N, D]`."""
         from gymnasium import spaces
+        from gymnasium.vector.utils import batch_space, iterate
 
         scaled, scale = with_scaled_bytes(self.space)
-        first = next(iter(_arrays(obs)))
-        rows: list[Any] = [spaces.flatten(scaled, scale(_row(obs, k))) for k in range(len(first))]
+        rows: list[Any] = [spaces.flatten(scaled, scale(row)) for row in iterate(batch_space(self.space, 1), obs)]
         return np.stack(rows)
-
-
-def _arrays(obs: Any) -> Iterator[Any]:
-    if not isinstance(obs, dict | tuple):
-        yield obs
-        return
-    for part in obs.values() if isinstance(obs, dict) else obs:
-        yield from _arrays(part)
-
-
-def _row(obs: Any, k: int) -> Any:
-    if isinstance(obs, dict):
-        return {key: _row(part, k) for key, part in obs.items()}
-    return tuple(_row(part, k) for part in obs) if isinstance(obs, tuple) else obs[k]
 
 
 def _with_scaled_bytes(space: Any) -> tuple[Any, Part]:

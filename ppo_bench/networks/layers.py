@@ -14,6 +14,11 @@ Activation = Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"]
 HIDDEN_GAIN = math.sqrt(2.0)  # gain of the orthogonal initialisation of hidden layers (details, 2)
 
 
+def normalisation(name: str, size: int) -> tuple[Parameter, Parameter]:
+    """Scale and shift of the layer normalisation `name`, for `normalised` of ppo_bench/networks/ops.py."""
+    return Parameter(f"{name}.weight", (size,), None, 1.0), Parameter(f"{name}.bias", (size,), None)
+
+
 @dataclass(frozen=True)
 class Linear:
     """A linear layer on inputs `[B, inputs]`, followed by `activation`."""
@@ -31,14 +36,9 @@ class Linear:
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Weight and bias, in the neutral layout; those of the normalisation, if there is one."""
-        own = [
-            Parameter(f"{self.name}.weight", (self.outputs, self.inputs), self.gain),
-            Parameter(f"{self.name}.bias", (self.outputs,), None),
-        ]
-        if self.normalised:
-            own.append(Parameter(f"{self.name}.norm.weight", (self.outputs,), None, 1.0))
-            own.append(Parameter(f"{self.name}.norm.bias", (self.outputs,), None))
-        return tuple(own)
+        weight = Parameter(f"{self.name}.weight", (self.outputs, self.inputs), self.gain)
+        norm = normalisation(f"{self.name}.norm", self.outputs) if self.normalised else ()
+        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None), *norm
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import channels_first
 from ppo_bench.networks.layers import Conv, ImageLayer, Linear, MaxPool
-from ppo_bench.networks.ops import Ops
+from ppo_bench.networks.ops import Ops, normalised
 
 
 @dataclass(frozen=True)
@@ -288,8 +288,7 @@ def _chain(ops: Ops, layers: tuple[Linear, ...], params: Tree, x: Array) -> Arra
     for layer in layers:
         weight, bias = params[f"{layer.name}.weight"], params[f"{layer.name}.bias"]
         if layer.normalised:
-            y = ops.standardised(ops.linear(x, weight, bias, None))
-            y = y * params[f"{layer.name}.norm.weight"] + params[f"{layer.name}.norm.bias"]
+            y = normalised(ops, params, f"{layer.name}.norm", ops.linear(x, weight, bias, None))
             y = ops.activate(layer.activation, y)
         else:
             y = ops.linear(x, weight, bias, layer.activation)

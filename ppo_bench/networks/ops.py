@@ -98,3 +98,8 @@ class Ops(Protocol):
 
     def full(self, x: Array) -> Array:
         """`x` cast to the parameters' dtype."""
+
+
+def normalised(ops: Ops, params: Tree, name: str, x: Array) -> Array:
+    """`x [..., D]` standardised, then scaled and shifted by the parameters of the layer normalisation `name`."""
+    return ops.standardised(x) * params[f"{name}.weight"] + params[f"{name}.bias"]

@@ -22,9 +22,9 @@ from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import sigmoid
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.decoder import Decoder, cross_entropy, decoder_of
-from ppo_bench.networks.layers import HIDDEN_GAIN, Linear
+from ppo_bench.networks.layers import HIDDEN_GAIN, Linear, normalisation
 from ppo_bench.networks.network import Carry, NetworkSpec, Outputs
-from ppo_bench.networks.ops import Ops
+from ppo_bench.networks.ops import Ops, normalised
 from ppo_bench.networks.spec import CRITIC_GAIN, Mlp, NatureCnn
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class Block:
         """All parameters, in the order of use."""
         head, square = self.dim // self.heads, (self.dim, self.dim)
         arrays = [
-            *self._norm("norm_query"),
-            *self._norm("norm_rows"),
+            *normalisation(f"{self.name}.norm_query", self.dim),
+            *normalisation(f"{self.name}.norm_rows", self.dim),
             *(Parameter(f"{self.name}.{part}.weight", (head, head), GAIN) for part in ("query", "key", "value")),
             Parameter(f"{self.name}.out.weight", square, GAIN),
             Parameter(f"{self.name}.out.bias", (self.dim,), None),
-            *self._norm("norm_linear"),
+            *normalisation(f"{self.name}.norm_linear", self.dim),
             Parameter(f"{self.name}.linear.weight", square, GAIN),
             Parameter(f"{self.name}.linear.bias", (self.dim,), None),
         ]
@@ -68,14 +68,10 @@ class Block:
             arrays.append(Parameter(f"{self.name}.{gate}.bias", (self.dim,), None, GATE_BIAS))
         return tuple(arrays)
 
-    def _norm(self, part: str) -> tuple[Parameter, Parameter]:
-        weight = Parameter(f"{self.name}.{part}.weight", (self.dim,), None, 1.0)
-        return weight, Parameter(f"{self.name}.{part}.bias", (self.dim,), None)
-
     def forward(self, ops: Ops, params: Tree, x: Array, rows: Array, seen: Array) -> Array:
         """Outputs `[B, D]` from inputs `x [B, D]` and the standardised `rows [B, L, D]` that `seen [B, L]` marks."""
         x = self._added(ops, params, "gate_attention", x, self._attended(ops, params, x, rows, seen))
-        inputs = self._normed(ops, params, "norm_linear", x)
+        inputs = normalised(ops, params, f"{self.name}.norm_linear", x)
         y = ops.linear(inputs, params[f"{self.name}.linear.weight"], params[f"{self.name}.linear.bias"], "relu")
         return self._added(ops, params, "gate_linear", x, y)
 
@@ -84,15 +80,12 @@ class Block:
             return y.reshape((*y.shape[:-1], self.heads, self.dim // self.heads))
 
         weight, bias = (heads(params[f"{self.name}.norm_rows.{part}"]) for part in ("weight", "bias"))
-        query = heads(self._normed(ops, params, "norm_query", x)) @ params[f"{self.name}.query.weight"].T
+        query = heads(normalised(ops, params, f"{self.name}.norm_query", x)) @ params[f"{self.name}.query.weight"].T
         query = query @ params[f"{self.name}.key.weight"] * (weight / math.sqrt(self.dim))
         means, sums = attention.attend(ops.xp, query, heads(rows), seen)
         values = (means * weight + sums[..., None] * bias) @ params[f"{self.name}.value.weight"].T
         weight, bias = params[f"{self.name}.out.weight"], params[f"{self.name}.out.bias"]
         return ops.linear(values.reshape(x.shape), weight, bias, None)
-
-    def _normed(self, ops: Ops, params: Tree, part: str, x: Array) -> Array:
-        return ops.standardised(x) * params[f"{self.name}.{part}.weight"] + params[f"{self.name}.{part}.bias"]
 
     def _added(self, ops: Ops, params: Tree, gate: str, old: Array, new: Array) -> Array:
         """The residual sum `old + new`; in a gated layer, the output of a GRU-type gate (Parisotto et al. 2020)."""

@@ -58,7 +58,7 @@ class JaxSeedsRunner:
     ) -> None:
         """`own` has the hyperparameters in which the runs differ, all of one set of `NUMBERS`; none if it is empty."""
         self._one = ProgramRunner(problem, env, iterations_per_call)
-        self._own = own
+        self._own, self._each = own, [replace(problem.ppo, **each) for each in own]
         self._device = self._one.learning.device
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = self._one.execution | {"devices": len(self._devices)}
@@ -94,11 +94,9 @@ class JaxSeedsRunner:
 
     def _hyperparameters(self, state: SeedsState, iteration: int) -> list[dict[str, Any]]:
         """Hyperparameters that are arguments of the program in `iteration`, of each run."""
-        problem, given = self._one.problem, self._own or [{}] * len(state.seeds)
-        return [
-            {**own, "learning_rate": replace(problem.ppo, **own).learning_rate_of(iteration, problem.num_iterations)}
-            for own in given
-        ]
+        problem, runs = self._one.problem, len(state.seeds)
+        pairs = zip(self._own or [{}] * runs, self._each or [problem.ppo] * runs, strict=True)
+        return [{**own, "learning_rate": hp.learning_rate_of(iteration, problem.num_iterations)} for own, hp in pairs]
 
     def _iterate(self, one: Iterate, num_seeds: int) -> Iterate:
         """Compiled iteration of all runs, made from the iteration `one` of a single run; cached."""
@@ -141,10 +139,10 @@ class JaxSeedsRunner:
         turns = math.ceil(of_part / max(1, MOST_ROWS // self._one.problem.ppo.minibatch_size))
         return math.ceil(of_part / turns)
 
-    def _padded(self, of_each_seed: Sequence[T]) -> list[T]:
+    def _padded(self, of_each_run: Sequence[T]) -> list[T]:
         """List padded with copies of its last entry, so that parts are equal; results of the copies are dropped."""
-        missing = -len(of_each_seed) % self._parts(len(of_each_seed))
-        return [*of_each_seed, *([of_each_seed[-1]] * missing)]
+        missing = -len(of_each_run) % self._parts(len(of_each_run))
+        return [*of_each_run, *([of_each_run[-1]] * missing)]
 
     def init(self, seeds: Sequence[int]) -> SeedsState:
         """See `SeedsRunner.init`."""
