@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,68 +63,53 @@ def without_slurm(outputs: Path) -> Iterator[dict[str, Future[Path]]]:
         pool.shutdown(cancel_futures=True)
 
 
-def disturb_four(runs: Runs) -> dict[str, str]:
-    """Preempt a run, let one hang until its time limit, requeue one, kill one; which, and how."""
+def disturb_four(runs: Runs) -> set[str]:
+    """Preempt a run, let one hang until its time limit, requeue one, kill one: which."""
     status = runs.wait("two runs running", lambda s: states(s) == {"running": 2, "queued": 4})
     assert list(status) == SEEDS
     assert {line.remarks for line in status.values() if line.state == "queued"} <= {"Resources", "Priority", "None"}
-    disturbed: dict[str, str] = {}
-    # The last two wait until it is their turn: a fast machine would end them while another run hangs.
-    held = [status[run].job for run in SEEDS[4:]]
-    slurm("scontrol", "hold", ",".join(held))
-
-    def next_run() -> tuple[str, int]:
-        """A run that has a checkpoint and was left in peace so far, and its process, which is stopped now."""
-        while True:
-            status = runs.wait(
-                "another run", lambda s: [r for r in s if s[r].state == "running" and r not in disturbed]
-            )
-            for run in status:
-                if status[run].state == "running" and run not in disturbed:
-                    runs.wait_for_checkpoint(run)
-                    process = runs.process(run)
-                    if process:  # it may have ended meanwhile
-                        os.kill(process, signal.SIGSTOP)
-                        return run, process
+    # The others wait until it is their turn: a fast machine would end them while another run hangs.
+    job = {run: status[run].job for run in SEEDS}
+    slurm("scontrol", "hold", ",".join(job[run] for run in SEEDS[2:]))
 
     # A job of higher priority needs a CPU. Which run gives way is SLURM's choice; neither is to end before that.
-    processes = {}
-    for run in SEEDS[:2]:
-        runs.wait_for_checkpoint(run)
-        processes[run] = runs.process(run)
-        assert processes[run], run
-        os.kill(processes[run], signal.SIGSTOP)
+    with ThreadPoolExecutor(2) as pool:  # whichever is first
+        processes = dict(zip(SEEDS[:2], pool.map(partial(stop_at_its_checkpoint, runs), SEEDS[:2]), strict=True))
     assert "0 of 6 runs submitted" in runs.launch(*SWEEP, "seed=range(1,7)")
     slurm("sbatch", "--partition=high", "--ntasks=1", "--output=/dev/null", "--wrap=sleep 1")
     status = runs.wait("one run preempted", requeued)
-    (run,) = requeued(status)
-    disturbed[run] = "preempted"
-    (other,) = processes.keys() - {run}
+    (preempted,) = requeued(status)
+    (other,) = processes.keys() - {preempted}
     os.kill(processes[other], signal.SIGCONT)
 
-    # Hangs until its time limit of now a minute.
-    run, _ = next_run()
-    slurm("scontrol", "update", f"JobId={runs.status()[run].job}", "TimeLimit=1")
-    disturbed[run] = "timed out"
-    runs.wait(f"{run} queued again", lambda s: "requeues: 1" in s[run].remarks)
-    slurm("scontrol", "update", f"JobId={runs.status()[run].job}", "TimeLimit=240")
+    timed_out, again, killed, in_peace = SEEDS[2:]
+    slurm("scontrol", "release", job[timed_out])
+    stop_at_its_checkpoint(runs, timed_out)  # hangs until its time limit of now a minute
+    slurm("scontrol", "update", f"JobId={job[timed_out]}", "TimeLimit=1")
+    runs.wait(f"{timed_out} queued again", lambda s: "requeues: 1" in s[timed_out].remarks)
+    slurm("scontrol", "update", f"JobId={job[timed_out]}", "TimeLimit=240")
 
-    slurm("scontrol", "release", held[0])
-    run, _ = next_run()
-    slurm("scontrol", "requeue", runs.status()[run].job)
-    disturbed[run] = "requeued"
-    runs.wait(f"{run} queued again", lambda s: "requeues: 1" in s[run].remarks)
-    assert 0 < runs.status()[run].steps <= STEPS == runs.status()[run].total
+    slurm("scontrol", "release", job[again])
+    stop_at_its_checkpoint(runs, again)
+    slurm("scontrol", "requeue", job[again])
+    status = runs.wait(f"{again} queued again", lambda s: "requeues: 1" in s[again].remarks)
+    assert 0 < status[again].steps <= STEPS == status[again].total
 
-    slurm("scontrol", "release", held[1])
-    run, process = next_run()
-    os.kill(process, signal.SIGKILL)
-    disturbed[run] = "killed"
-    status = runs.wait(f"{run} failed", lambda s: s[run].state == "failed")
-    assert status[run].remarks.startswith("killed by SIGKILL; see ")
+    slurm("scontrol", "release", job[killed])
+    os.kill(stop_at_its_checkpoint(runs, killed), signal.SIGKILL)
+    status = runs.wait(f"{killed} failed", lambda s: s[killed].state == "failed")
+    assert status[killed].remarks.startswith("killed by SIGKILL; see ")
+    slurm("scontrol", "release", job[in_peace])
+    return {preempted, timed_out, again, killed}
 
-    assert sorted(disturbed.values()) == ["killed", "preempted", "requeued", "timed out"]
-    return disturbed
+
+def stop_at_its_checkpoint(runs: Runs, run: str) -> int:
+    """Stop a run soon after its first checkpoint, long before its end: its process."""
+    runs.wait_for_checkpoint(run)
+    process = runs.process(run)
+    assert process, run
+    os.kill(process, signal.SIGSTOP)
+    return process
 
 
 def states(status: dict[str, Line]) -> dict[str, int]:
