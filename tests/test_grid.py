@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,11 @@ from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
+from ppo_bench.runs.results import error_of
 from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
 from tests.runners import problem_for
-from tests.training import ENVIRONMENT, timeless
+from tests.training import ENVIRONMENT, rows, timeless
 
 RUN = ["framework=jax_xla", "backend=jax", "total_timesteps=4096"]
 GRID = "grid={ppo.learning_rate:[1e-3,2.5e-4],ppo.ent_coef:[0,0.01]}"
@@ -139,12 +141,28 @@ def test_its_runs_are_evaluated_reported_and_gone_on_with_alone(
 
 
 @pytest.mark.slow
-def test_the_run_whose_learning_diverges_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    diverges = "grid={ppo.learning_rate:[1e-3,1e30],ppo.max_grad_norm:[0.5,1e30]}"
-    assert exit_code(main, [*RUN, diverges, f"outputs={tmp_path}"]) == 1
-    said = capfd.readouterr().err.splitlines()[-1]
-    assert "of ppo.learning_rate=1e+30 ppo.max_grad_norm=" in said
-    assert "seed 1 is nan in iteration" in said
+def test_runs_go_on_without_those_whose_learning_diverges(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # The critic's gradients grow with the returns, and their norm soon exceeds what float32 can hold.
+    grid = "grid={ppo.vf_coef:[0.5,4e17],ppo.ent_coef:[0,0.01]}"
+    words = [*RUN, "total_timesteps=16_384", "checkpoint.every_iterations=2", "ppo.max_grad_norm=1e38", grid]
+    words += [f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 1
+    *lines, last = capfd.readouterr().err.splitlines()
+    names = [f"ppo.vf_coef=4e+17 ppo.ent_coef={value} seed 1" for value in (0.0, 0.01)]
+    assert re.fullmatch(rf".* 2 of 4 runs failed: .*{re.escape(names[0])}.*; the folder of each has .* error.txt", last)
+    folders = load_config(words).folders
+    for folder in folders[:2]:
+        assert [row["iteration"] for row in rows(folder)] == list(range(1, 33))
+        assert json.loads((folder / "result.json").read_text())["resumes"] > 0
+        assert not (folder / "error.txt").exists()
+    for folder, name in zip(folders[2:], names, strict=True):
+        (said,) = [line for line in lines if f"gradient_norm of {name} is inf" in line]
+        assert said.endswith(f"{folder} is kept up to iteration {len(rows(folder)) // 2 * 2}")
+        assert error_of(folder) == said.removeprefix("ppo_bench: ")
+        assert not (folder / "result.json").exists()
+    # The same command tries those again that have failed, from their checkpoints.
+    assert exit_code(main, words) == 1
+    assert f"resuming {folders[2]} after iteration" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

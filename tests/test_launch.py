@@ -143,7 +143,7 @@ def test_every_launch_file_keeps_the_schema_and_the_command_line_has_the_last_wo
 def test_without_squeue_files_tell_what_is_done_and_what_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger.record(tmp_path, {"7_0": ["a/seed1", "a/seed2"], "7_1": ["a/seed3"]})
+    ledger.record(tmp_path, {"7_0": [["a/seed1"], ["a/seed2"]], "7_1": [["a/seed3"]]})
     jobs = ledger.jobs_folder(tmp_path)
     jobs.mkdir()
     write_json(ledger.failure_file(jobs, ledger.Place("7_0", 1)), {"reason": "killed by SIGKILL"})
@@ -163,10 +163,22 @@ def test_without_squeue_files_tell_what_is_done_and_what_failed(
     assert " ".join(summary) == "3 runs: 1 done, 0 running, 0 queued, 1 failed, 1 unknown"
 
 
+def test_a_program_of_several_runs_is_done_when_all_are(tmp_path: Path) -> None:
+    ledger.record(tmp_path, {"7": [["a/seed1", "a/seed2"]]})
+    jobs = ledger.jobs_folder(tmp_path)
+    jobs.mkdir()
+    write_json(ledger.failure_file(jobs, ledger.Place("7", 0)), {"reason": "1 of 2 runs failed: seed 2"})
+    for run, state in (("seed1", "failed"), ("seed2", "done")):
+        (tmp_path / "a" / run).mkdir(parents=True)
+        write_json(tmp_path / "a" / run / "result.json", {"global_step": 2048, "mean_sps": 1234.5})
+        (found,) = status.statuses(tmp_path)
+        assert (found.state, found.folder) == (state, "a/seed2" if state == "failed" else "a/seed1")
+
+
 def test_a_later_submission_counts_for_a_run(tmp_path: Path) -> None:
-    ledger.record(tmp_path, {"9": ["a/seed1"]})
-    ledger.record(tmp_path, {"8_0": ["a/seed1"], "8_1": ["a/seed2"]})
-    assert list(ledger.submitted(tmp_path)) == ["9", "8_0", "8_1"]
+    ledger.record(tmp_path, {"9": [["a/seed1"]]})
+    ledger.record(tmp_path, {"8_0": [["a/seed1"]], "8_1": [["a/seed2"]]})
+    assert [training.place.job for training in ledger.submitted(tmp_path)] == ["9", "8_0", "8_1"]
 
 
 def test_status_of_a_folder_without_submissions_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT, timeless
+from tests.training import ENVIRONMENT, rows, timeless
 
 pytestmark = pytest.mark.slow
 
@@ -155,30 +156,40 @@ def test_a_sweep_of_them_knows_what_is_done(tmp_path: Path, capfd: pytest.Captur
     assert sorted(path.parent.name for path in tmp_path.rglob("result.json")) == [f"seed{k}" for k in (1, 2, 3, 4)]
 
 
-def test_seeds_that_stand_far_apart_are_not_set_back(
-    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("lost", "together", "had"),
+    [
+        ({5: [8], 6: [3, 6, 8], 7: [3, 6, 8]}, ["seed 5", "seeds 6, 7"], (6, 0, 0)),  # far apart
+        ({5: [3, 8], 6: [6, 8], 7: [6, 8]}, ["seed 5", "seeds 6, 7"], (6, 3, 3)),  # no iteration in common
+        ({5: [6, 8], 6: [8], 7: [3, 6, 8]}, ["seed 6", "seeds 5, 7"], (0, 6, 0)),  # seed 5 begins anew with seed 7
+    ],
+)
+def test_seeds_that_cannot_go_on_together_go_on_in_turn_and_none_is_set_back(
+    lost: Mapping[int, Sequence[int]],
+    together: list[str],
+    had: Sequence[int],
+    finished: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    folder = configs(tmp_path)[0].run_folder
-    shutil.copytree(configs(finished)[0].run_folder, folder, symlinks=True)
-    (folder / "result.json").unlink()
-    shutil.rmtree(folder / "checkpoints" / "iteration_00000008")
-    assert train(tmp_path) == 2
-    assert_one_line(capfd.readouterr().err, "trained up to different iterations (seed 5: 6, seed 6: 0, seed 7: 0)")
-    assert (folder / "metrics.jsonl").read_bytes() == (configs(finished)[0].run_folder / "metrics.jsonl").read_bytes()
+    copy_without(finished, tmp_path, lost)
+    assert train(tmp_path) == 0
+    assert re.findall(r"jax_xla (seeds? [\d, ]+)  step 4,096 of", capfd.readouterr().err) == together
+    for old, new, kept in zip(configs(finished), configs(tmp_path), had, strict=True):
+        assert [row["iteration"] for row in rows(new.run_folder)] == list(range(1, ITERATIONS + 1))
+        assert rows(old.run_folder)[:kept] == rows(new.run_folder)[:kept]  # to the clock's times
+        assert (new.run_folder / "result.json").exists()
 
 
 def test_a_checkpoint_to_which_all_would_go_back_and_that_one_has_lost_is_named(
     finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for old, new, lost in zip(configs(finished), configs(tmp_path), ((8, 3), (8, 6), (8, 6)), strict=True):
-        shutil.copytree(old.run_folder, new.run_folder, symlinks=True)
-        (new.run_folder / "result.json").unlink()
-        for iteration in lost:
-            shutil.rmtree(new.run_folder / "checkpoints" / f"iteration_{iteration:08d}")
-    folder = configs(tmp_path)[0].run_folder
+    copy_without(finished, tmp_path, {5: [8, 3], 6: [8], 7: [8]})
+    folder, damaged = (config.run_folder for config in configs(tmp_path)[:2])
+    (damaged / "checkpoints" / "iteration_00000006" / "arrays.safetensors").write_bytes(b"")
     assert train(tmp_path) == 2
     line = f"{folder / 'checkpoints'} has no whole checkpoint of iteration 3, to which another run has to go back"
-    assert_one_line(capfd.readouterr().err, line)
+    assert line in capfd.readouterr().err.splitlines()[-1]
     assert (folder / "checkpoints" / "iteration_00000006").exists()
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class ConfigError(ValueError):
@@ -14,6 +15,15 @@ class ConfigError(ValueError):
 
 class Failed(Exception):
     """A failure of a run or a command in progress; saved files are kept. The program ends with exit code 1."""
+
+
+class FailedRuns(Failed):
+    """The failure of some of the runs that a program trains; the others can go on without them."""
+
+    def __init__(self, reasons: Mapping[Path, str]) -> None:
+        """`reasons` has one line for each of them, by the run's folder."""
+        super().__init__("; ".join(reasons.values()))
+        self.reasons = reasons
 
 
 class Lost(Failed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,11 @@ def is_complete(run_folder: Path) -> bool:
         return (run_folder / "result.json").exists()
     except OSError as error:  # such as a name that is too long, or a folder that is closed to this user
         raise ConfigError(f"cannot read {run_folder}: {error.strerror}; choose another folder by outputs=") from error
+
+
+def first_unfinished(folders: Sequence[Path]) -> Path:
+    """The first of the `folders` whose run is not complete; the first of all if there is none."""
+    return next((folder for folder in folders if not is_complete(folder)), folders[0])
 
 
 def jsonable(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.common.files import is_complete
+from ppo_bench.common.files import first_unfinished, is_complete
 from ppo_bench.common.launched import launched
 from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.choices import Network, Tracker
@@ -253,8 +253,7 @@ class Config:
     @property
     def job_folder(self) -> Path:
         """The folder that identifies a command: that of its first run that is not complete, else of its first run."""
-        folders = self.folders
-        return next((folder for folder in folders if not is_complete(folder)), folders[0])
+        return first_unfinished(self.folders)
 
     @property
     def folders(self) -> list[Path]:

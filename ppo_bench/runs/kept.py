@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ppo_bench.common.errors import Failed, Interrupted
+from ppo_bench.common.errors import Failed, FailedRuns, Interrupted
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.record import Record
 
@@ -29,12 +29,20 @@ def _kept(folder: Path) -> str | None:
     return f"{folder} is kept up to iteration {kept}" if kept else None
 
 
+def _stand(folder: Path) -> str:
+    return _kept(folder) or "it was before the first checkpoint"
+
+
 @contextmanager
 def told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
     """Turn a failure after a stop request into `Interrupted`: the signal may have ended environments, too."""
     try:
         yield
     except Failed as error:
+        if isinstance(error, FailedRuns) and not stop:
+            raise FailedRuns(
+                {folder: f"{reason}; {_stand(folder)}" for folder, reason in error.reasons.items()}
+            ) from error
         if not stop:
-            raise type(error)(f"{error}; {_kept(record.folder) or 'it was before the first checkpoint'}") from error
+            raise type(error)(f"{error}; {_stand(record.folder)}") from error
         raise Interrupted(what_is_kept(record.folder, record.loop.iteration)) from error

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from ppo_bench.common.errors import ConfigError, Failed, Interrupted, one_line
+from ppo_bench.common.errors import ConfigError, Failed, FailedRuns, Interrupted, one_line
 from ppo_bench.common.files import is_complete, make_folder, read_json
 from ppo_bench.common.locks import lock
 from ppo_bench.common.rows import last_rows, read_rows
@@ -69,27 +69,31 @@ def own_folder(folder: Path) -> Iterator[None]:
             time.sleep(0.1)
         if not took:
             raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it")
-        with _error_kept(folder / ERROR):
+        with _error_kept(folder):
             yield
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _error_kept(path: Path) -> Iterator[None]:
-    """Writes the error that leaves the context to a file that it removes first.
+def _error_kept(folder: Path) -> Iterator[None]:
+    """Writes the error that leaves the context to a file in the run's folder, which it removes first.
 
-    A stop on request is none, nor is a `ConfigError`, which leaves everything as it is.
+    A stop on request is none, nor is a `ConfigError`, which leaves everything as it is, nor the failure of other runs.
     """
+    path = folder / ERROR
     path.unlink(missing_ok=True)
     try:
         yield
     except (Interrupted, ConfigError):
         raise
     except Exception as error:
-        said = error if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
-        with suppress(OSError):  # such as a full disk, of which the error itself speaks
-            path.write_text(one_line(said) + "\n", encoding="utf-8")
+        said = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+        if isinstance(error, FailedRuns):
+            said = error.reasons.get(folder, "")
+        if said:
+            with suppress(OSError):  # such as a full disk, of which the error itself speaks
+                path.write_text(one_line(said) + "\n", encoding="utf-8")
         raise
 
 

@@ -9,18 +9,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.common.errors import ConfigError, Failed, Interrupted
+from ppo_bench.common.errors import Failed, FailedRuns, Interrupted
 from ppo_bench.common.files import is_complete
 from ppo_bench.common.progress import ProgressDisplay, say
 from ppo_bench.common.stopping import stop_requests
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.observed import make_env
-from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.runs.advice import advice
@@ -29,8 +26,9 @@ from ppo_bench.runs.group import GroupRunner
 from ppo_bench.runs.kept import told_to_stop, what_is_kept
 from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Pauses
-from ppo_bench.runs.record import LoopState, Record
-from ppo_bench.runs.results import are_complete, own_folder
+from ppo_bench.runs.record import Record
+from ppo_bench.runs.results import ERROR, are_complete, own_folder
+from ppo_bench.runs.starts import SeedRun, resume, side_by_side, start
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 
 
@@ -54,13 +52,6 @@ def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
         raise
 
 
-class SeedRun(NamedTuple):
-    """One of the runs that are trained together."""
-
-    config: Config
-    folder: Path
-
-
 def train(config: Config, started_at: float) -> list[Path]:
     """Train every run to the end, from its newest checkpoint if there is one; returns the runs' folders.
 
@@ -76,10 +67,36 @@ def train(config: Config, started_at: float) -> list[Path]:
     if finished:
         with Mirrors(finished, config.trackers, 1 if todo else PATIENCE) as mirrors:
             mirrors.start()
-    if todo:
-        with _first_iteration_uncollected():
-            _train_runs(config, todo, started_at)
+    failed: list[SeedRun] = []
+    for group in side_by_side(todo):
+        failed += _train_group(config, group, started_at)
+        started_at = time.perf_counter()
+    if failed:
+        names = ", ".join(run.config.named for run in failed)
+        raise Failed(f"{len(failed)} of {len(runs)} runs failed: {names}; the folder of each has the reason in {ERROR}")
     return [run.folder for run in runs]
+
+
+def _train_group(config: Config, runs: Sequence[SeedRun], started_at: float) -> list[SeedRun]:
+    """Train runs side by side; when some fail, the others go on without them. Returns those that have failed."""
+    failed: list[SeedRun] = []
+    while runs:
+        try:
+            with _first_iteration_uncollected():
+                _train_runs(config, runs, started_at)
+            break
+        except FailedRuns as error:
+            if not config.trains_several:
+                raise
+            reasons = error.reasons  # without the error, which would keep the program and its arrays
+        for reason in reasons.values():
+            say(reason)
+        failed += [run for run in runs if run.folder in reasons]
+        runs = [run for run in runs if run.folder not in reasons]
+        if runs:
+            say(f"going on with the other {len(runs)} from their last checkpoint")
+        started_at = time.perf_counter()
+    return failed
 
 
 @contextmanager
@@ -107,7 +124,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
     try:
         # Before anything is written to disk, because a checkpoint of another network raises here.
         fresh = not any(any((run.folder / "checkpoints").glob("iteration_*")) for run in runs)
-        start = _start(runs, runner) if fresh else None
+        begun = start(runs, runner) if fresh else None
         with ExitStack() as stack:
             for run in runs:
                 stack.enter_context(own_folder(run.folder))
@@ -116,10 +133,10 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
                     report_finished(*run)
                 return
             mirrors = stack.enter_context(Mirrors([run.folder for run in runs], config.trackers))
-            resumed = _resume(runs, runner)
+            resumed = resume(runs, runner)
             for line in warnings if resumed is None else ():
                 say(line)
-            loops, state = resumed or start or _start(runs, runner)
+            loops, state = resumed or begun or start(runs, runner)
             records = [
                 Record(run.config, run.folder, loop, runner.execution, new=resumed is None, together=len(runs))
                 for run, loop in zip(runs, loops, strict=True)
@@ -130,64 +147,6 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
     finally:
         pauses.close()
         runner.close()
-
-
-def _start(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any]:
-    """Counters and state of new runs: initial weights, or the checkpoint that `checkpoint.load` names."""
-    seeds, source = [run.config.root.seed for run in runs], runs[0].config.source
-    if source is None:
-        return [LoopState() for _ in runs], runner.init(seeds)
-    iteration, global_step = source.loop["iteration"], source.loop["global_step"]
-    loops = [LoopState(iteration, global_step, loaded_steps=global_step) for _ in runs]
-    try:  # each run has random numbers of its own seed
-        return loops, runner.restore([source.arrays | {"seed": np.array(seed)} for seed in seeds])
-    except ConfigError as error:
-        load, task = runs[0].config.root.checkpoint.load, runs[0].config.task.name
-        raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
-
-
-def _resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:
-    """Counters and state of the newest checkpoints; None if the runs are to start from the beginning.
-
-    After an interruption, some of several runs may have a checkpoint more than others: all go back to the last one
-    that they have in common. Raises `ConfigError` if their newest checkpoints are further apart, or if files of rows do
-    not match the checkpoints.
-    """
-    folders = [run.folder / "checkpoints" for run in runs]
-    newest = [checkpoint.load_newest(folder, say) for folder in folders]
-    first = runs[0].config.source.loop["iteration"] if runs[0].config.source else 0
-    iterations = [saved.loop["iteration"] if saved else first for saved in newest]
-    common, every = min(iterations), runs[0].config.root.checkpoint.every_iterations
-    if max(iterations) > common + every:
-        stand = ", ".join(f"{run.config.named}: {k}" for run, k in zip(runs, iterations, strict=True))
-        raise ConfigError(
-            f"these runs have been trained up to different iterations ({stand}) and cannot go on together: finish "
-            "those that are ahead by themselves (num_seeds=1, without a grid), or start all afresh by rerun=true"
-        )
-    if common == first:
-        for folder in folders:
-            checkpoint.go_back(folder, first, None)
-        return None
-    whole = [
-        saved if saved and k == common else _of_iteration(folder, common)
-        for saved, k, folder in zip(newest, iterations, folders, strict=True)
-    ]
-    loops, state = [LoopState.of(saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
-    for run, loop in zip(runs, loops, strict=True):  # all of them, before any file is changed
-        loop.check_files(run.folder)
-    for folder, loop in zip(folders, loops, strict=True):
-        checkpoint.go_back(folder, common, loop.best_iteration)
-    return loops, state
-
-
-def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
-    try:
-        return checkpoint.load_iteration(folder, iteration)
-    except ConfigError as error:
-        raise ConfigError(
-            f"{folder} has no whole checkpoint of iteration {iteration}, to which another run has to go back: train "
-            "the runs by themselves (num_seeds=1, without a grid), or start all afresh by rerun=true"
-        ) from error
 
 
 def _loop(
@@ -214,8 +173,7 @@ def _loop(
             now = time.perf_counter()
             gc.enable()  # see `_first_iteration_uncollected`
             sps, started = batch_size / (now - started), now
-            for record, (metrics, _) in zip(records, measured, strict=True):
-                _require_finite(metrics, record, len(records))
+            _require_finite([metrics for metrics, _ in measured], records)
             seconds = now - loop_started - pauses.seconds
             evaluated = pauses.evaluate(runner, state, loop.iteration + 1, stop)
             for record, (metrics, episodes), columns in zip(
@@ -280,20 +238,18 @@ def _title(records: Sequence[Record]) -> str:
     return f"{config.task.name} {config.backend.name} {config.framework.name} {shown}"
 
 
-def _require_finite(metrics: Metrics, record: Record, together: int) -> None:
-    """Raise `Failed` if a loss is not finite in the iteration after the last recorded one.
-
-    `together` is the number of runs that the same program trains.
-    """
-    done = record.loop.iteration
-    defined = {
-        metric.name for metric in metrics_of(record.config.algorithm, record.config.network) if metric.always_finite
-    }
-    for name, value in metrics.items():
-        if name in defined and not math.isfinite(value):
-            run = f" of {record.config.named}" if together > 1 else ""
-            beside = "; the others can go on without it, by other seeds or another grid" if together > 1 else ""
-            raise Failed(
-                f"{name}{run} is {value} in iteration {done + 1}: learning diverged; try a smaller "
-                f"ppo.learning_rate{beside}"
+def _require_finite(measured: Sequence[Metrics], records: Sequence[Record]) -> None:
+    """Raise `FailedRuns` if losses of some runs are not finite in the iteration that is not yet recorded."""
+    reasons = {}
+    for metrics, record in zip(measured, records, strict=True):
+        declared = metrics_of(record.config.algorithm, record.config.network)
+        defined = {metric.name for metric in declared if metric.always_finite}
+        wrong = [name for name, value in metrics.items() if name in defined and not math.isfinite(value)]
+        if wrong:
+            run = f" of {record.config.named}" if len(records) > 1 else ""
+            reasons[record.folder] = (
+                f"{wrong[0]}{run} is {metrics[wrong[0]]} in iteration {record.loop.iteration + 1}: learning diverged; "
+                "try a smaller ppo.learning_rate"
             )
+    if reasons:
+        raise FailedRuns(reasons)

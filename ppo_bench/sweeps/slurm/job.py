@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ppo_bench.common.cli import EXIT_CODES, LOST
 from ppo_bench.common.errors import Interrupted
-from ppo_bench.common.files import is_complete, read_json, write_json
+from ppo_bench.common.files import read_json, write_json
+from ppo_bench.runs.results import are_complete
 from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.ledger import Place, failure_file, failure_file_of_rank, log_file, log_file_of_rank
 from ppo_bench.sweeps.slurm.task import Task, granted_cores, this_task
@@ -38,15 +39,15 @@ REQUEUE_IF_EARLY = "trap '[ $? -ne 140 ] || scontrol requeue $SLURM_JOB_ID' EXIT
 
 
 class SubmittedRun(NamedTuple):
-    """A run to train: its folder, and the overrides after `python -m ppo_bench`."""
+    """A training: the folders of its runs, one unless a program trains several, and the command's overrides."""
 
-    folder: str
+    folders: list[str]
     overrides: list[str]
 
     @property
     def complete(self) -> bool:
-        """Whether the run is complete."""
-        return is_complete(Path(self.folder))
+        """Whether all its runs are complete."""
+        return are_complete([Path(folder) for folder in self.folders])
 
 
 @dataclass(frozen=True)

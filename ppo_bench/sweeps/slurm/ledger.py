@@ -51,16 +51,28 @@ def failure_file_of_rank(jobs: Path, job: str, rank: int, restarts: int) -> Path
     return jobs / f"{job}.rank{rank}.try{restarts}.json"
 
 
-def submitted(outputs: Path) -> dict[str, list[str]]:
-    """The run folders of every job ever submitted, relative to `outputs`, by job; oldest first."""
+class Submitted(NamedTuple):
+    """A training that was submitted, and the folders of its runs relative to `outputs`."""
+
+    place: Place
+    folders: list[str]
+
+
+def submitted(outputs: Path) -> list[Submitted]:
+    """Every training ever submitted, oldest first."""
     damaged = "move it away: its jobs are then unknown, and their runs are submitted again"
     submissions = [read_json(path, damaged) for path in (outputs / ".slurm" / "submissions").glob("*.json")]
     submissions.sort(key=lambda submission: submission["submitted"])
-    return {job: runs for submission in submissions for job, runs in submission["jobs"].items()}
+    return [
+        Submitted(Place(job, position), folders)
+        for submission in submissions
+        for job, trainings in submission["jobs"].items()
+        for position, folders in enumerate(trainings)
+    ]
 
 
-def record(outputs: Path, jobs: Mapping[str, Sequence[str]]) -> None:
-    """Record the runs of each job of a submission, in their order."""
+def record(outputs: Path, jobs: Mapping[str, Sequence[Sequence[str]]]) -> None:
+    """Record the trainings of each job of a submission, in their order."""
     folder = outputs / ".slurm" / "submissions"
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.now(UTC).isoformat(timespec="microseconds")

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import is_complete, read_json
-from ppo_bench.runs.results import progress_of
+from ppo_bench.common.files import first_unfinished, read_json
+from ppo_bench.runs.results import are_complete, progress_of
 from ppo_bench.sweeps.slurm import ledger
 from ppo_bench.sweeps.slurm.job import last_line
-from ppo_bench.sweeps.slurm.ledger import Place
+from ppo_bench.sweeps.slurm.ledger import Submitted
 from ppo_bench.sweeps.slurm.queue import QUEUED, RUNNING, SlurmJob, jobs
 
 ENDINGS = {
@@ -35,7 +35,7 @@ class RunStatus(NamedTuple):
     state: str
     """`done`, `running`, `queued` or `failed`; `unknown` on a machine without SLURM."""
     folder: str
-    """The run's folder, relative to the outputs folder."""
+    """The run's folder, relative to the outputs folder; of several runs in one program the first unfinished one's."""
     job: str
     detail: str
     """Reason why the run is queued or failed; empty if there is none."""
@@ -68,19 +68,23 @@ def summary(found: Sequence[RunStatus]) -> str:
 def statuses(outputs: Path) -> list[RunStatus]:
     """The status of every run by its latest submission. Raises `ConfigError` if SLURM does not answer."""
     submitted = ledger.submitted(outputs)
-    latest = {run: Place(job, index) for job, runs in submitted.items() for index, run in enumerate(runs)}
-    unfinished = {place.job for run, place in latest.items() if not is_complete(outputs / run)}
+    latest = {training.folders[0]: training for training in submitted}
+    unfinished = {training.place.job for training in latest.values() if not _is_done(outputs, training)}
     # SLURM is asked before files are read: a run that ends in between then counts as done, not as lost.
     known = jobs(unfinished)
     if known is None:
         known = dict.fromkeys(unfinished, UNKNOWN)
-    return [_status(outputs, run, place, submitted[place.job], known.get(place.job)) for run, place in latest.items()]
+    return [_status(outputs, training, submitted, known.get(training.place.job)) for training in latest.values()]
 
 
-def _status(outputs: Path, run: str, place: Place, runs_of_job: Sequence[str], job: SlurmJob | None) -> RunStatus:
-    folder = ledger.jobs_folder(outputs)
+def _is_done(outputs: Path, training: Submitted) -> bool:
+    return are_complete([outputs / run for run in training.folders])
+
+
+def _status(outputs: Path, training: Submitted, submitted: Sequence[Submitted], job: SlurmJob | None) -> RunStatus:
+    folder, place = ledger.jobs_folder(outputs), training.place
     failure = ledger.failure_file(folder, place)
-    if is_complete(outputs / run):
+    if _is_done(outputs, training):
         state, detail = "done", ""
     elif failure.exists():
         state, detail = "failed", f"{read_json(failure)['reason']}; see {ledger.log_file(folder, place)}"
@@ -88,14 +92,16 @@ def _status(outputs: Path, run: str, place: Place, runs_of_job: Sequence[str], j
         state, detail = _ended(job, folder / f"{place.job}_0_log.err")
     else:
         before = sum(
-            not is_complete(outputs / earlier) and not ledger.failure_file(folder, Place(place.job, position)).exists()
-            for position, earlier in enumerate(runs_of_job[: place.position])
+            not _is_done(outputs, other) and not ledger.failure_file(folder, other.place).exists()
+            for other in submitted
+            if other.place.job == place.job and other.place.position < place.position
         )
         waits = job.state in QUEUED or before > 0
         why = [job.reason] if job.state in QUEUED else [f"{before} before it in its job"] if before else []
         again = [f"requeues: {job.restarts}"] if job.restarts else []
         state, detail = "queued" if waits else "running", ", ".join(why + again)
-    return RunStatus(state, run, place.job, detail)
+    shown = first_unfinished([outputs / run for run in training.folders])
+    return RunStatus(state, str(shown.relative_to(outputs)), place.job, detail)
 
 
 def _ended(job: SlurmJob | None, log: Path) -> tuple[str, str]:

@@ -15,10 +15,11 @@ from pathlib import Path
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import is_complete
+from ppo_bench.common.files import first_unfinished, is_complete
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import of_hydra, search_path
 from ppo_bench.configuration.load import load_config
+from ppo_bench.runs.results import are_complete
 from ppo_bench.sweeps.expand import sweep_jobs
 from ppo_bench.sweeps.preflight import check_environments
 from ppo_bench.sweeps.slurm import ledger
@@ -64,7 +65,7 @@ def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[Submitte
     for config, job in configs:
         config.require(elsewhere=True)
         trained = tuple(config.folders)
-        runs.setdefault(trained, SubmittedRun(str(config.job_folder), job))
+        runs.setdefault(trained, SubmittedRun(list(map(str, trained)), job))
         for one in trained:
             if trained_by.setdefault(one, trained) != trained and not is_complete(one):
                 raise ConfigError(
@@ -74,7 +75,7 @@ def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[Submitte
     if len(folders) > 1:
         raise ConfigError(f"outputs={','.join(sorted(folders))}: one submission has one folder of outputs")
     tasks = tasks_per_node(launch, [config for config, _ in configs])
-    check_environments(config for config, _ in configs if not is_complete(config.job_folder))
+    check_environments(config for config, _ in configs if not are_complete(config.folders))
     return Path(folders.pop()), list(runs.values()), tasks
 
 
@@ -83,7 +84,7 @@ def _choose(outputs: Path, runs: Sequence[SubmittedRun]) -> tuple[list[Submitted
     standing = {status.folder: status for status in statuses(outputs)}
     needed, rows = [], [("", "run", "")]
     for run in runs:
-        relative = str(Path(run.folder).relative_to(outputs))
+        relative = str(first_unfinished(list(map(Path, run.folders))).relative_to(outputs))
         status = standing.get(relative)
         if run.complete:
             rows.append(("done", relative, ""))
@@ -95,7 +96,7 @@ def _choose(outputs: Path, runs: Sequence[SubmittedRun]) -> tuple[list[Submitted
     return needed, rows
 
 
-def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: int) -> dict[str, list[str]]:
+def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: int) -> dict[str, list[list[str]]]:
     """Submit the runs to SLURM as one array of jobs with `tasks` on each node.
 
     Returns the run folders of each job, relative to `outputs`.
@@ -131,7 +132,7 @@ def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: 
             leftover.unlink(missing_ok=True)
         raise refusal(error) from error
     submitted = {
-        job.job_id: [str(Path(run.folder).relative_to(outputs)) for run in pack]
+        job.job_id: [[str(Path(folder).relative_to(outputs)) for folder in run.folders] for run in pack]
         for job, pack in zip(jobs, packs, strict=True)
     }
     ledger.record(outputs, submitted)

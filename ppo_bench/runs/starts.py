@@ -1,0 +1,103 @@
+"""Where a training of several runs begins or goes on, from the checkpoints in their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.config import Config
+from ppo_bench.runners import checkpoint
+from ppo_bench.runners.seeds import SeedsRunner
+from ppo_bench.runs.record import LoopState
+
+
+class SeedRun(NamedTuple):
+    """One of the runs that are trained together."""
+
+    config: Config
+    folder: Path
+
+
+def side_by_side(runs: Sequence[SeedRun]) -> list[list[SeedRun]]:
+    """The runs in groups that can go on together, those that are ahead first.
+
+    All runs of a group have the newest checkpoint of the last among them, and at most one after it.
+    """
+    groups, left = [], list(runs)
+    while left:
+        first, every = _first(left), left[0].config.root.checkpoint.every_iterations
+        newest = {run.folder: checkpoint.newest_iteration(run.folder / "checkpoints") or first for run in left}
+        last = min(newest.values())
+        groups.append(
+            [
+                run
+                for run in left
+                if newest[run.folder] <= last + every
+                and (last == first or checkpoint.exists(run.folder / "checkpoints", last))
+            ]
+        )
+        together = {run.folder for run in groups[-1]}
+        left = [run for run in left if run.folder not in together]
+    return groups[::-1]
+
+
+def _first(runs: Sequence[SeedRun]) -> int:
+    """The iteration at which new runs begin: 0, or that of the checkpoint that `checkpoint.load` names."""
+    source = runs[0].config.source
+    return int(source.loop["iteration"]) if source else 0
+
+
+def start(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any]:
+    """Counters and state of new runs: initial weights, or the checkpoint that `checkpoint.load` names."""
+    seeds, source = [run.config.root.seed for run in runs], runs[0].config.source
+    if source is None:
+        return [LoopState() for _ in runs], runner.init(seeds)
+    iteration, global_step = source.loop["iteration"], source.loop["global_step"]
+    loops = [LoopState(iteration, global_step, loaded_steps=global_step) for _ in runs]
+    try:  # each run has random numbers of its own seed
+        return loops, runner.restore([source.arrays | {"seed": np.array(seed)} for seed in seeds])
+    except ConfigError as error:
+        load, task = runs[0].config.root.checkpoint.load, runs[0].config.task.name
+        raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
+
+
+def resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:
+    """Counters and state of the newest checkpoints; None if the runs are to start from the beginning.
+
+    After an interruption, some of several runs may have a checkpoint more than others: all go back to the last one
+    that they have in common. Raises `ConfigError` if there is none, or if files of rows do not match the checkpoints.
+    """
+    folders = [run.folder / "checkpoints" for run in runs]
+    newest = [checkpoint.load_newest(folder, say) for folder in folders]
+    first = _first(runs)
+    iterations = [saved.loop["iteration"] if saved else first for saved in newest]
+    common = min(iterations)
+    if common == first:
+        for folder in folders:
+            checkpoint.go_back(folder, first, None)
+        return None
+    whole = [
+        saved if saved and k == common else _of_iteration(folder, common)
+        for saved, k, folder in zip(newest, iterations, folders, strict=True)
+    ]
+    loops, state = [LoopState.of(saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
+    for run, loop in zip(runs, loops, strict=True):  # all of them, before any file is changed
+        loop.check_files(run.folder)
+    for folder, loop in zip(folders, loops, strict=True):
+        checkpoint.go_back(folder, common, loop.best_iteration)
+    return loops, state
+
+
+def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:
+    try:
+        return checkpoint.load_iteration(folder, iteration)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{folder} has no whole checkpoint of iteration {iteration}, to which another run has to go back: train "
+            "the runs by themselves (num_seeds=1, without a grid), or start all afresh by rerun=true"
+        ) from error
