@@ -163,7 +163,8 @@ def test_without_squeue_files_tell_what_is_done_and_what_failed(
     assert " ".join(summary) == "3 runs: 1 done, 0 running, 0 queued, 1 failed, 1 unknown"
 
 
-def test_a_program_of_several_runs_is_done_when_all_are(tmp_path: Path) -> None:
+def test_a_program_of_several_runs_is_done_when_all_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # without squeue
     ledger.record(tmp_path, {"7": [["a/seed1", "a/seed2"]]})
     jobs = ledger.jobs_folder(tmp_path)
     jobs.mkdir()
