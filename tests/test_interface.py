@@ -11,11 +11,14 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 import ppo_bench
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.runners.checkpoint import find, load_named
 from tests.training import learnt
 
 WORDS = ["total_timesteps=4096", "ppo.num_envs=4", "device=cpu", "checkpoint.every_iterations=4"]
@@ -66,6 +69,40 @@ def test_a_policy_plays_an_environment_of_the_callers(network: str, tmp_path: Pa
                 lengths.append(t)
                 break
     assert lengths[0] == lengths[1] > 8
+
+
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_a_decision_has_the_networks_values_and_probabilities(framework: str, run: Path) -> None:
+    trained = ppo_bench.load(run, greedy=False, framework=framework)
+    obs = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
+    arrays = load_named(find(run)).arrays
+
+    def computed(part: str) -> np.ndarray:
+        x = obs
+        for layer in range(3):
+            x = x @ arrays[f"params.{part}.{layer}.weight"].T + arrays[f"params.{part}.{layer}.bias"]
+            x = np.tanh(x) if layer < 2 else x
+        return x
+
+    decision = trained.decide(obs)
+    np.testing.assert_allclose(decision.head[0], logits := computed("actor"), atol=1e-5)
+    np.testing.assert_allclose(decision.values, computed("critic")[:, 0], atol=1e-5)
+    probabilities = scipy.special.softmax(logits, -1)
+    np.testing.assert_allclose(decision.log_probs, np.log(probabilities[np.arange(50), decision.actions]), atol=1e-5)
+    np.testing.assert_allclose(decision.entropies, scipy.stats.entropy(probabilities, axis=-1), atol=1e-5)
+    trained.reset()
+    np.testing.assert_array_equal(trained.act(obs), decision.actions)
+
+
+def test_a_decision_of_numbers_has_densities_of_what_the_policy_chose(tmp_path: Path) -> None:
+    (folder,) = ppo_bench.train([*WORDS, "env.id=Pendulum-v1", "ppo.num_envs=1", f"outputs={tmp_path}"])
+    decision = ppo_bench.load(folder, greedy=False).decide(100 * np.ones((200, 3), np.float32))
+    policy = scipy.stats.norm(decision.head[0], np.exp(decision.head[1]))
+    np.testing.assert_allclose(decision.log_probs, policy.logpdf(decision.chosen).sum(-1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(decision.entropies, np.broadcast_to(policy.entropy().sum(-1), 200), rtol=1e-4)
+    assert decision.values.shape == (200,)
+    np.testing.assert_array_equal(decision.actions, np.clip(decision.chosen, -2.0, 2.0))
+    assert (np.abs(decision.chosen) > 2.0).any()
 
 
 class FromFive(gymnasium.Env[np.ndarray, np.int64]):

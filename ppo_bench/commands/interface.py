@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.runners import checkpoint
-from ppo_bench.runs.play import Agent, load_agent, play
+from ppo_bench.runs.play import Agent, Decision, load_agent, play
 from ppo_bench.runs.recorded import load_run
 from ppo_bench.sweeps.expand import require_one_run
 
@@ -95,7 +96,11 @@ class Trained:
         self._carry: Tree | None = None
 
     def act(self, obs: Any, start: np.ndarray | None = None, legal: np.ndarray | None = None) -> np.ndarray:
-        """The environments' actions `[N]` or `[N, A]` for their observations `[N, ...]`.
+        """The environments' actions `[N]` or `[N, A]` for their observations `[N, ...]`; arguments as of `decide`."""
+        return self.decide(obs, start, legal).actions
+
+    def decide(self, obs: Any, start: np.ndarray | None = None, legal: np.ndarray | None = None) -> Decision:
+        """The environments' actions for their observations `[N, ...]`, and the policy's values and distribution.
 
         Observations of several parts are dictionaries or tuples of arrays `[N, ...]`, or the vectors that the network
         takes. For networks with memory, `start [N]` marks the first observations of episodes; None means that no
@@ -113,9 +118,9 @@ class Trained:
         if self._carry and len(obs) != self._rows:
             raise ConfigError(f"{len(obs)} observations, and there were {self._rows}: call reset() before others")
         start = np.zeros(len(obs), bool) if start is None else np.asarray(start, bool)
-        actions, self._carry = self._agent.act(self._step, Seen(obs, legal=legal), start, self._carry)
+        decision, self._carry = self._agent.decide(self._step, Seen(obs, legal=legal), start, self._carry)
         self._step += 1
-        return actions + first_action(self.action_space)
+        return replace(decision, actions=decision.actions + first_action(self.action_space))
 
     def _flattened(self, obs: Any) -> np.ndarray:
         """`obs` as one array; the vectors of observations that the environments flatten."""

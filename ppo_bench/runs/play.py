@@ -13,6 +13,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.mathematics import noise, normalize
 from ppo_bench.mathematics.arrays import Arrays, Tree, restored
+from ppo_bench.mathematics.distributions import Distribution, Head
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, masked
 from ppo_bench.runners.base import Episode, Policy
@@ -51,6 +52,32 @@ def _words(seed: int, t: int, num_envs: int, num_actions: int) -> tuple[np.ndarr
 
 
 @dataclass(frozen=True)
+class Decision:
+    """What a policy makes of observations of `N` environments."""
+
+    actions: np.ndarray
+    """The environments' actions, `[N]` or `[N, A]`."""
+    values: np.ndarray
+    """The critic's estimates of returns `[N]`; with two streams of rewards as in RND `[N, 2]`. Their unit is that of
+    the rewards in training, which a run may have clipped or scaled."""
+    head: Head
+    """Parameters of the policy's distribution: `(logits [N, A],)`, or `(mean [N, A], log_std [A])`."""
+    chosen: np.ndarray
+    """The actions as the policy has chosen them: numbers from 0, or numbers before they are clipped or rescaled."""
+    distribution: Distribution
+
+    @property
+    def log_probs(self) -> np.ndarray:
+        """Logarithms of the probabilities of the `chosen` actions, `[N]`, or of their densities."""
+        return np.asarray(self.distribution.log_prob(np, self.head, self.chosen))
+
+    @property
+    def entropies(self) -> np.ndarray:
+        """Entropies of the policy's distributions in nats, `[N]`."""
+        return np.broadcast_to(self.distribution.entropy(np, self.head), len(self.chosen))
+
+
+@dataclass(frozen=True)
 class Agent:
     """A `Player`: a policy with the normalisation of its observations and its choice of actions. It is immutable."""
 
@@ -74,17 +101,23 @@ class Agent:
 
     def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
         """See `Player.act`."""
+        decision, carry = self.decide(t, seen, start, carry)
+        return decision.actions, carry
+
+    def decide(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[Decision, Tree]:
+        """The decision for the observations in `seen`, and the carry, as of `act`."""
         obs = seen.obs
         if self.obs_stats:
             obs = normalize.normalize_observations(np, self.obs_stats, obs.astype(np.float64), self.obs_clip)
-        head, _, carry = self.policy(self.network.arrange(obs), start, carry)
+        head, values, carry = self.policy(self.network.arrange(obs), start, carry)
         head, distribution = masked(np, head, seen.legal), self.network.distribution
         if self.greedy:
-            actions = np.asarray(distribution.mode(np, head))
+            chosen = np.asarray(distribution.mode(np, head))
         else:
             noise_of_step = self._noise(t, len(obs)).astype(head[0].dtype)
-            actions = np.asarray(distribution.sample(np, head, noise_of_step))
-        return self.bounds.within(np, actions) if self.bounds else actions, carry
+            chosen = np.asarray(distribution.sample(np, head, noise_of_step))
+        actions = self.bounds.within(np, chosen) if self.bounds else chosen
+        return Decision(actions, values, head, chosen, distribution), carry
 
     def _noise(self, t: int, num_envs: int) -> np.ndarray:
         if self.network.discrete:
