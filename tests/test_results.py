@@ -15,7 +15,7 @@ import pytest
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json, write_json
 from ppo_bench.common.rows import Mark, Rows, check_rows
-from ppo_bench.configuration.config import chosen_folder
+from ppo_bench.configuration.config import chosen_folders
 from ppo_bench.runs.results import in_use, own_folder, speeds
 
 
@@ -95,15 +95,17 @@ def test_rows_of_a_run_that_starts_over_are_emptied(tmp_path: Path) -> None:
 
 def test_a_run_keeps_its_folder_unless_a_rerun_is_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / "seed1"
-    assert chosen_folder(folder, rerun=False) == folder
-    assert chosen_folder(folder, rerun=True) == tmp_path / "seed1-rerun2", "resumed whether or not there is a first"
+    assert chosen_folders([folder], rerun=False) == [folder]
+    assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"], (
+        "resumed whether or not there is a first"
+    )
     folder.mkdir()
-    assert chosen_folder(folder, rerun=False) == folder
-    assert chosen_folder(folder, rerun=True) == tmp_path / "seed1-rerun2"
+    assert chosen_folders([folder], rerun=False) == [folder]
+    assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"]
     (tmp_path / "seed1-rerun2").mkdir()
-    assert chosen_folder(folder, rerun=True) == tmp_path / "seed1-rerun2", "an unfinished rerun is resumed"
+    assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"], "an unfinished rerun is resumed"
     (tmp_path / "seed1-rerun2" / "result.json").touch()
-    assert chosen_folder(folder, rerun=True) == tmp_path / "seed1-rerun3"
+    assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun3"]
 
 
 def test_a_folder_is_made_with_its_parents_and_left_as_it_is_if_it_exists(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,15 +18,18 @@ from ppo_bench.commands.report.folders import read
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
+from ppo_bench.runs.train import _build, _save
 from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT, rows, timeless
+from tests.training import ENVIRONMENT, rows, snapshot, timeless
 
 pytestmark = pytest.mark.slow
 
 RUN = ["framework=jax_xla", "backend=jax", "total_timesteps=4096"]
 ITERATIONS = 8
 SEEDS = (5, 6, 7)
+STEPS = r"jax_xla (seeds? [\d, ]+)  step 4,096 of"
+"""What is said at the end of a training, with its seeds."""
 TOGETHER = [*RUN, "seed=5", "num_seeds=3", "checkpoint.every_iterations=3", "checkpoint.keep=9"]
 
 
@@ -162,6 +168,7 @@ def test_a_sweep_of_them_knows_what_is_done(tmp_path: Path, capfd: pytest.Captur
         ({5: [8], 6: [3, 6, 8], 7: [3, 6, 8]}, ["seed 5", "seeds 6, 7"], (6, 0, 0)),  # far apart
         ({5: [3, 8], 6: [6, 8], 7: [6, 8]}, ["seed 5", "seeds 6, 7"], (6, 3, 3)),  # no iteration in common
         ({5: [6, 8], 6: [8], 7: [3, 6, 8]}, ["seed 6", "seeds 5, 7"], (0, 6, 0)),  # seed 5 begins anew with seed 7
+        ({5: [6, 8], 6: [6, 8], 7: [3, 6, 8]}, ["seeds 5, 6, 7"], (0, 0, 0)),  # one checkpoint is not far
     ],
 )
 def test_seeds_that_cannot_go_on_together_go_on_in_turn_and_none_is_set_back(
@@ -174,7 +181,7 @@ def test_seeds_that_cannot_go_on_together_go_on_in_turn_and_none_is_set_back(
 ) -> None:
     copy_without(finished, tmp_path, lost)
     assert train(tmp_path) == 0
-    assert re.findall(r"jax_xla (seeds? [\d, ]+)  step 4,096 of", capfd.readouterr().err) == together
+    assert re.findall(STEPS, capfd.readouterr().err) == together
     for old, new, kept in zip(configs(finished), configs(tmp_path), had, strict=True):
         assert [row["iteration"] for row in rows(new.run_folder)] == list(range(1, ITERATIONS + 1))
         assert rows(old.run_folder)[:kept] == rows(new.run_folder)[:kept]  # to the clock's times
@@ -184,13 +191,57 @@ def test_seeds_that_cannot_go_on_together_go_on_in_turn_and_none_is_set_back(
 def test_a_checkpoint_to_which_all_would_go_back_and_that_one_has_lost_is_named(
     finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    copy_without(finished, tmp_path, {5: [8, 3], 6: [8], 7: [8]})
-    folder, damaged = (config.run_folder for config in configs(tmp_path)[:2])
-    (damaged / "checkpoints" / "iteration_00000006" / "arrays.safetensors").write_bytes(b"")
+    copy_without(finished, tmp_path, {5: [8], 6: [6, 8], 7: [6, 8]})
+    folder = configs(tmp_path)[0].run_folder
+    (folder / "checkpoints" / "iteration_00000003" / "arrays.safetensors").write_bytes(b"")
     assert train(tmp_path) == 2
     line = f"{folder / 'checkpoints'} has no whole checkpoint of iteration 3, to which another run has to go back"
     assert line in capfd.readouterr().err.splitlines()[-1]
     assert (folder / "checkpoints" / "iteration_00000006").exists()
+
+
+def test_a_seed_whose_newest_checkpoint_is_damaged_goes_on_behind_the_others(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copy_without(finished, tmp_path, {5: [3, 8], 6: [8], 7: [3, 8]})
+    damaged = configs(tmp_path)[1].run_folder / "checkpoints" / "iteration_00000006"
+    (damaged / "arrays.safetensors").write_bytes(b"")
+    assert train(tmp_path) == 0
+    assert re.findall(STEPS, capfd.readouterr().err) == ["seeds 5, 7", "seed 6"]
+    assert damaged.with_name(f"{damaged.name}.damaged").is_dir()
+
+
+def test_a_seed_that_another_process_finishes_meanwhile_is_left_alone(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = configs(tmp_path)[1].run_folder, configs(finished)[1].run_folder
+
+    def build(*arguments: Any) -> Any:
+        if not own.exists():
+            shutil.copytree(other, own, symlinks=True)
+        return _build(*arguments)
+
+    monkeypatch.setattr("ppo_bench.runs.train._build", build)
+    assert train(tmp_path) == 0
+    assert re.findall(STEPS, capfd.readouterr().err) == ["seeds 5, 7"]
+    assert snapshot(own) == {own / path.relative_to(other): was for path, was in snapshot(other).items()}
+
+
+def test_a_stop_at_the_very_end_of_some_seeds_leaves_the_others_for_later(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_without(finished, tmp_path, {5: [3, 8], 6: [3, 6, 8], 7: [3, 6, 8]})
+
+    def save(runner: Any, state: Any, records: Any, *rest: Any, **more: Any) -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return _save(runner, state, records, *rest, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ppo_bench.runs.train._save", save)
+        assert train(tmp_path) == 130
+    assert "stopped with 2 of 3 runs left; the same command goes on with them" in capfd.readouterr().err
+    assert [(config.run_folder / "result.json").exists() for config in configs(tmp_path)] == [True, False, False]
+    assert train(tmp_path) == 0
 
 
 @pytest.mark.parametrize(

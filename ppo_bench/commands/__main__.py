@@ -88,8 +88,8 @@ def main(arguments: list[str]) -> int:
 
 def _is_another_rank(config: Config) -> bool:
     """Whether this process was one of several that a launcher started, other than rank 0, and is done."""
+    from ppo_bench.common.files import are_complete
     from ppo_bench.runs.group import dismiss_ranks, require_launched, serve_rank
-    from ppo_bench.runs.results import are_complete
 
     require_launched(config)
     told = launched()

@@ -35,8 +35,8 @@ VIEWS = ("runs", "metrics", "episodes")
 def train(overrides: Sequence[str] = ()) -> list[Path]:
     """Train as `python -m ppo_bench` does with these overrides, and return the run folders.
 
-    A finished run is not trained again; an interrupted one is resumed. Raises `ConfigError` for wrong overrides, and
-    `Interrupted` on Ctrl-C.
+    A finished run is not trained again; an interrupted one is resumed. Raises `ConfigError` for wrong overrides,
+    `Failed` if a run fails (others of `num_seeds` or `grid` have ended by then), and `Interrupted` on Ctrl-C.
     """
     started_at = time.perf_counter()
     require_one_run(overrides)

@@ -6,7 +6,6 @@ import importlib.util
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 
 
 class ConfigError(ValueError):
@@ -20,8 +19,8 @@ class Failed(Exception):
 class FailedRuns(Failed):
     """The failure of some of the runs that a program trains; the others can go on without them."""
 
-    def __init__(self, reasons: Mapping[Path, str]) -> None:
-        """`reasons` has one line for each of them, by the run's folder."""
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        """`reasons` has one line for each of them, by its position among the runs of the program."""
         super().__init__("; ".join(reasons.values()))
         self.reasons = reasons
 

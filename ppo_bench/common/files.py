@@ -27,6 +27,11 @@ def is_complete(run_folder: Path) -> bool:
         raise ConfigError(f"cannot read {run_folder}: {error.strerror}; choose another folder by outputs=") from error
 
 
+def are_complete(folders: Sequence[Path]) -> bool:
+    """Whether the runs in all of `folders` are complete."""
+    return all(map(is_complete, folders))
+
+
 def first_unfinished(folders: Sequence[Path]) -> Path:
     """The first of the `folders` whose run is not complete; the first of all if there is none."""
     return next((folder for folder in folders if not is_complete(folder)), folders[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.common.files import first_unfinished, is_complete
+from ppo_bench.common.files import are_complete
 from ppo_bench.common.launched import launched
 from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.choices import Network, Tracker
@@ -251,14 +252,9 @@ class Config:
         )
 
     @property
-    def job_folder(self) -> Path:
-        """The folder that identifies a command: that of its first run that is not complete, else of its first run."""
-        return first_unfinished(self.folders)
-
-    @property
     def folders(self) -> list[Path]:
         """Folders of the command's runs, as `rerun` chooses them now."""
-        return [chosen_folder(config.run_folder, self.root.rerun) for config in self.of_each_run()]
+        return chosen_folders([config.run_folder for config in self.of_each_run()], self.root.rerun)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -282,14 +278,12 @@ class Config:
         return Path(self.root.outputs) / self.root.name / self.experiment / f"seed{self.root.seed}"
 
 
-def chosen_folder(folder: Path, rerun: bool) -> Path:
-    """`folder`, or with `rerun` the first of `<folder>-rerun<n>`, n = 2, 3, ..., that is not complete.
+def chosen_folders(folders: Sequence[Path], rerun: bool) -> list[Path]:
+    """`folders`, or with `rerun` the first `<folder>-rerun<n>`, n = 2, 3, ..., that are not all complete.
 
-    The result does not depend on whether `folder` exists, so that the same command resumes the rerun that it started.
+    The result does not depend on whether `folders` exist, so that the same command resumes the rerun that it started.
     """
-    if not rerun:
-        return folder
-    n = 2
-    while is_complete(beside := folder.with_name(f"{folder.name}-rerun{n}")):
+    n, chosen = 2, list(folders)
+    while rerun and are_complete(chosen := [folder.with_name(f"{folder.name}-rerun{n}") for folder in folders]):
         n += 1
-    return beside
+    return chosen

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -267,4 +268,6 @@ def _canonical(value: Any) -> bytes:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    return sorted((path for path in folder.glob("iteration_*") if path.suffix == ""), reverse=True)
+    return sorted(
+        (path for path in folder.glob("iteration_*") if re.fullmatch(r"iteration_\d+", path.name)), reverse=True
+    )

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ppo_bench.common.errors import Failed
+from ppo_bench.common.errors import Failed, FailedRuns
 from ppo_bench.envs.base import EnvStep, GraphEnv
 from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.runners.base import Problem
@@ -71,14 +71,18 @@ class JaxSeedsRunner:
         everything = jax.device_get(state.ahead.pop(0))
         hyperparameters = self._hyperparameters(state, state.iteration)
         of_seeds: Measured = []
+        failed: dict[int, str] = {}
         for k, totals in enumerate(state.totals):
             ahead = jax.tree.map(lambda array, k=k: array[k], everything)
             learning_rate = hyperparameters[k]["learning_rate"]
             try:
                 state.totals[k], metrics, episodes = self._one.reported(learning_rate, ahead, totals)
             except Failed as error:
-                raise Failed(f"{named_run(self._own[k] if self._own else {}, state.seeds[k])}: {error}") from error
-            of_seeds.append((metrics, episodes))
+                failed[k] = f"{named_run(self._own[k] if self._own else {}, state.seeds[k])}: {error}"
+            else:
+                of_seeds.append((metrics, episodes))
+        if failed:
+            raise FailedRuns(failed)
         return state, of_seeds
 
     def _run_ahead(self, state: SeedsState) -> None:

@@ -34,15 +34,14 @@ def _stand(folder: Path) -> str:
 
 
 @contextmanager
-def told_to_stop(stop: Sequence[int], record: Record) -> Iterator[None]:
+def told_to_stop(stop: Sequence[int], records: Sequence[Record]) -> Iterator[None]:
     """Turn a failure after a stop request into `Interrupted`: the signal may have ended environments, too."""
     try:
         yield
     except Failed as error:
-        if isinstance(error, FailedRuns) and not stop:
-            raise FailedRuns(
-                {folder: f"{reason}; {_stand(folder)}" for folder, reason in error.reasons.items()}
-            ) from error
-        if not stop:
-            raise type(error)(f"{error}; {_stand(record.folder)}") from error
-        raise Interrupted(what_is_kept(record.folder, record.loop.iteration)) from error
+        first = records[0]
+        if stop:
+            raise Interrupted(what_is_kept(first.folder, first.loop.iteration)) from error
+        if isinstance(error, FailedRuns):
+            raise FailedRuns({k: f"{why}; {_stand(records[k].folder)}" for k, why in error.reasons.items()}) from error
+        raise type(error)(f"{error}; {_stand(first.folder)}") from error

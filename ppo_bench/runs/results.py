@@ -44,9 +44,10 @@ LOCK_TRIES = 3
 
 
 @contextmanager
-def own_folder(folder: Path) -> Iterator[None]:
+def own_folder(folder: Path, position: int = 0) -> Iterator[None]:
     """Create the run's folder and lock it for this process. Raises `ConfigError` if it is read-only or in use.
 
+    `position` is that of the run among those that a program trains; the failure of another is not kept in this folder.
     What is locked is a file in it, since NFS keeps locks of folders to each machine.
     """
     make_folder(folder)
@@ -69,19 +70,18 @@ def own_folder(folder: Path) -> Iterator[None]:
             time.sleep(0.1)
         if not took:
             raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it")
-        with _error_kept(folder):
+        with _error_kept(folder / ERROR, position):
             yield
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _error_kept(folder: Path) -> Iterator[None]:
-    """Writes the error that leaves the context to a file in the run's folder, which it removes first.
+def _error_kept(path: Path, position: int) -> Iterator[None]:
+    """Writes the error that leaves the context to a file that it removes first.
 
     A stop on request is none, nor is a `ConfigError`, which leaves everything as it is, nor the failure of other runs.
     """
-    path = folder / ERROR
     path.unlink(missing_ok=True)
     try:
         yield
@@ -90,9 +90,9 @@ def _error_kept(folder: Path) -> Iterator[None]:
     except Exception as error:
         said = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
         if isinstance(error, FailedRuns):
-            said = error.reasons.get(folder, "")
-        if said:
-            with suppress(OSError):  # such as a full disk, of which the error itself speaks
+            said = error.reasons.get(position, "")
+        with suppress(OSError):  # such as a full disk, of which the error itself speaks
+            if said:
                 path.write_text(one_line(said) + "\n", encoding="utf-8")
         raise
 
@@ -111,11 +111,6 @@ def recorded(folder: Path) -> dict[str, Any]:
     if not all(isinstance(about.get(part), dict) for part in ("config", "versions", "hardware", "execution")):
         raise ConfigError(f"{folder / 'run.json'} is no record of a run; rerun=true starts the run afresh beside it")
     return about
-
-
-def are_complete(folders: Sequence[Path]) -> bool:
-    """Whether the runs in all of `folders` are complete."""
-    return all(map(is_complete, folders))
 
 
 def run_folders(folder: Path, signs: Sequence[str] = FILES) -> Iterator[Path]:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.seeds import SeedsRunner
@@ -23,27 +22,25 @@ class SeedRun(NamedTuple):
     folder: Path
 
 
-def side_by_side(runs: Sequence[SeedRun]) -> list[list[SeedRun]]:
-    """The runs in groups that can go on together, those that are ahead first.
+def leading(runs: Sequence[SeedRun]) -> list[SeedRun]:
+    """The runs that are ahead of the others, and those that can go on together with them.
 
-    All runs of a group have the newest checkpoint of the last among them, and at most one after it.
+    Runs can if all have the newest checkpoint of the last among them, or that has none, and if none is ahead of it by
+    more than one checkpoint.
     """
-    groups, left = [], list(runs)
-    while left:
-        first, every = _first(left), left[0].config.root.checkpoint.every_iterations
+    first, every, left = _first(runs), runs[0].config.root.checkpoint.every_iterations, list(runs)
+    while True:
         newest = {run.folder: checkpoint.newest_iteration(run.folder / "checkpoints") or first for run in left}
         last = min(newest.values())
-        groups.append(
-            [
-                run
-                for run in left
-                if newest[run.folder] <= last + every
-                and (last == first or checkpoint.exists(run.folder / "checkpoints", last))
-            ]
-        )
-        together = {run.folder for run in groups[-1]}
+        together = [
+            run.folder
+            for run in left
+            if newest[run.folder] <= last + every
+            and (last == first or checkpoint.exists(run.folder / "checkpoints", last))
+        ]
+        if len(together) == len(left):
+            return left
         left = [run for run in left if run.folder not in together]
-    return groups[::-1]
 
 
 def _first(runs: Sequence[SeedRun]) -> int:
@@ -66,15 +63,15 @@ def start(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopS
         raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
 
 
-def resume(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any] | None:
-    """Counters and state of the newest checkpoints; None if the runs are to start from the beginning.
+def resume(
+    runs: Sequence[SeedRun], newest: Sequence[checkpoint.Checkpoint | None], runner: SeedsRunner[Any]
+) -> tuple[list[LoopState], Any] | None:
+    """Counters and state of the `newest` checkpoints; None if the runs are to start from the beginning.
 
     After an interruption, some of several runs may have a checkpoint more than others: all go back to the last one
-    that they have in common. Raises `ConfigError` if there is none, or if files of rows do not match the checkpoints.
+    that they have in common. Raises `ConfigError` if it is damaged, or if files of rows do not match the checkpoints.
     """
-    folders = [run.folder / "checkpoints" for run in runs]
-    newest = [checkpoint.load_newest(folder, say) for folder in folders]
-    first = _first(runs)
+    folders, first = [run.folder / "checkpoints" for run in runs], _first(runs)
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common = min(iterations)
     if common == first:

@@ -18,6 +18,7 @@ from ppo_bench.common.progress import ProgressDisplay, say
 from ppo_bench.common.stopping import stop_requests
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.observed import make_env
+from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics, Runner
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.runs.advice import advice
@@ -27,8 +28,8 @@ from ppo_bench.runs.kept import told_to_stop, what_is_kept
 from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Pauses
 from ppo_bench.runs.record import Record
-from ppo_bench.runs.results import ERROR, are_complete, own_folder
-from ppo_bench.runs.starts import SeedRun, resume, side_by_side, start
+from ppo_bench.runs.results import ERROR, own_folder
+from ppo_bench.runs.starts import SeedRun, leading, resume, start
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 
 
@@ -55,8 +56,8 @@ def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
 def train(config: Config, started_at: float) -> list[Path]:
     """Train every run to the end, from its newest checkpoint if there is one; returns the runs' folders.
 
-    `started_at` is the `time.perf_counter()` of the program's start. Raises `Interrupted` on the signals of
-    `ppo_bench/common/stopping.py`.
+    `started_at` is the `time.perf_counter()` of the program's start. Raises `Failed` at the end if some runs have
+    failed, and `Interrupted` on the signals of `ppo_bench/common/stopping.py`.
     """
     runs = [SeedRun(*each) for each in zip(config.of_each_run(), config.folders, strict=True)]
     finished = [run.folder for run in runs if is_complete(run.folder)]
@@ -67,36 +68,30 @@ def train(config: Config, started_at: float) -> list[Path]:
     if finished:
         with Mirrors(finished, config.trackers, 1 if todo else PATIENCE) as mirrors:
             mirrors.start()
-    failed: list[SeedRun] = []
-    for group in side_by_side(todo):
-        failed += _train_group(config, group, started_at)
-        started_at = time.perf_counter()
-    if failed:
-        names = ", ".join(run.config.named for run in failed)
-        raise Failed(f"{len(failed)} of {len(runs)} runs failed: {names}; the folder of each has the reason in {ERROR}")
-    return [run.folder for run in runs]
-
-
-def _train_group(config: Config, runs: Sequence[SeedRun], started_at: float) -> list[SeedRun]:
-    """Train runs side by side; when some fail, the others go on without them. Returns those that have failed."""
-    failed: list[SeedRun] = []
-    while runs:
+    failed: dict[Path, SeedRun] = {}
+    stopped = False
+    while todo := [run for run in runs if run.folder not in failed and not is_complete(run.folder)]:
+        if stopped:
+            raise Interrupted(f"stopped with {len(todo)} of {len(runs)} runs left; the same command goes on with them")
+        if failed:
+            say(f"going on with {len(todo)} of {len(runs)} runs")
+        together = leading(todo)
         try:
             with _first_iteration_uncollected():
-                _train_runs(config, runs, started_at)
-            break
+                stopped = _train_runs(config, together, started_at)
         except FailedRuns as error:
             if not config.trains_several:
                 raise
-            reasons = error.reasons  # without the error, which would keep the program and its arrays
-        for reason in reasons.values():
-            say(reason)
-        failed += [run for run in runs if run.folder in reasons]
-        runs = [run for run in runs if run.folder not in reasons]
-        if runs:
-            say(f"going on with the other {len(runs)} from their last checkpoint")
+            failed |= {together[position].folder: together[position] for position in error.reasons}
+            for reason in error.reasons.values():
+                say(reason)
+        if failed:
+            gc.collect()  # the failed program
         started_at = time.perf_counter()
-    return failed
+    if failed:
+        names = ", ".join(run.config.named for run in failed.values())
+        raise Failed(f"{len(failed)} of {len(runs)} runs failed: {names}; {ERROR} in the folder of each says why")
+    return [run.folder for run in runs]
 
 
 @contextmanager
@@ -112,7 +107,11 @@ def _first_iteration_uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> None:
+def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> bool:
+    """Train runs together to the end; whether a stop was requested in their last iteration.
+
+    Trains nothing if other processes or damaged checkpoints have meanwhile left other runs to train together.
+    """
     pauses = Pauses([run.config for run in runs])
     started_at += pauses.seconds
     if config.trains_several:
@@ -126,14 +125,16 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
         fresh = not any(any((run.folder / "checkpoints").glob("iteration_*")) for run in runs)
         begun = start(runs, runner) if fresh else None
         with ExitStack() as stack:
-            for run in runs:
-                stack.enter_context(own_folder(run.folder))
-            if are_complete([run.folder for run in runs]):  # by another process, while this one was building
-                for run in runs:
-                    report_finished(*run)
-                return
+            for position, run in enumerate(runs):
+                stack.enter_context(own_folder(run.folder, position))
+            finished = [run for run in runs if is_complete(run.folder)]  # by another process, since they were chosen
+            for run in finished:
+                report_finished(*run)
+            newest = [checkpoint.load_newest(run.folder / "checkpoints", say) for run in runs]
+            if finished or len(leading(runs)) < len(runs):
+                return False
             mirrors = stack.enter_context(Mirrors([run.folder for run in runs], config.trackers))
-            resumed = resume(runs, runner)
+            resumed = resume(runs, newest, runner)
             for line in warnings if resumed is None else ():
                 say(line)
             loops, state = resumed or begun or start(runs, runner)
@@ -143,7 +144,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> N
             ]
             mirrors.start()
             say(_where(records[0], runner.execution, config.framework.compiles))
-            _loop(config, runner, state, records, pauses, setup_seconds=time.perf_counter() - started_at)
+            return _loop(config, runner, state, records, pauses, setup_seconds=time.perf_counter() - started_at)
     finally:
         pauses.close()
         runner.close()
@@ -156,13 +157,13 @@ def _loop(
     records: Sequence[Record],
     pauses: Pauses,
     setup_seconds: float,
-) -> None:
-    """Train from the state's iteration to the last one."""
+) -> bool:
+    """Train from the state's iteration to the last one; whether a stop was requested too late to prevent its end."""
     first, at_once, every = records[0], config.framework.iterations_per_call, config.root.checkpoint.every_iterations
     loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
     loop_started = time.perf_counter() - pauses.seconds
     progress = ProgressDisplay(config.task.name, _title(records), last * batch_size, len(records))
-    with stop_requests() as stop, told_to_stop(stop, first), progress as display:
+    with stop_requests() as stop, told_to_stop(stop, records), progress as display:
         for record in records:
             record.prune()  # a kill may have come before it, and ratings are made among the checkpoints that are left
         rated = pauses.rate(records, stop)
@@ -195,8 +196,9 @@ def _loop(
                 raise Interrupted(what_is_kept(first.folder, loop.iteration))
         if not rated:
             raise Interrupted(what_is_kept(first.folder, loop.iteration))
-    for record in reversed(records):  # the first run comes last: its result marks the command as complete
+    for record in records:
         record.finish(setup_seconds)
+    return bool(stop)
 
 
 def _save(
@@ -241,13 +243,13 @@ def _title(records: Sequence[Record]) -> str:
 def _require_finite(measured: Sequence[Metrics], records: Sequence[Record]) -> None:
     """Raise `FailedRuns` if losses of some runs are not finite in the iteration that is not yet recorded."""
     reasons = {}
-    for metrics, record in zip(measured, records, strict=True):
+    for position, (metrics, record) in enumerate(zip(measured, records, strict=True)):
         declared = metrics_of(record.config.algorithm, record.config.network)
         defined = {metric.name for metric in declared if metric.always_finite}
         wrong = [name for name, value in metrics.items() if name in defined and not math.isfinite(value)]
         if wrong:
-            run = f" of {record.config.named}" if len(records) > 1 else ""
-            reasons[record.folder] = (
+            run = f" of {record.config.named}" if record.loop.together > 1 else ""
+            reasons[position] = (
                 f"{wrong[0]}{run} is {metrics[wrong[0]]} in iteration {record.loop.iteration + 1}: learning diverged; "
                 "try a smaller ppo.learning_rate"
             )

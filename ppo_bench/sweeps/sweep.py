@@ -21,12 +21,11 @@ import hydra
 from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError, Interrupted, one_line
-from ppo_bench.common.files import make_folder
+from ppo_bench.common.files import are_complete, make_folder
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import explain, of_hydra, search_path
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.results import are_complete
 from ppo_bench.sweeps.expand import corner, sweep_jobs
 from ppo_bench.sweeps.journal import STATES, JobOutcome, Journal, failures_reported, finished, print_table
 from ppo_bench.sweeps.launchers import launch, require_one_task, search, with_defaults

@@ -20,12 +20,13 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.common.files import are_complete, first_unfinished
 from ppo_bench.common.locks import lock
 from ppo_bench.common.progress import duration, say
 from ppo_bench.configuration.compose import search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
-from ppo_bench.runs.results import are_complete, in_use
+from ppo_bench.runs.results import in_use
 from ppo_bench.sweeps.child import train_in_process
 from ppo_bench.sweeps.journal import POLL_SECONDS, JobOutcome, Journal, finished
 from ppo_bench.sweeps.slurm.job import requeue
@@ -92,7 +93,7 @@ class SweepJob:
             config.require()
         except ConfigError as error:  # a sweeper has chosen wrong values
             return JobOutcome("failed", words, "", str(error)), None
-        folder, folders = config.job_folder, config.folders
+        folders = config.folders
         if are_complete(folders):
             return finished("skipped", words, folders)
         while True:
@@ -105,7 +106,7 @@ class SweepJob:
             if self.stop_requests:
                 return None, None
             if not any(map(in_use, folders)):  # otherwise another process has started to train there in the meantime
-                return JobOutcome("failed", words, str(folder), failure), None
+                return JobOutcome("failed", words, str(first_unfinished(folders)), failure), None
 
     def _wait_for(self, folders: Sequence[Path]) -> None:
         """Wait until no other process trains in any of `folders`, such as one whose sweep was killed."""

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ppo_bench.common.cli import EXIT_CODES, LOST
 from ppo_bench.common.errors import Interrupted
-from ppo_bench.common.files import read_json, write_json
-from ppo_bench.runs.results import are_complete
+from ppo_bench.common.files import are_complete, read_json, write_json
 from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.ledger import Place, failure_file, failure_file_of_rank, log_file, log_file_of_rank
 from ppo_bench.sweeps.slurm.task import Task, granted_cores, this_task

@@ -1,8 +1,8 @@
 """Record of submissions under an outputs folder: `<outputs>/.slurm/`, apart from the folders of runs.
 
-submissions/<job>.json   the runs of each job of a submission, written after SLURM accepted it
+submissions/<job>.json   the trainings of each job, with the folders of their runs of a submission, written after SLURM accepted it
 jobs/                    submitit's own files and logs, all named <job>_...
-jobs/<job>.run<k>.log    the output of the k-th run of a job
+jobs/<job>.run<k>.log    the output of the k-th training of a job
 jobs/<job>.run<k>.json   the reason why that run failed; exists only if it did
 jobs/<job>.rank<r>.*     the output of rank r of a run on several nodes, and the reason why its process failed, by try
 """
@@ -55,7 +55,7 @@ class Submitted(NamedTuple):
     """A training that was submitted, and the folders of its runs relative to `outputs`."""
 
     place: Place
-    folders: list[str]
+    folders: tuple[str, ...]
 
 
 def submitted(outputs: Path) -> list[Submitted]:
@@ -64,7 +64,8 @@ def submitted(outputs: Path) -> list[Submitted]:
     submissions = [read_json(path, damaged) for path in (outputs / ".slurm" / "submissions").glob("*.json")]
     submissions.sort(key=lambda submission: submission["submitted"])
     return [
-        Submitted(Place(job, position), folders)
+        # Earlier versions wrote the only folder of a training.
+        Submitted(Place(job, position), (folders,) if isinstance(folders, str) else tuple(folders))
         for submission in submissions
         for job, trainings in submission["jobs"].items()
         for position, folders in enumerate(trainings)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import first_unfinished, read_json
-from ppo_bench.runs.results import are_complete, progress_of
+from ppo_bench.common.files import are_complete, first_unfinished, read_json
+from ppo_bench.runs.results import progress_of
 from ppo_bench.sweeps.slurm import ledger
 from ppo_bench.sweeps.slurm.job import last_line
 from ppo_bench.sweeps.slurm.ledger import Submitted
@@ -34,8 +34,10 @@ class RunStatus(NamedTuple):
 
     state: str
     """`done`, `running`, `queued` or `failed`; `unknown` on a machine without SLURM."""
+    folders: tuple[str, ...]
+    """The run's folder, relative to the outputs folder; if one program trains several runs, all of theirs."""
     folder: str
-    """The run's folder, relative to the outputs folder; of several runs in one program the first unfinished one's."""
+    """The first of them that is unfinished, else the first."""
     job: str
     detail: str
     """Reason why the run is queued or failed; empty if there is none."""
@@ -68,20 +70,26 @@ def summary(found: Sequence[RunStatus]) -> str:
 def statuses(outputs: Path) -> list[RunStatus]:
     """The status of every run by its latest submission. Raises `ConfigError` if SLURM does not answer."""
     submitted = ledger.submitted(outputs)
-    latest = {training.folders[0]: training for training in submitted}
+    latest = {training.folders: training for training in submitted}
+    of_job: dict[str, list[Submitted]] = {}
+    for training in submitted:
+        of_job.setdefault(training.place.job, []).append(training)
     unfinished = {training.place.job for training in latest.values() if not _is_done(outputs, training)}
     # SLURM is asked before files are read: a run that ends in between then counts as done, not as lost.
     known = jobs(unfinished)
     if known is None:
         known = dict.fromkeys(unfinished, UNKNOWN)
-    return [_status(outputs, training, submitted, known.get(training.place.job)) for training in latest.values()]
+    return [
+        _status(outputs, training, of_job[training.place.job], known.get(training.place.job))
+        for training in latest.values()
+    ]
 
 
 def _is_done(outputs: Path, training: Submitted) -> bool:
     return are_complete([outputs / run for run in training.folders])
 
 
-def _status(outputs: Path, training: Submitted, submitted: Sequence[Submitted], job: SlurmJob | None) -> RunStatus:
+def _status(outputs: Path, training: Submitted, of_job: Sequence[Submitted], job: SlurmJob | None) -> RunStatus:
     folder, place = ledger.jobs_folder(outputs), training.place
     failure = ledger.failure_file(folder, place)
     if _is_done(outputs, training):
@@ -93,15 +101,14 @@ def _status(outputs: Path, training: Submitted, submitted: Sequence[Submitted], 
     else:
         before = sum(
             not _is_done(outputs, other) and not ledger.failure_file(folder, other.place).exists()
-            for other in submitted
-            if other.place.job == place.job and other.place.position < place.position
+            for other in of_job[: place.position]
         )
         waits = job.state in QUEUED or before > 0
         why = [job.reason] if job.state in QUEUED else [f"{before} before it in its job"] if before else []
         again = [f"requeues: {job.restarts}"] if job.restarts else []
         state, detail = "queued" if waits else "running", ", ".join(why + again)
     shown = first_unfinished([outputs / run for run in training.folders])
-    return RunStatus(state, str(shown.relative_to(outputs)), place.job, detail)
+    return RunStatus(state, training.folders, str(shown.relative_to(outputs)), place.job, detail)
 
 
 def _ended(job: SlurmJob | None, log: Path) -> tuple[str, str]:

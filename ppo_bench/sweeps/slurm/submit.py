@@ -15,11 +15,10 @@ from pathlib import Path
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import first_unfinished, is_complete
+from ppo_bench.common.files import are_complete, first_unfinished, is_complete
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import of_hydra, search_path
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.results import are_complete
 from ppo_bench.sweeps.expand import sweep_jobs
 from ppo_bench.sweeps.preflight import check_environments
 from ppo_bench.sweeps.slurm import ledger
@@ -81,11 +80,11 @@ def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[Submitte
 
 def _choose(outputs: Path, runs: Sequence[SubmittedRun]) -> tuple[list[SubmittedRun], list[tuple[str, str, str]]]:
     """The runs to submit, and one row of the table for each run."""
-    standing = {status.folder: status for status in statuses(outputs)}
+    standing = {status.folders: status for status in statuses(outputs)}
     needed, rows = [], [("", "run", "")]
     for run in runs:
         relative = str(first_unfinished(list(map(Path, run.folders))).relative_to(outputs))
-        status = standing.get(relative)
+        status = standing.get(_relative(outputs, run))
         if run.complete:
             rows.append(("done", relative, ""))
         elif status and status.state in ("queued", "running"):
@@ -96,7 +95,9 @@ def _choose(outputs: Path, runs: Sequence[SubmittedRun]) -> tuple[list[Submitted
     return needed, rows
 
 
-def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: int) -> dict[str, list[list[str]]]:
+def _submit(
+    outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: int
+) -> dict[str, list[tuple[str, ...]]]:
     """Submit the runs to SLURM as one array of jobs with `tasks` on each node.
 
     Returns the run folders of each job, relative to `outputs`.
@@ -131,12 +132,14 @@ def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: 
         for leftover in set(_of_submitit(outputs)) - before:
             leftover.unlink(missing_ok=True)
         raise refusal(error) from error
-    submitted = {
-        job.job_id: [[str(Path(folder).relative_to(outputs)) for folder in run.folders] for run in pack]
-        for job, pack in zip(jobs, packs, strict=True)
-    }
+    submitted = {job.job_id: [_relative(outputs, run) for run in pack] for job, pack in zip(jobs, packs, strict=True)}
     ledger.record(outputs, submitted)
     return submitted
+
+
+def _relative(outputs: Path, run: SubmittedRun) -> tuple[str, ...]:
+    """The folders of a training relative to `outputs`."""
+    return tuple(str(Path(folder).relative_to(outputs)) for folder in run.folders)
 
 
 def _of_submitit(outputs: Path) -> Iterator[Path]:
