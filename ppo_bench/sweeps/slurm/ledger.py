@@ -1,6 +1,6 @@
 """Record of submissions under an outputs folder: `<outputs>/.slurm/`, apart from the folders of runs.
 
-submissions/<job>.json   the trainings of each job, with the folders of their runs of a submission, written after SLURM accepted it
+submissions/<job>.json   the folders of the runs of each training, by job; written after SLURM accepted a submission
 jobs/                    submitit's own files and logs, all named <job>_...
 jobs/<job>.run<k>.log    the output of the k-th training of a job
 jobs/<job>.run<k>.json   the reason why that run failed; exists only if it did
