@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.runners.checkpoint import find, load_named
-from tests.training import learnt
+from tests.training import learnt, rows
 
 WORDS = ["total_timesteps=4096", "ppo.num_envs=4", "device=cpu", "checkpoint.every_iterations=4"]
 
@@ -43,6 +45,37 @@ def test_a_thread_trains_as_a_program_does(run: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         (folder,) = pool.submit(ppo_bench.train, [*WORDS, f"outputs={tmp_path}"]).result()
     assert learnt(folder) == learnt(run)
+
+
+def test_a_listener_has_each_row_and_what_it_raises_ends_the_training(run: Path, tmp_path: Path) -> None:
+    words, heard = [*WORDS, f"outputs={tmp_path}"], list[Mapping[str, Any]]()
+
+    def listen(folder: Path, row: Mapping[str, Any]) -> None:
+        assert folder.is_relative_to(tmp_path)
+        heard.append(row)
+        if len(heard) == 6:
+            raise StopIteration
+
+    with pytest.raises(StopIteration):
+        ppo_bench.train(words, listen)
+    (folder,) = ppo_bench.train(words, listen)  # from the checkpoint after iteration 4
+    assert [row["iteration"] for row in heard] == [1, 2, 3, 4, 5, 6, 5, 6, 7, 8]
+    assert [*heard[:4], *heard[6:]] == rows(folder)
+    assert learnt(folder) == learnt(run)
+
+
+def test_a_listener_hears_all_runs_of_a_program_and_its_time_counts_nowhere(tmp_path: Path) -> None:
+    heard = []
+
+    def listen(folder: Path, row: Mapping[str, Any]) -> None:
+        heard.append((folder.name, row["iteration"]))
+        time.sleep(1.5)
+
+    words = [*WORDS, "framework=jax_xla", "backend=jax", "num_seeds=2", "total_timesteps=1024", f"outputs={tmp_path}"]
+    folders = ppo_bench.train(words, listen)
+    assert heard == [("seed1", 1), ("seed2", 1), ("seed1", 2), ("seed2", 2)]
+    first, second = (row["wall_seconds"] for row in rows(folders[0]))
+    assert second - first < 3.0  # what it slept in between
 
 
 @pytest.mark.parametrize("framework", [None, "jax_xla"])

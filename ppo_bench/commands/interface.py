@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 VIEWS = ("runs", "metrics", "episodes")
 
 
-def train(overrides: Sequence[str] = ()) -> list[Path]:
+def train(
+    overrides: Sequence[str] = (), on_iteration: Callable[[Path, Mapping[str, Any]], object] | None = None
+) -> list[Path]:
     """Train as `python -m ppo_bench` does with these overrides, and return the run folders.
+
+    `on_iteration` is called after each iteration with the run's folder and its new row of metrics.jsonl. The time it
+    takes is not counted. What it raises ends the training, which the same call resumes from the last checkpoint.
 
     A finished run is not trained again; an interrupted one is resumed. Raises `ConfigError` for wrong overrides,
     `Failed` if a run fails (others of `num_seeds` or `grid` have ended by then), and `Interrupted` on Ctrl-C.
@@ -44,7 +49,7 @@ def train(overrides: Sequence[str] = ()) -> list[Path]:
     config.require()
     from ppo_bench.runs.train import train as train_runs
 
-    return train_runs(config, started_at)
+    return train_runs(config, started_at, on_iteration)
 
 
 def load(

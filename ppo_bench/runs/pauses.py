@@ -1,9 +1,9 @@
-"""Pauses of a training for evaluations, videos and ratings; their seconds count in no time or speed."""
+"""Pauses of a training for evaluations, videos, ratings and a listener; their seconds count in no time or speed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,19 @@ from ppo_bench.runs.rating import Rater
 from ppo_bench.runs.record import Record
 from ppo_bench.runs.video.filmer import Filmer
 
+Listener = Callable[[Path, Mapping[str, Any]], object]
+"""A function that is called with a run's folder and its new row of metrics.jsonl after each iteration."""
+
 
 class Pauses:
     """The pauses of runs that are trained together; each run's configuration says what it needs."""
 
-    def __init__(self, configs: Sequence[Config]) -> None:
+    def __init__(self, configs: Sequence[Config], on_iteration: Listener | None = None) -> None:
         """Raises `ConfigError` if an enabled video or rating is not possible here."""
         self._filmers = [Filmer(config) for config in configs]
         self._raters = [Rater(config) for config in configs]
         self._evaluators = [Evaluator(config) for config in configs]
+        self._on_iteration = on_iteration
         self.seconds = self._filmers[0].require()
         """Total seconds of all pauses so far."""
 
@@ -45,6 +49,15 @@ class Pauses:
             found.append(columns)
         self.seconds += time.perf_counter() - started
         return found
+
+    def tell(self, records: Sequence[Record], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Give the listener each run's row of metrics.jsonl for the iteration that has ended."""
+        if self._on_iteration is None:
+            return
+        started = time.perf_counter()
+        for record, row in zip(records, rows, strict=True):
+            self._on_iteration(record.folder, row)
+        self.seconds += time.perf_counter() - started
 
     def film(self, records: Sequence[Record], checkpoints: Sequence[Path], stop: Sequence[int]) -> None:
         """Film the policies of the newest `checkpoints` where a video is due."""

@@ -165,10 +165,10 @@ class Record:
         seconds: float,
         sps: float,
         evaluated: Mapping[str, float | None] = NOTHING,
-    ) -> None:
+    ) -> dict[str, Any]:
         """Record one iteration, `seconds` after the files of rows were opened, at `sps` environment steps per second.
 
-        `evaluated` holds the columns of an evaluation; see ppo_bench/runs/evaluation.py.
+        `evaluated` holds the columns of an evaluation; see ppo_bench/runs/evaluation.py. Returns the row of metrics.
         """
         loop, first_step, earlier = self.loop, self.loop.global_step, self.loop.episodes
         loop.count(metrics, episodes, self.config.ppo.batch_size)
@@ -177,8 +177,10 @@ class Record:
         loop.wall_seconds = self._earlier_seconds + seconds
         if None not in evaluated.values():
             loop.evaluation = dict(evaluated) or loop.evaluation
-        self._metrics.append([_metrics_row(loop, metrics, episodes, sps) | dict(evaluated)])
+        row = _metrics_row(loop, metrics, episodes, sps) | dict(evaluated)
+        self._metrics.append([row])
         self._episodes.append([_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]])
+        return row
 
     def _warn_of_untold(self) -> None:
         untold = set(self.config.task.info) - USUALLY_TOLD - set(self.loop.recent_told)

@@ -26,7 +26,7 @@ from ppo_bench.runs.finished import report_finished
 from ppo_bench.runs.group import GroupRunner
 from ppo_bench.runs.kept import told_to_stop, what_is_kept
 from ppo_bench.runs.memory import require_memory
-from ppo_bench.runs.pauses import Pauses
+from ppo_bench.runs.pauses import Listener, Pauses
 from ppo_bench.runs.record import Record
 from ppo_bench.runs.results import ERROR, own_folder
 from ppo_bench.runs.starts import SeedRun, leading, resume, start
@@ -53,11 +53,12 @@ def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
         raise
 
 
-def train(config: Config, started_at: float) -> list[Path]:
+def train(config: Config, started_at: float, on_iteration: Listener | None = None) -> list[Path]:
     """Train every run to the end, from its newest checkpoint if there is one; returns the runs' folders.
 
-    `started_at` is the `time.perf_counter()` of the program's start. Raises `Failed` at the end if some runs have
-    failed, and `Interrupted` on the signals of `ppo_bench/common/stopping.py`.
+    `started_at` is the `time.perf_counter()` of the program's start. What `on_iteration` raises ends the training.
+    Raises `Failed` at the end if some runs have failed, and `Interrupted` on the signals of
+    `ppo_bench/common/stopping.py`.
     """
     runs = [SeedRun(*each) for each in zip(config.of_each_run(), config.folders, strict=True)]
     finished = [run.folder for run in runs if is_complete(run.folder)]
@@ -78,7 +79,7 @@ def train(config: Config, started_at: float) -> list[Path]:
         together = leading(todo)
         try:
             with _first_iteration_uncollected():
-                stopped = _train_runs(config, together, started_at)
+                stopped = _train_runs(config, together, started_at, on_iteration)
         except FailedRuns as error:
             if not config.trains_several:
                 raise
@@ -107,12 +108,12 @@ def _first_iteration_uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float) -> bool:
+def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_iteration: Listener | None) -> bool:
     """Train runs together to the end; whether a stop was requested in their last iteration.
 
     Trains nothing if other processes or damaged checkpoints have meanwhile left other runs to train together.
     """
-    pauses = Pauses([run.config for run in runs])
+    pauses = Pauses([run.config for run in runs], on_iteration)
     started_at += pauses.seconds
     if config.trains_several:
         own = [run.config.own for run in runs]
@@ -177,10 +178,9 @@ def _loop(
             _require_finite([metrics for metrics, _ in measured], records)
             seconds = now - loop_started - pauses.seconds
             evaluated = pauses.evaluate(runner, state, loop.iteration + 1, stop)
-            for record, (metrics, episodes), columns in zip(
-                records, measured, evaluated or pauses.columns, strict=True
-            ):
-                record.add(metrics, episodes, seconds, sps, columns)
+            together = zip(records, measured, evaluated or pauses.columns, strict=True)
+            rows = [record.add(*given, seconds, sps, columns) for record, given, columns in together]
+            pauses.tell(records, rows)
             display.update(loop.global_step, _recent_mean(records), sps * len(records))
             # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
             saves = evaluated is not None and (loop.iteration % every == 0 or loop.iteration == last)
