@@ -154,7 +154,6 @@ def test_runs_go_on_without_those_whose_learning_diverges(tmp_path: Path, capfd:
     for folder in folders[:2]:
         assert [row["iteration"] for row in rows(folder)] == list(range(1, 33))
         assert json.loads((folder / "result.json").read_text())["resumes"] > 0
-        assert not (folder / "error.txt").exists()
     for folder, name in zip(folders[2:], names, strict=True):
         (said,) = [line for line in lines if f"gradient_norm of {name} is inf" in line]
         why = said.removeprefix("ppo_bench: ")

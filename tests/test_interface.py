@@ -78,6 +78,19 @@ def test_a_listener_hears_all_runs_of_a_program_and_its_time_counts_nowhere(tmp_
     assert second - first < 3.0  # what it slept in between
 
 
+def test_a_listener_is_called_when_a_block_of_iterations_has_ended(tmp_path: Path) -> None:
+    heard = []
+
+    def listen(folder: Path, row: Mapping[str, Any]) -> None:
+        heard.append((row["iteration"], rows(folder)[-1]["iteration"]))
+        time.sleep(1.0)
+
+    words = [*WORDS, "framework=jax_xla", "backend=jax", "framework.iterations_per_call=2", f"outputs={tmp_path}"]
+    (folder,) = ppo_bench.train(words, listen)
+    assert heard == [(1, 2), (2, 2), (3, 4), (4, 4), (5, 6), (6, 6), (7, 8), (8, 8)]
+    assert min(row["sps"] for row in rows(folder)[2:]) > 512  # an iteration has 512 steps
+
+
 @pytest.mark.parametrize("framework", [None, "jax_xla"])
 def test_a_policy_evaluates_as_the_command_does(framework: str | None, run: Path) -> None:
     found = ppo_bench.load(run, framework=framework).evaluate(episodes=6)

@@ -7,16 +7,17 @@ import hashlib
 import json
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, FailedRuns
 from ppo_bench.common.files import read_json, write_json
 from ppo_bench.common.rows import Mark, Rows, check_rows
 from ppo_bench.configuration.config import chosen_folders
-from ppo_bench.runs.results import in_use, own_folder, speeds
+from ppo_bench.runs.results import error_of, in_use, own_folder, speeds
 
 
 def test_a_json_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -106,6 +107,17 @@ def test_a_run_keeps_its_folder_unless_a_rerun_is_asked_for(tmp_path: Path) -> N
     assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun2"], "an unfinished rerun is resumed"
     (tmp_path / "seed1-rerun2" / "result.json").touch()
     assert chosen_folders([folder], rerun=True) == [tmp_path / "seed1-rerun3"]
+    both = [folder, tmp_path / "seed2"]
+    assert chosen_folders(both, rerun=True) == [tmp_path / "seed1-rerun2", tmp_path / "seed2-rerun2"], (
+        "not all complete"
+    )
+
+
+def test_a_failure_is_kept_by_the_runs_that_have_failed(tmp_path: Path) -> None:
+    folders = [tmp_path / f"seed{k}" for k in range(3)]
+    with suppress(FailedRuns), own_folder(folders[0], 0), own_folder(folders[1], 1), own_folder(folders[2], 2):
+        raise FailedRuns({1: "why 1", 2: "why 2"})
+    assert [error_of(folder) for folder in folders] == [None, "why 1", "why 2"]
 
 
 def test_a_folder_is_made_with_its_parents_and_left_as_it_is_if_it_exists(tmp_path: Path) -> None:

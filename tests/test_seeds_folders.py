@@ -171,7 +171,7 @@ def test_a_sweep_of_them_knows_what_is_done(tmp_path: Path, capfd: pytest.Captur
         ({5: [6, 8], 6: [6, 8], 7: [3, 6, 8]}, ["seeds 5, 6, 7"], (0, 0, 0)),  # one checkpoint is not far
     ],
 )
-def test_seeds_that_cannot_go_on_together_go_on_in_turn_and_none_is_set_back(
+def test_seeds_that_cannot_go_on_together_go_on_in_turn(
     lost: Mapping[int, Sequence[int]],
     together: list[str],
     had: Sequence[int],
@@ -209,6 +209,26 @@ def test_a_seed_whose_newest_checkpoint_is_damaged_goes_on_behind_the_others(
     assert train(tmp_path) == 0
     assert re.findall(STEPS, capfd.readouterr().err) == ["seeds 5, 7", "seed 6"]
     assert damaged.with_name(f"{damaged.name}.damaged").is_dir()
+
+
+def test_a_seed_that_has_failed_sets_the_others_back_no_more(
+    finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copy_without(finished, tmp_path, {5: [8], 6: [6, 8], 7: [8]})
+    (configs(tmp_path)[1].run_folder / "error.txt").write_text("policy_loss is nan in iteration 5: learning diverged\n")
+    assert train(tmp_path) == 0
+    assert re.findall(STEPS, capfd.readouterr().err) == ["seeds 5, 7", "seed 6"]
+
+
+@pytest.mark.parametrize("broken", ["a link to nowhere", "a file"])
+def test_what_is_no_checkpoint_but_is_named_so_is_set_aside(broken: str, finished: Path, tmp_path: Path) -> None:
+    copy_without(finished, tmp_path, {5: [6, 8], 6: [6, 8], 7: [6, 8]})
+    path = configs(tmp_path)[0].run_folder / "checkpoints" / "iteration_00000006"
+    if broken == "a file":
+        path.touch()
+    else:
+        path.symlink_to(tmp_path / "nowhere")
+    assert train(tmp_path) == 0
 
 
 def test_a_seed_that_another_process_finishes_meanwhile_is_left_alone(

@@ -50,12 +50,12 @@ class Pauses:
         self.seconds += time.perf_counter() - started
         return found
 
-    def tell(self, records: Sequence[Record], rows: Sequence[Mapping[str, Any]]) -> None:
-        """Give the listener each run's row of metrics.jsonl for the iteration that has ended."""
+    def tell(self, untold: Sequence[tuple[Record, Mapping[str, Any]]]) -> None:
+        """Give the listener rows of metrics.jsonl, in a moment when nothing is computed."""
         if self._on_iteration is None:
             return
         started = time.perf_counter()
-        for record, row in zip(records, rows, strict=True):
+        for record, row in untold:
             self._on_iteration(record.folder, row)
         self.seconds += time.perf_counter() - started
 

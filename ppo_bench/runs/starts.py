@@ -23,10 +23,10 @@ class SeedRun(NamedTuple):
 
 
 def leading(runs: Sequence[SeedRun]) -> list[SeedRun]:
-    """The runs that are ahead of the others, and those that can go on together with them.
+    """The runs that are to go on together first: without the last ones, as long as others are too far ahead of those.
 
-    Runs can if all have the newest checkpoint of the last among them, or that has none, and if none is ahead of it by
-    more than one checkpoint.
+    Runs go on together with the last of them if they have its newest checkpoint, or it has none, and if none is ahead
+    of it by more than one checkpoint.
     """
     first, every, left = _first(runs), runs[0].config.root.checkpoint.every_iterations, list(runs)
     while True:
@@ -35,8 +35,11 @@ def leading(runs: Sequence[SeedRun]) -> list[SeedRun]:
         together = [
             run.folder
             for run in left
-            if newest[run.folder] <= last + every
-            and (last == first or checkpoint.exists(run.folder / "checkpoints", last))
+            if newest[run.folder] == last
+            or (
+                newest[run.folder] <= last + every
+                and (last == first or checkpoint.exists(run.folder / "checkpoints", last))
+            )
         ]
         if len(together) == len(left):
             return left

@@ -28,7 +28,7 @@ from ppo_bench.runs.kept import told_to_stop, what_is_kept
 from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Listener, Pauses
 from ppo_bench.runs.record import Record
-from ppo_bench.runs.results import ERROR, own_folder
+from ppo_bench.runs.results import ERROR, error_of, own_folder
 from ppo_bench.runs.starts import SeedRun, leading, resume, start
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 
@@ -76,7 +76,8 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
             raise Interrupted(f"stopped with {len(todo)} of {len(runs)} runs left; the same command goes on with them")
         if failed:
             say(f"going on with {len(todo)} of {len(runs)} runs")
-        together = leading(todo)
+        # Those that have failed come last: they will most likely fail again, and set the others back.
+        together = leading([run for run in todo if not error_of(run.folder)] or todo)
         try:
             with _first_iteration_uncollected():
                 stopped = _train_runs(config, together, started_at, on_iteration)
@@ -136,6 +137,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
                 return False
             mirrors = stack.enter_context(Mirrors([run.folder for run in runs], config.trackers))
             resumed = resume(runs, newest, runner)
+            del newest  # frees the memory of checkpoints
             for line in warnings if resumed is None else ():
                 say(line)
             loops, state = resumed or begun or start(runs, runner)
@@ -167,7 +169,7 @@ def _loop(
     with stop_requests() as stop, told_to_stop(stop, records), progress as display:
         for record in records:
             record.prune()  # a kill may have come before it, and ratings are made among the checkpoints that are left
-        rated = pauses.rate(records, stop)
+        rated, untold = pauses.rate(records, stop), list[tuple[Record, dict[str, Any]]]()
         while loop.iteration < last:
             if loop.iteration % at_once == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
@@ -179,8 +181,7 @@ def _loop(
             seconds = now - loop_started - pauses.seconds
             evaluated = pauses.evaluate(runner, state, loop.iteration + 1, stop)
             together = zip(records, measured, evaluated or pauses.columns, strict=True)
-            rows = [record.add(*given, seconds, sps, columns) for record, given, columns in together]
-            pauses.tell(records, rows)
+            untold += [(record, record.add(*given, seconds, sps, columns)) for record, given, columns in together]
             display.update(loop.global_step, _recent_mean(records), sps * len(records))
             # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
             saves = evaluated is not None and (loop.iteration % every == 0 or loop.iteration == last)
@@ -189,6 +190,9 @@ def _loop(
                 if loop.iteration < last:
                     state = runner.restart(state, loop.iteration)
             ends_block = loop.iteration % at_once == 0 or loop.iteration == last
+            if ends_block:
+                pauses.tell(untold)
+                untold.clear()
             if stop and ends_block and not (saves and loop.iteration == last):
                 if not saves:
                     for record, arrays in zip(records, runner.export(state), strict=True):

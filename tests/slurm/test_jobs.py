@@ -47,6 +47,15 @@ def test_a_job_trains_its_runs_in_turn_and_goes_on_where_it_was_told_to_end(runs
     assert "1 of 3 runs would be submitted" in runs.launch(*sweep, "seed=1,2,3", "--dry-run")
 
 
+def test_a_run_that_waits_among_others_of_a_program_is_not_submitted_again(runs: Runs) -> None:
+    words = ["env=cartpole", "framework=jax_xla", "backend=jax", SHORT, "++launch.sbatch.begin=now+1hour"]
+    assert "1 of 1 runs submitted" in runs.launch(*words, "num_seeds=2")
+    assert "0 of 1 runs submitted" in runs.launch(*words, "num_seeds=2")
+    assert "0 of 1 runs submitted" in runs.launch(*words, "seed=2")
+    assert "1 of 1 runs submitted" in runs.launch(*words, "seed=3")
+    assert "0 of 1 runs submitted" in runs.launch(*words, "seed=2", "num_seeds=2")
+
+
 def test_time_limits_without_end_and_cancelled_jobs_are_failures(runs: Runs) -> None:
     # submitit takes every signal for the time limit's where that is less than ten minutes.
     limits = ["launch.time_minutes=9", "launch.max_timeouts=1"]

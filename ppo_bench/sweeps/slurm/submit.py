@@ -80,15 +80,20 @@ def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[Submitte
 
 def _choose(outputs: Path, runs: Sequence[SubmittedRun]) -> tuple[list[SubmittedRun], list[tuple[str, str, str]]]:
     """The runs to submit, and one row of the table for each run."""
-    standing = {status.folders: status for status in statuses(outputs)}
+    found = statuses(outputs)
+    latest = {status.folders: status for status in found}
+    standing = {
+        folder: status for status in found if status.state in ("queued", "running") for folder in status.folders
+    }
     needed, rows = [], [("", "run", "")]
     for run in runs:
         relative = str(first_unfinished(list(map(Path, run.folders))).relative_to(outputs))
-        status = standing.get(_relative(outputs, run))
+        folders = _relative(outputs, run)
+        status = latest.get(folders)
         if run.complete:
             rows.append(("done", relative, ""))
-        elif status and status.state in ("queued", "running"):
-            rows.append((status.state, relative, f"job {status.job}"))
+        elif other := next((standing[folder] for folder in folders if folder in standing), None):
+            rows.append((other.state, relative, f"job {other.job}"))
         else:
             needed.append(run)
             rows.append(("submit", relative, f"again; {status.detail}" if status else ""))
