@@ -128,7 +128,7 @@ from ppo_bench.common.cli import exit_code
 def start(runs, runner):
     print("environments are there", flush=True)
     time.sleep(60)
-train._start = start
+train.start = start
 sys.exit(exit_code(main, sys.argv[1:]))
 """
 
