@@ -169,7 +169,8 @@ def _loop(
     with stop_requests() as stop, told_to_stop(stop, records), progress as display:
         for record in records:
             record.prune()  # a kill may have come before it, and ratings are made among the checkpoints that are left
-        rated, untold = pauses.rate(records, stop), list[tuple[Record, dict[str, Any]]]()
+        rated = pauses.rate(records, stop)
+        untold: list[tuple[Record, Mapping[str, Any]]] = []
         while loop.iteration < last:
             if loop.iteration % at_once == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
