@@ -29,7 +29,7 @@ RUN = ["framework=jax_xla", "backend=jax", "total_timesteps=4096"]
 ITERATIONS = 8
 SEEDS = (5, 6, 7)
 STEPS = r"jax_xla (seeds? [\d, ]+)  step 4,096 of"
-"""What is said at the end of a training, with its seeds."""
+"""The last line of progress of a training, with its seeds."""
 TOGETHER = [*RUN, "seed=5", "num_seeds=3", "checkpoint.every_iterations=3", "checkpoint.keep=9"]
 
 

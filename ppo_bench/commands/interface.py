@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,12 +29,12 @@ from ppo_bench.sweeps.expand import require_one_run
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from ppo_bench.runs.pauses import Listener
+
 VIEWS = ("runs", "metrics", "episodes")
 
 
-def train(
-    overrides: Sequence[str] = (), on_iteration: Callable[[Path, Mapping[str, Any]], object] | None = None
-) -> list[Path]:
+def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -> list[Path]:
     """Train as `python -m ppo_bench` does with these overrides, and return the run folders.
 
     `on_iteration` is called after each iteration with the run's folder and its new row of metrics.jsonl. The time it

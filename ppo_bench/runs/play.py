@@ -53,7 +53,7 @@ def _words(seed: int, t: int, num_envs: int, num_actions: int) -> tuple[np.ndarr
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy makes of observations of `N` environments."""
+    """A policy's decision for observations of `N` environments."""
 
     actions: np.ndarray
     """The environments' actions, `[N]` or `[N, A]`."""

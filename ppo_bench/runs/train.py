@@ -61,13 +61,12 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
     `ppo_bench/common/stopping.py`.
     """
     runs = [SeedRun(*each) for each in zip(config.of_each_run(), config.folders, strict=True)]
-    finished = [run.folder for run in runs if is_complete(run.folder)]
-    todo = [run for run in runs if run.folder not in finished]
-    for run in runs:
-        if run.folder in finished:
-            report_finished(*run)
+    finished = [run for run in runs if is_complete(run.folder)]
+    for run in finished:
+        report_finished(*run)
     if finished:
-        with Mirrors(finished, config.trackers, 1 if todo else PATIENCE) as mirrors:
+        patience = 1 if len(finished) < len(runs) else PATIENCE
+        with Mirrors([run.folder for run in finished], config.trackers, patience) as mirrors:
             mirrors.start()
     failed: dict[Path, SeedRun] = {}
     stopped = False
@@ -76,7 +75,7 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
             raise Interrupted(f"stopped with {len(todo)} of {len(runs)} runs left; the same command goes on with them")
         if failed:
             say(f"going on with {len(todo)} of {len(runs)} runs")
-        # Those that have failed come last: they will most likely fail again, and set the others back.
+        # Failed runs come last: they will most likely fail again, and set the others back.
         together = leading([run for run in todo if not error_of(run.folder)] or todo)
         try:
             with _first_iteration_uncollected():
@@ -247,10 +246,9 @@ def _title(records: Sequence[Record]) -> str:
 
 def _require_finite(measured: Sequence[Metrics], records: Sequence[Record]) -> None:
     """Raise `FailedRuns` if losses of some runs are not finite in the iteration that is not yet recorded."""
-    reasons = {}
+    reasons, declared = {}, metrics_of(records[0].config.algorithm, records[0].config.network)
+    defined = {metric.name for metric in declared if metric.always_finite}
     for position, (metrics, record) in enumerate(zip(measured, records, strict=True)):
-        declared = metrics_of(record.config.algorithm, record.config.network)
-        defined = {metric.name for metric in declared if metric.always_finite}
         wrong = [name for name, value in metrics.items() if name in defined and not math.isfinite(value)]
         if wrong:
             run = f" of {record.config.named}" if record.loop.together > 1 else ""
