@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -68,3 +69,37 @@ def test_one_environment_has_no_such_table(tmp_path: Path, capfd: pytest.Capture
     report(capfd, outputs)
     assert not (outputs / "report" / "tables" / "settings_over_envs.csv").exists()
     assert (outputs / "report" / "tables" / "ranking.csv").exists()
+
+
+def test_a_further_length_of_one_environment_hides_no_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Environments have lengths of their own, and one has a short run besides: lengths tell no settings apart."""
+    outputs = tmp_path / "o"
+    for (env, gamma), values in FINALS.items():
+        for seed, final in enumerate(values, 1):
+            folder, iterations = f"default/{env}-{gamma}/seed{seed}", 200 if env == "alpha" else 100
+            changes = {"config.ppo.gamma": gamma}
+            write_run(outputs, env, "torch_eager", seed, iterations, final=final, folder=folder, changes=changes)
+    write_run(outputs, "alpha", iterations=40, final=9.0, folder="default/alpha-short/seed1")
+    report(capfd, outputs)
+    found = read_table(outputs / "report" / "tables" / "settings_over_envs.csv")
+    assert [(row["setting"], row["envs"], row["runs"]) for row in found] == [
+        ("ppo.gamma=0.9", "2", "4"),
+        ("ppo.gamma=0.99", "2", "4"),
+    ]
+
+
+def test_sweeps_over_other_environments_have_tables_of_their_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    outputs = written(tmp_path / "o", FINALS)
+    for env, rate in itertools.product(("delta", "epsilon"), (1e-3, 1e-4)):
+        changes = {"config.ppo.learning_rate": rate}
+        for seed in (1, 2):
+            folder = f"default/{env}-{rate}/seed{seed}"
+            write_run(outputs, env, seed=seed, final=seed * rate, folder=folder, changes=changes)
+    _, printed, _ = report(capfd, outputs)
+    found = read_table(outputs / "report" / "tables" / "settings_over_envs.csv")
+    assert [row["setting"] for row in found] == [
+        *("ppo.gamma=0.9", "ppo.gamma=0.99", "ppo.learning_rate=0.001", "ppo.learning_rate=0.0001")
+    ]
+    assert printed.count("2 settings over 2 environments, torch_eager: best first") == 2

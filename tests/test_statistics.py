@@ -276,3 +276,12 @@ def test_runs_without_spread_are_equivalent_if_they_are_within_the_margin() -> N
     assert tost(full, full - 20, 25.0).verdict == "equivalent, though different"
     assert tost(full, full - 30, 25.0).verdict == "different"
     assert tost(full, full, 0.0).verdict == "equivalent"
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_rounding_makes_no_difference_between_equal_returns(paired: bool) -> None:
+    """Three returns that are equal but for the last digit are no sample from which a test could learn anything."""
+    ours = np.array([475.1, 475.1, 475.1])
+    found = tost(np.nextafter(ours, 500.0), ours, 22.6, paired=paired)
+    assert found.verdict == "equivalent"
+    assert (found.p_different, found.p_equivalent) == (1.0, 0.0)

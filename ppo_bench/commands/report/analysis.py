@@ -70,7 +70,7 @@ class Pair(NamedTuple):
     returns: Comparison | None
     """Equivalence test of the final returns."""
     paired: bool
-    """Whether both have the same seeds; the test is then a paired one."""
+    """Whether both have the same seeds on the same backend; the test is then a paired one."""
 
 
 class Improvement(NamedTuple):
@@ -178,8 +178,9 @@ def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:
 
     ours, theirs = group.finals(), baseline.finals()
     x, y = np.array([*ours.values()]), np.array([*theirs.values()])
-    # Runs with the same seed use the same noise, so they are compared in pairs.
-    paired = list(ours) == list(theirs)
+    # Runs with the same seed use the same noise, so they are compared in pairs. On another backend a seed starts other
+    # episodes.
+    paired = list(ours) == list(theirs) and group.backend == baseline.backend
     returns = None
     if min(len(x), len(y)) > 1:
         returns = tost(x, y, margin_of(task, y, options), paired=paired)

@@ -140,9 +140,8 @@ def baseline_of(group: Group, task: ComparedTask, baseline: str) -> Group | None
     candidates = [other for other in task.groups if other.first.framework == baseline]
 
     def distance(other: Group) -> tuple[bool, int]:
-        own, others = group.first.execution, other.first.execution
-        options = sum(others.get(key) != value for key, value in own.items() if not key.startswith("framework."))
-        return other.backend != group.backend, options
+        keys = differing([group.first.execution, other.first.execution])
+        return other.backend != group.backend, sum(not key.startswith("framework.") for key in keys)
 
     return min(candidates, key=distance, default=None)
 

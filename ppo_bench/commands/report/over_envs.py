@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ppo_bench.commands.report.analysis import normalise, scale_of_tasks
@@ -40,12 +41,12 @@ class Overall(NamedTuple):
 
 def overall(tasks: Sequence[ComparedTask], options: Options) -> list[list[Overall]]:
     """Settings over several environments, best first, for each way of executing that has several of both."""
-    found = []
-    for algorithm in algorithms(tasks):
-        scores = _scores(tasks, algorithm)
-        if len(scores) > 1 and len(next(iter(scores.values()))) > 1:
-            found.append(_ranked(algorithm, scores, options))
-    return found
+    return [
+        _ranked(algorithm, scores, options)
+        for algorithm in algorithms(tasks)
+        for scores in _scores(tasks, algorithm)
+        if len(scores) > 1 and len(next(iter(scores.values()))) > 1
+    ]
 
 
 def over_envs(found: Sequence[Sequence[Overall]]) -> Table:
@@ -69,34 +70,47 @@ def _ranked(algorithm: str, scores: dict[str, Finals], options: Options) -> list
     ]
 
 
-def _scores(tasks: Sequence[ComparedTask], algorithm: str) -> dict[str, Finals]:
-    """Normalised scores of each setting by environment, of the settings that several environments share.
+def _scores(tasks: Sequence[ComparedTask], algorithm: str) -> Iterator[dict[str, Finals]]:
+    """Normalised scores of each setting by environment, for each family of settings that share several environments.
 
-    Settings are the same if they agree in all keys that vary within an environment. Environments that lack one of them
-    are left out, as are those whose versions or options differ.
+    Settings are the same if they agree in all keys that vary within several environments. Environments that lack one of
+    a family's settings are left out, as are those whose versions or options differ.
     """
     of_env = {env: [task for task in tasks if task.env == env] for env in dict.fromkeys(task.env for task in tasks)}
     of_env = {env: own for env, own in of_env.items() if len(own) > 1 and len({played(task) for task in own}) == 1}
-    varied = dict.fromkeys(key for own in of_env.values() for key in differing(map(_setting, own)))
+    times = Counter(key for own in of_env.values() for key in differing(map(_setting, own)))
+    varied = [key for key in times if times[key] > 1]
+    of_env = {env: _usual(own, set(varied), tasks) for env, own in of_env.items()}
     found: dict[tuple[str, ...], dict[str, Array]] = {}
-    settings: dict[tuple[str, ...], dict[str, Any]] = {}
     for env, own in of_env.items():
         scale = scale_of_tasks(own)
         pairs = [(task, group) for task in own for group in task.groups if group.algorithm == algorithm]
         for task, group in pairs:
             finals = group.values("final_return_mean")
             if scale and len(finals):
-                setting = _setting(task)
-                key = tuple(said(setting, name) for name in varied)
-                settings[key] = setting
+                key = tuple(said(_setting(task), name) for name in varied)
                 found.setdefault(key, {})[env] = normalise(finals, scale)
     shared = [key for key, scores in found.items() if len(scores) > 1]
-    envs = [env for env in of_env if all(env in found[key] for key in shared)]
-    telling = telling_keys([settings[key] for key in shared])
-    return {
-        " ".join(f"{name}={said(settings[key], name)}" for name in telling): {env: found[key][env] for env in envs}
-        for key in shared
-    }
+    while shared:
+        first = max(shared, key=lambda key: len(found[key]))
+        family = [key for key in shared if len(found[key].keys() & found[first].keys()) > 1]
+        shared = [key for key in shared if key not in family]
+        envs = [env for env in of_env if all(env in found[key] for key in family)]
+        values = [dict(zip(varied, key, strict=True)) for key in family]
+        labels = [" ".join(f"{name}={own[name]}" for name in telling_keys(values)) for own in values]
+        yield {label: {env: found[key][env] for env in envs} for label, key in zip(labels, family, strict=True)}
+
+
+def _usual(own: Sequence[ComparedTask], varied: set[str], tasks: Sequence[ComparedTask]) -> list[ComparedTask]:
+    """An environment's tasks without those that have a value of their own where no other environment varies the key.
+
+    The usual value of such a key is the one that most of all `tasks` have, of the values of this environment.
+    """
+    for key in set(differing(map(_setting, own))) - varied:
+        count = Counter(said(_setting(task), key) for task in tasks)
+        usual = max((said(_setting(task), key) for task in own), key=lambda value: count[value])
+        own = [task for task in own if said(_setting(task), key) == usual]
+    return list(own)
 
 
 def _setting(task: ComparedTask) -> dict[str, Any]:

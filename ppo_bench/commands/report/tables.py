@@ -111,7 +111,7 @@ def _equivalence(analysis: Analysis, options: Options) -> Table:
     )
     note = (
         "Two one-sided t-tests (TOST) of mean final returns at 5%, of pairs with the same seed and noise, or Welch's "
-        "where the seeds differ: equivalent if the difference is shown to lie "
+        "where seeds or backends differ: equivalent if the difference is shown to lie "
         f"within the margin, {options.margin_in_words}. Undecided means that there are too few seeds to tell."
     )
     return Table("equivalence", "Tests of equivalence", columns, rows, note)
