@@ -12,14 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ppo_bench.commands.report.groups import FRAMEWORKS
 from ppo_bench.common.cli import Parser, exit_code
-from ppo_bench.common.errors import Failed
+from ppo_bench.common.errors import Failed, reason
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-
-FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 
 
 def main(arguments: list[str]) -> int:
@@ -65,7 +64,7 @@ def _steady_sps(job: list[str], total_timesteps: int) -> float:
         command = [sys.executable, "-m", "ppo_bench", *job, f"total_timesteps={total_timesteps}", f"outputs={outputs}"]
         run = subprocess.run(command, check=False, capture_output=True, text=True)
         if run.returncode:
-            raise Failed(f"{' '.join(job)}: {run.stderr.strip().splitlines()[-1]}")
+            raise Failed(f"{' '.join(job)}: {reason(run.returncode, run.stderr.splitlines())}")
         result = json.loads((Path(run.stdout.split()[-1]) / "result.json").read_text())
         return float(result["steady_sps"])
 

@@ -17,7 +17,7 @@ import numpy as np
 from campaign_rows import markdown, rows_of, shown, with_precision
 
 from ppo_bench.commands.report.against import MARGIN, margin_beside
-from ppo_bench.commands.report.groups import FRAMEWORKS
+from ppo_bench.commands.report.groups import rank
 from ppo_bench.commands.report.published import Reference, is_another_version, references, stem
 from ppo_bench.commands.report.statistics import SampleMoments, moments, tost_of_moments
 
@@ -78,16 +78,10 @@ class Row(NamedTuple):
     @property
     def endless(self) -> float:
         """Half of the 90% interval's width with endless seeds of ours, from the spread of the published ones alone."""
-        theirs = published(self.reference)
+        theirs = self.reference.moments
+        assert theirs is not None
         found = tost_of_moments(SampleMoments(theirs.mean, 0.0, 10**9), theirs, self.margin)
         return (found.high - found.low) / 2
-
-
-def published(reference: Reference) -> SampleMoments:
-    """The moments of a published result, whose deviation has the number of seeds as denominator."""
-    assert reference.mean is not None
-    n = reference.seeds or 0
-    return SampleMoments(reference.mean, (reference.std or 0.0) * (n / (n - 1)) ** 0.5, n)
 
 
 def verdicts(out: Path) -> list[Row]:
@@ -97,11 +91,11 @@ def verdicts(out: Path) -> list[Row]:
     """
     runs, found = rows_of(out), []
     for reference in references():
-        if reference.system != "CleanRL" or reference.mean is None:
+        if reference.system != "CleanRL" or reference.moments is None:
             continue
         of_script = [r for r in runs if reference.variant in SCRIPTS.get(r["campaign"], [])]
         own = [r for r in of_script if _same_env(r, reference)]
-        ways = sorted({_way(run) for run in own}, key=lambda way: (_rank(way.framework), way))
+        ways = sorted({_way(run) for run in own}, key=lambda way: (rank(way.framework), way))
         for way in ways:
             found.append(_beside(reference, way, np.array([r["final_return_mean"] for r in own if _way(r) == way])))
         if not ways:
@@ -119,17 +113,14 @@ def _way(run: dict[str, Any]) -> Way:
     return Way(*(run[name] for name in Way._fields))
 
 
-def _rank(framework: str) -> int:
-    return FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS)
-
-
 def _beside(reference: Reference, way: Way, finals: np.ndarray) -> Row:
     ours, row = moments(finals), Row(reference, way, len(finals), moments(finals), np.nan, np.nan, "")
     if way.steps != reference.steps:
         return row._replace(verdict="other number of steps")
     if is_another_version(way.env_id, reference.env):
         return row._replace(verdict=f"another version, {way.env_id}")
-    tests = tost_of_moments(ours, published(reference), row.margin)
+    assert reference.moments is not None
+    tests = tost_of_moments(ours, reference.moments, row.margin)
     return row._replace(low=tests.low, high=tests.high, verdict=tests.verdict)
 
 

@@ -180,6 +180,10 @@ def test_the_rungs_that_an_unknown_environment_has_are_those_of_its_host() -> No
         (["scaling=true", "scales={num_env:[1]}"], "scales has no such key; it has scales.num_envs, "),
         (["scaling=true", "scales={num_envs:[0]}", "framework=torch_eager", "backend=gymnasium"], "ppo.num_envs=0"),
         (["num_seeds=2"], "num_seeds=2: of the bench, scaling=true alone"),
+        (
+            ["ablation=true", "device=cpu", "devices=64", "ppo.shards=64", "ppo.num_envs=64"],
+            "none of the ladders can be measured here; they are of PyTorch and JAX",
+        ),
     ],
 )
 def test_wrong_input_is_one_line(

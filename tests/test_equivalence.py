@@ -252,20 +252,6 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
     assert starts == [True, False, True, False, True, False, True, False]
 
 
-def test_variants_of_a_framework_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ["frameworks=[torch_eager]", "variants={tuning:[on,off],ppo.update_epochs:[2,3]}", f"outputs={tmp_path}"]
-    assert exit_code(main, [*SMALL, *words]) == 1  # epochs make another training, tuning does not
-    shown = capsys.readouterr().out
-    assert "torch_eager tuning=off ppo.update_epochs=2" in shown
-    (found,) = tmp_path.rglob("equivalence.json")
-    largest = {
-        name: each["largest"]["parameters"] for name, each in json.loads(found.read_text())["frameworks"].items()
-    }
-    assert largest["torch_eager tuning=off ppo.update_epochs=2"] == 0.0
-    assert largest["torch_eager tuning=off ppo.update_epochs=3"] > 1e-4
-    assert largest["torch_eager tuning=on ppo.update_epochs=3"] > 1e-4
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [

@@ -85,7 +85,8 @@ def test_the_card_has_the_returns_and_the_command(run: Path, tmp_path: Path) -> 
 
 def test_an_evaluation_and_its_film_are_shown_rather_than_training(run: Path, tmp_path: Path) -> None:
     (run / "videos").mkdir()
-    (run / "videos" / "episode_00000100.mp4").write_bytes(b"of training")
+    (run / "videos" / "episode_00000001.mp4").write_bytes(b"of training")
+    (run / "videos" / "episode_99999999.mp4").write_bytes(b"of a later policy")
     assert (exported(run, tmp_path / "training") / "replay.mp4").read_bytes() == b"of training"
     told = evaluated(run, "episodes=3", "video=true")
     folder = exported(run, tmp_path / "export")
@@ -98,6 +99,19 @@ def test_an_evaluation_and_its_film_are_shown_rather_than_training(run: Path, tm
     for file in [film, *(run / "videos").iterdir()]:
         file.unlink()
     assert "replay.mp4" not in names(exported(run, folder))  # of the earlier export, neither
+
+
+def test_an_interrupted_export_is_written_again(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ppo_bench.commands.export.command.card", full)
+        with pytest.raises(OSError, match="No space left"):
+            main([str(run), "--out", str(tmp_path / "out")])
+    assert names(exported(run, tmp_path / "out")) == {"README.md", "config.json", "curve.png", "model.safetensors"}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

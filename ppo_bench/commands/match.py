@@ -1,6 +1,6 @@
 """`python -m ppo_bench.match RUN_DIR [overrides]`: how does a run's newest checkpoint play against another player?
 
-Each player begins half of the games. The command prints a table and, as its last line, the results as JSON.
+Of two players each begins half of the games. The command prints a table and, as its last line, the results as JSON.
 conf/match.yaml explains the overrides.
 """
 

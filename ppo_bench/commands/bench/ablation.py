@@ -129,6 +129,10 @@ def ablation(overrides: list[str]) -> None:
         for title, climb in climbs(job, config):
             if ladders.setdefault(title, climb).job != climb.job:
                 raise ConfigError("ablation=true: only lists of framework, backend and workload can be told apart")
+        if not ladders:
+            raise ConfigError(
+                f"ablation=true: none of the ladders can be measured here; they are of {' and '.join(LADDERS)}"
+            )
     for path, ladders in groups.items():
         rows: dict[str, list[dict[str, Any]]] = {}
         first = next(iter(ladders.values())).configs[0]
@@ -153,6 +157,7 @@ def climbs(job: list[str], config: Config) -> Iterator[tuple[str, Climb]]:
         )
     asked = next((word.partition("=")[2] for word in job if word.startswith("framework=")), None)
     graph = None if root.env.id else next((name for name in GRAPH_BACKENDS if name in root.env.ids), None)
+    backend.require()
     there = circumstances(network_of(config), backend.name, _gpu(config), graph, torch.cpu.get_capabilities())
     kept = [word for word in job if not word.startswith("framework=")]
     sizes = [f"ppo.num_envs={config.ppo.num_envs}", "checkpoint.every_iterations=10"]

@@ -25,7 +25,7 @@ LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "hipLaunchK
 
 
 class Launches(NamedTuple):
-    """Numbers of launches and copies in one iteration."""
+    """Numbers of launches and copies in one iteration, or in as many as a call of a program makes."""
 
     launches: int
     """Launches of kernels and graphs on a GPU; on a CPU operations that compute, or programs."""

@@ -120,7 +120,7 @@ def _row(axis: str, value: int, config: Config) -> dict[str, Any]:
 def _measure(config: Config) -> Measured:
     if config.framework.compiles:  # a first process fills the compilation cache, since compiling takes memory too
         Program(Laps, config).stop()
-    program: Program[float] = Program(Laps, config)
+    program = Program(Laps, config)
     root = schema(config)
     try:
         started, turns = time.perf_counter(), [program.turn()]

@@ -138,7 +138,8 @@ def _installed(overrides: list[str]) -> list[str]:
 def _compare(configs: dict[str, Config], mode: str) -> Agreement:
     """Differences of every framework from the first, by iteration, with ties and sensitivities as explanations."""
     leader, *others = configs
-    config, precision = configs[leader], configs[leader].root.precision
+    config = configs[leader]
+    precision = max((each.root.precision for each in configs.values()), key=lambda name: TOLERANCES[name].parameters)
     tolerance = TOLERANCES[precision]
     compared = [metric.name for metric in metrics_of(config.algorithm, config.network) if metric.compared]
     differences: dict[str, list[Difference]] = {name: [] for name in others}
@@ -159,4 +160,4 @@ def _compare(configs: dict[str, Config], mode: str) -> Agreement:
                     sensitivities[iteration] = sensitivity(workers.twin(), led, tolerance.parameters)
             if iteration % max(1, config.num_iterations // 10) == 0:
                 say(f"iteration {iteration} of {config.num_iterations}")
-    return Agreement(leader, differences, found_ties, sensitivities)
+    return Agreement(leader, precision, differences, found_ties, sensitivities)

@@ -127,7 +127,8 @@ def sensitivity(twin: Follower, leader: IterationOutcome, tolerance: float) -> S
     happens amplifies rounding by orders of magnitude, in any framework and in the leader itself.
     """
     rng = np.random.default_rng(0)
-    size = ROUNDING_UNITS * np.finfo(leader.before["params.critic.0.bias"].dtype).eps
+    dtype = next(array.dtype for name, array in leader.before.items() if name.startswith("params."))
+    size = ROUNDING_UNITS * np.finfo(dtype).eps
     assert leader.steps is not None
 
     def distance(before: Arrays, steps: Step) -> float:

@@ -27,6 +27,8 @@ class Agreement(NamedTuple):
     """All results of a comparison."""
 
     leader: str
+    precision: str
+    """The coarsest precision of those compared, whose tolerances hold."""
     differences: dict[str, list[Difference]]
     """Differences by framework, one for each iteration."""
     ties: dict[str, list[Tie]]
@@ -37,10 +39,10 @@ class Agreement(NamedTuple):
 def report(config: Config, found: Agreement, mode: str) -> int:
     """Print the table and write the files; returns 0 if the frameworks do the same, else 1."""
     steps = config.num_iterations * config.ppo.batch_size
-    tolerance = TOLERANCES[config.root.precision] if mode == "lockstep" else None
+    tolerance = TOLERANCES[found.precision] if mode == "lockstep" else None
     summary = {name: _summary(config, found, name, mode) for name in found.differences}
     same = all(_is_same(entry) for entry in summary.values())
-    task = f"{config.task.id} on {config.backend.name}, {config.root.precision}, seed {config.root.seed}"
+    task = f"{config.task.id} on {config.backend.name}, {found.precision}, seed {config.root.seed}"
     _say(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
     if tolerance:
         _say(
@@ -72,7 +74,7 @@ def report(config: Config, found: Agreement, mode: str) -> int:
             f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
         )
     sides = [config.experiment, found.leader, *found.differences]
-    names = (config.task.name, config.backend.name, config.root.precision, mode, digest(sides))
+    names = (config.task.name, config.backend.name, found.precision, mode, digest(sides))
     folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
     make_folder(folder)
     about = {"schema_version": SCHEMA_VERSION, "mode": mode, "leader": found.leader, "steps": steps, "same": same}
@@ -103,7 +105,7 @@ def _summary(config: Config, found: Agreement, name: str, mode: str) -> dict[str
         "ties": [tie._asdict() for tie in found.ties[name]],
         "distance_when_parting": None if parted is None else _distance_before(differences, parted[0]),
         "largest": {key: max((getattr(d, key) for d in untied), default=0.0) for key in COMPARED},
-        "over_tolerance": _over(config, untied) if mode == "lockstep" else None,
+        "over_tolerance": _over(found.precision, untied) if mode == "lockstep" else None,
         "compared_iterations": len(untied),
         **{f"{key}_distances": [getattr(d, key) for d in differences] for key in COMPARED},
     }
@@ -114,8 +116,8 @@ def _distance_before(differences: Sequence[Difference], iteration: int) -> float
     return differences[iteration - 1].parameters if iteration else 0.0
 
 
-def _over(config: Config, differences: list[Difference]) -> int:
-    return sum(not d.within(TOLERANCES[config.root.precision]) for d in differences)
+def _over(precision: str, differences: list[Difference]) -> int:
+    return sum(not d.within(TOLERANCES[precision]) for d in differences)
 
 
 def _row(name: str, entry: dict[str, Any], mode: str) -> str:

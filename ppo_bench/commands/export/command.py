@@ -63,20 +63,20 @@ def export(
 
     `run` is what the run recorded of itself; `checkpoint_name` is the folder of the checkpoint `saved`.
     """
+    config, public = recorded_config(run["config"], {}), _public(run["config"])
+    words = _words(run["overrides"], recorded_config(public, {}).identity)
+    # First, so that an export that was interrupted is known as one, and written again.
+    checkpoint.write_exported(folder, run | {"overrides": words or [], "config": public}, saved)
     rows = [row for row in read_rows(run_folder / "metrics.jsonl") if row["global_step"] <= saved.loop["global_step"]]
-    film = _film(run_folder, checkpoint_name)
+    film = _film(run_folder, checkpoint_name, saved.loop["episodes"])
     if film:
         shutil.copyfile(film, folder / FILM)
     else:
         (folder / FILM).unlink(missing_ok=True)
     drawn = draw(rows, folder / CURVE)
-    config = recorded_config(run["config"], {})
-    public = _public(run["config"])
-    words = _words(run["overrides"], recorded_config(public, {}).identity)
     returns = _returns(run_folder, checkpoint_name, saved)
     text = card(run, config, saved.loop, words, returns, CURVE if drawn else None, FILM if film else None)
     write_safely(folder / README, text.encode())
-    checkpoint.write_exported(folder, run | {"overrides": words or [], "config": public}, saved)
 
 
 def _make_folder(folder: Path) -> None:
@@ -107,10 +107,15 @@ def _words(overrides: list[str], identity: dict[str, Any]) -> list[str] | None:
         return None
 
 
-def _film(run_folder: Path, checkpoint_name: str) -> Path | None:
-    """The film to show: the newest of an evaluation of the checkpoint, or else the last of the training."""
+def _film(run_folder: Path, checkpoint_name: str, episodes: int) -> Path | None:
+    """The film to show: the newest of an evaluation of the checkpoint, or else the training's last until then.
+
+    `episodes` is the number of episodes that had ended at the checkpoint, as in the names of the training's films.
+    """
     evaluations = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.mp4"), key=lambda path: path.stat().st_mtime)
-    return next(iter([*reversed(evaluations), *sorted(run_folder.glob("videos/*.mp4"), reverse=True)]), None)
+    films = sorted(run_folder.glob("videos/episode_*.mp4"), reverse=True)
+    until = [film for film in films if int(film.stem.removeprefix("episode_")) <= episodes]
+    return next(iter([*reversed(evaluations), *until]), None)
 
 
 def _returns(run_folder: Path, checkpoint_name: str, saved: checkpoint.Checkpoint) -> Returns | None:

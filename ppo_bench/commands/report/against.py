@@ -29,9 +29,7 @@ class AgainstPublished(NamedTuple):
     """Equivalence test of the mean returns; None with other steps, another version or too few seeds."""
 
 
-def against_published(
-    group: Group, margin: float = MARGIN, margin_return: float | None = None
-) -> list[AgainstPublished]:
+def against_published(group: Group, margin: float, margin_return: float | None) -> list[AgainstPublished]:
     """`group` beside each published result for its environment.
 
     The margin of equivalence is `margin_return`, or `margin` as in `margin_beside` if that is None.
@@ -44,16 +42,13 @@ def against_published(
         if (reference.mean is None or ours is None) and (reference.sps is None or sps is None):
             continue
         low, high, comparison = math.nan, math.nan, None
-        if ours and ours.n > 1 and reference.mean is not None and (reference.seeds or 0) > 1:
-            # Publications give the deviation over seeds with the denominator n.
-            n = reference.seeds or 0
-            theirs = SampleMoments(reference.mean, (reference.std or 0.0) * math.sqrt(n / (n - 1)), n)
+        if ours and ours.n > 1 and (theirs := reference.moments):
             difference, error, freedom = welch(ours, theirs)
             half = t_quantile(0.975, freedom) * error if error > 0 else 0.0
             low, high = difference - half, difference + half
             env_id = group.first.env_id
             if reference.steps in (None, group.first.total_timesteps) and not is_another_version(env_id, reference.env):
-                within = margin_return or margin_beside(env_id, reference.mean, margin)
+                within = margin_return or margin_beside(env_id, theirs.mean, margin)
                 comparison = tost_of_moments(ours, theirs, within)
         rows.append(AgainstPublished(group, ours, sps, reference, low, high, comparison))
     return rows

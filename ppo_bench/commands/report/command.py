@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from ppo_bench.commands.report.against import MARGIN
 from ppo_bench.commands.report.analysis import analyse
 from ppo_bench.commands.report.charts import figures
 from ppo_bench.commands.report.checks import left_out, warnings
@@ -48,8 +49,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--margin",
         type=float,
-        default=0.05,
-        help="margin of equivalence, as a fraction of a task's scale or the baseline's mean (0.05)",
+        default=MARGIN,
+        help=f"margin of equivalence, as a fraction of a task's scale or the baseline's mean ({MARGIN})",
     )
     parser.add_argument("--margin-return", type=float, help="margin of equivalence as a return, instead of --margin")
     parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (0)")

@@ -131,7 +131,7 @@ def panels(tasks: Sequence[ComparedTask]) -> list[Panel]:
 def algorithms(tasks: Iterable[ComparedTask]) -> list[str]:
     """Labels of all ways of executing, in the report's order."""
     groups = [group for task in tasks for group in task.groups]
-    ordered = sorted(groups, key=lambda group: (_rank(group.first.framework), group.backend, group.framework))
+    ordered = sorted(groups, key=lambda group: (rank(group.first.framework), group.backend, group.framework))
     return list(dict.fromkeys(group.algorithm for group in ordered))
 
 
@@ -146,12 +146,13 @@ def baseline_of(group: Group, task: ComparedTask, baseline: str) -> Group | None
     return min(candidates, key=distance, default=None)
 
 
-def _rank(framework: str) -> tuple[int, str]:
+def rank(framework: str) -> tuple[int, str]:
+    """The place of a framework in the report's order."""
     return (FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS), framework)
 
 
 def _order(run: Run, settings: Mapping[str, str]) -> tuple[Any, ...]:
-    return run.env, settings[run.setting_key], _rank(run.framework), run.backend, str(run.execution), run.seed
+    return run.env, settings[run.setting_key], rank(run.framework), run.backend, str(run.execution), run.seed
 
 
 def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:

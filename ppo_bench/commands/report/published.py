@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar, get_args, get_type_hints
+
+from ppo_bench.commands.report.statistics import SampleMoments
 
 Row = TypeVar("Row")
 
@@ -43,6 +46,13 @@ class Reference(NamedTuple):
     sps: float | None
     hardware: str
     source: str
+
+    @property
+    def moments(self) -> SampleMoments | None:
+        """Moments of the published seeds, whose deviation has their number as denominator; None of fewer than two."""
+        if self.mean is None or self.seeds is None or self.seeds < 2:
+            return None
+        return SampleMoments(self.mean, (self.std or 0.0) * math.sqrt(self.seeds / (self.seeds - 1)), self.seeds)
 
 
 class Scale(NamedTuple):

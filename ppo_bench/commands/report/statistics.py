@@ -95,8 +95,8 @@ def bootstrap(statistic: Callable[..., Array], *groups: Scores, seed: int, resam
 def mean_interval(values: Array) -> Estimate:
     """The mean of a sample with Student's interval.
 
-    With few seeds its coverage is closer to nominal than that of the percentile bootstrap (`COVERAGE` of checks.py). For
-    means over tasks and for other statistics, see `bootstrap`.
+    With few seeds its coverage is closer to nominal than that of the percentile bootstrap (`COVERAGE` of checks.py).
+    For means over tasks and for other statistics, see `bootstrap`.
     """
     mean, std, n = moments(values)
     if n < 2:

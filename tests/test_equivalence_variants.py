@@ -1,0 +1,39 @@
+"""Comparisons of one framework with itself in several variants."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ppo_bench.commands.equivalence.command import main
+from ppo_bench.common.cli import exit_code
+
+pytestmark = pytest.mark.slow
+
+SMALL = ["env=cartpole", "backend=gymnasium", "total_timesteps=4096"]
+
+
+def test_variants_of_a_framework_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["frameworks=[torch_eager]", "variants={tuning:[on,off],ppo.update_epochs:[2,3]}", f"outputs={tmp_path}"]
+    assert exit_code(main, [*SMALL, *words]) == 1  # epochs make another training, tuning does not
+    shown = capsys.readouterr().out
+    assert "torch_eager tuning=off ppo.update_epochs=2" in shown
+    (found,) = tmp_path.rglob("equivalence.json")
+    largest = {
+        name: each["largest"]["parameters"] for name, each in json.loads(found.read_text())["frameworks"].items()
+    }
+    assert largest["torch_eager tuning=off ppo.update_epochs=2"] == 0.0
+    assert largest["torch_eager tuning=off ppo.update_epochs=3"] > 1e-4
+    assert largest["torch_eager tuning=on ppo.update_epochs=3"] > 1e-4
+
+
+def test_variants_of_precision_are_held_to_the_tolerance_of_the_coarsest(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["frameworks=[torch_eager]", "variants={precision:[float64,float32]}", f"outputs={tmp_path}"]
+    assert exit_code(main, [*SMALL, *words]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "float32, seed 1" in shown
+    assert "tolerance: 1e-04 of the parameters' norm" in shown
