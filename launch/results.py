@@ -27,6 +27,7 @@ from ppo_bench.commands.report.groups import FRAMEWORKS
 from ppo_bench.commands.report.statistics import mean_band
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import say
 from ppo_bench.mathematics.precision import PRECISIONS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -64,9 +65,19 @@ def main(arguments: list[str]) -> int:
 
 
 def take_in(folders: Sequence[str], out: Path) -> None:
-    """Add the finished runs below `folders` to the Parquet files in `out`; they replace rows of the same runs."""
+    """Add the finished runs below `folders` to the Parquet files in `out`; they replace rows of the same runs.
+
+    Runs in which no episode has ended have no return and are left out. Raises `ConfigError` if no run is left.
+    """
     database = open_database(folders)
-    runs = {number: run for number, run in enumerate(database.runs) if run.finished and _campaign(run.name)}
+    for words in [*database.warnings, *database.left_out]:
+        say(f"warning: {words}")
+    finished = {number: run for number, run in enumerate(database.runs) if run.finished and _campaign(run.name)}
+    runs = {number: run for number, run in finished.items() if run.final_return_mean is not None}
+    for number in finished.keys() - runs.keys():
+        say(f"warning: left out: {finished[number].folder}: no episode has ended")
+    if not runs:
+        raise ConfigError(f"{' '.join(folders)}: no finished run of a campaign (experiment=campaign/...) is there")
     _check_alike(list(runs.values()))
     columns = ", ".join(f"{name} {_kind(name)}" for name in (*KEPT, *MEASURED))
     con = duckdb.connect()
@@ -103,7 +114,7 @@ def take_in(folders: Sequence[str], out: Path) -> None:
 
 
 def _check_alike(runs: Sequence[Run]) -> None:
-    """Raise `ConfigError` if two of the runs would be one row, or would be in one row with other hyperparameters."""
+    """Raise `ConfigError` if two of these runs would be one row, or would be compared with other hyperparameters."""
     of_task: dict[tuple[Any, ...], Run] = {}
     of_row: dict[tuple[Any, ...], Run] = {}
     for run in runs:

@@ -210,3 +210,24 @@ def test_a_campaign_over_switches_is_compared_by_hand(docs: Path, tmp_path: Path
     )
     assert "0 of 36 published rows have a verdict" in page
     assert (docs / "results" / "minatar_pair-minatar_breakout-gymnasium.svg").exists()
+
+
+def test_what_is_left_out_is_said(docs: Path, tmp_path: Path) -> None:
+    """A run without an episode, one that is damaged, and folders without a campaign's run."""
+    changes: dict[str, object] = {"config.name": "campaign/classic"}
+    for seed in (1, 2, 3):
+        write_run(tmp_path / "o", "cartpole", "torch_eager", seed, 8, changes=changes)
+    none, damaged = (tmp_path / "o" / f"default/cartpole-gymnasium-torch_eager-0a1b2c3d/seed{seed}" for seed in (2, 3))
+    about = json.loads((none / "result.json").read_text())
+    (none / "result.json").write_text(json.dumps(about | {"final_return_mean": None}))
+    (damaged / "run.json").write_text("{")
+    write_run(tmp_path / "p", "cartpole")
+    command = [sys.executable, str(ROOT / "launch" / "results.py"), "--docs", str(docs)]
+    refused = subprocess.run([*command, "p"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "p: no finished run of a campaign (experiment=campaign/...) is there" in refused.stderr
+    done = subprocess.run([*command, "o"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert f"left out: {none.relative_to(tmp_path)}: no episode has ended" in done.stderr
+    assert f"left out: {damaged.relative_to(tmp_path)}: " in done.stderr
+    kept = duckdb.connect().execute(f"select seed from read_parquet('{docs / 'results' / 'runs.parquet'}')").fetchall()
+    assert kept == [(1,)]
