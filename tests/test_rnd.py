@@ -171,6 +171,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[st
         (["algorithm.warm_up_iterations=-1"], "algorithm.warm_up_iterations=-1: must be at least 0"),
         (["algorithm.int_coef=nan"], "algorithm.int_coef=nan: must be at least 0, and finite"),
         (["algorithm.features=0"], "algorithm.features=0: must be at least 1"),
+        (["env=pong", "env.atari.frames=3"], "env.atari.frames=3: algorithm=rnd would take three grey frames for the"),
     ):
         assert exit_code(main, ["algorithm=rnd", *words, f"outputs={tmp_path}"]) == 2
         assert_one_line(capfd.readouterr().err, fragment)

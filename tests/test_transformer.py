@@ -17,6 +17,7 @@ from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import attention, ppo
 from ppo_bench.mathematics.weights import initial_weights
@@ -262,3 +263,13 @@ def test_frameworks_train_the_same_transformer(tmp_path: Path, capsys: pytest.Ca
     words = ["experiment=cleanrl/ppo_trxl_proof_of_memory", "precision=float64", "total_timesteps=6144"]
     assert exit_code(equivalence, [*words, f"outputs={tmp_path}"]) == 0
     assert "the frameworks do the same" in capsys.readouterr().out
+
+
+def test_images_too_small_for_convolutions_are_vectors() -> None:
+    """MinAtar's observations of 10 x 10 pixels."""
+    small = spaces.Box(0, 1, (10, 10, 4), np.int8)
+    network = load_config(["env=minatar_breakout", "network=trxl"]).network.build(small, spaces.Discrete(3))
+    assert network.convolutions == ()
+    assert network.trunk[0].inputs == 400
+    with pytest.raises(ConfigError, match="network=lstm_cnn: .* too small for it; use network=lstm"):
+        load_config(["env=minatar_breakout", "network=lstm_cnn"]).network.build(small, spaces.Discrete(3))

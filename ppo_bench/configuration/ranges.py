@@ -159,6 +159,11 @@ def _check_players(config: Config) -> None:
             f"algorithm=rnd learns to predict the newest frame, and {root.env.name} shows planes of its players behind "
             "the frames: use algorithm=ppo"
         )
+    if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:
+        raise ConfigError(
+            f"env.atari.frames={root.env.atari.frames}: algorithm=rnd would take three grey frames for the colours of "
+            "one; choose another number"
+        )
     if root.evaluation.every_iterations and root.env.players > 1:
         raise ConfigError(
             f"evaluation.every_iterations={root.evaluation.every_iterations}: against itself a policy's mean return is "

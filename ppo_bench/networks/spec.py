@@ -52,7 +52,7 @@ class Mlp:
 
 
 def _separate(
-    options: Mlp | Combined, inputs: int, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space
+    options: Mlp, inputs: int, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space
 ) -> dict[str, Any]:
     """Fields of a `NetworkSpec` whose actor and critic share no layer and have `inputs` each.
 
@@ -103,7 +103,7 @@ class NatureCnn:
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         channels = channels_of(observation_space.shape)
-        spec = _shared_cnn("nature_cnn", nature(channels), 64, 512, observation_space, action_space)
+        spec = nature_network("nature_cnn", observation_space, action_space)
         if not 0 <= self.undivided_channels < channels:
             raise ConfigError(f"network.undivided_channels={self.undivided_channels}: images have {channels} channels")
         return dataclasses.replace(spec, undivided_channels=self.undivided_channels)
@@ -137,7 +137,7 @@ class RndCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        cnn = NatureCnn().build(observation_space, action_space)
+        cnn = nature_network("rnd_cnn", observation_space, action_space)
         flat, wide = cnn.trunk[0], functools.partial(Linear, inputs=448, outputs=448, activation="relu")
         return dataclasses.replace(
             cnn,
@@ -145,6 +145,14 @@ class RndCnn:
             actor=(wide("actor.0", gain=0.01), Linear("actor.1", 448, cnn.actions.lanes, ACTOR_GAIN)),
             critic=(wide("critic.0", gain=0.1, residual=True), Linear("critic.1", 448, 1, 0.01)),
         )
+
+
+def nature_network(
+    network: str, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space, instead: str = "mlp"
+) -> NetworkSpec:
+    """The network of Mnih et al. 2015 for the choice `network`; `instead` takes small images."""
+    convolutions = nature(channels_of(observation_space.shape))
+    return _shared_cnn(network, convolutions, 64, 512, observation_space, action_space, instead=instead)
 
 
 def _shared_cnn(
@@ -155,15 +163,17 @@ def _shared_cnn(
     observation_space: gymnasium.spaces.Box,
     action_space: gymnasium.Space,
     gain: float = HIDDEN_GAIN,
+    instead: str = "mlp",
 ) -> NetworkSpec:
     """A network of image layers with `channels` outputs and a linear layer of `units`, shared by actor and critic.
 
-    Actor and critic have one layer each. `network` is the choice's name, for messages; `gain` is the linear layer's.
+    Actor and critic have one layer each. `network` and `instead` are for messages: this choice, and
+    one that takes small images. `gain` is the linear layer's.
     """
     shape = observation_space.shape
     pixels = pixels_after(convolutions, *sides_of(shape))
     if pixels < 1:
-        raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network=mlp")
+        raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network={instead}")
     actions = _actions(action_space)
     weights = sum(len(layer.parameters()) for layer in convolutions) // 2
     return NetworkSpec(
@@ -178,13 +188,8 @@ def _shared_cnn(
 
 
 @dataclass(frozen=True)
-class Combined:
+class Combined(Mlp):
     """`network=combined`: convolutions for each image of flattened dictionaries; conf/network/combined.yaml."""
-
-    hidden_sizes: list[int]
-    activation: str
-    _: KW_ONLY
-    layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> CombinedSpec:
         """The network for these spaces."""
@@ -208,21 +213,15 @@ class Combined:
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(Mlp):
     """`network=auto`: the network that fits the observations; conf/network/auto.yaml lists the cases."""
-
-    hidden_sizes: list[int]
-    activation: str
-    _: KW_ONLY
-    layer_norm: bool = younger(False)
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         shape = observation_space.shape
-        options: dict[str, Any] = {name: getattr(self, name) for name in ("hidden_sizes", "activation", "layer_norm")}
-        network: NatureCnn | ImpalaCnn | MinAtarCnn | Combined | Mlp = Mlp(**options)
+        network: NatureCnn | ImpalaCnn | MinAtarCnn | Mlp = Mlp(**vars(self))
         if images_in(observation_space):
-            network = Combined(**options)
+            network = Combined(**vars(self))
         elif sorted(shape) == [3, 64, 64] and observation_space.dtype == np.uint8:
             network = ImpalaCnn()
         elif len(shape) == 3 and observation_space.dtype == np.uint8 and sorted(shape)[1] >= LEAST_PIXELS:
@@ -260,7 +259,7 @@ class RecurrentCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        cnn = NatureCnn().build(observation_space, action_space)
+        cnn = nature_network("lstm_cnn", observation_space, action_space, "lstm")
         return _recurrent(cnn, self.cell, cnn.trunk[-1].outputs, self.units)
 
 

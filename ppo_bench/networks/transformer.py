@@ -21,11 +21,12 @@ from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import sigmoid
 from ppo_bench.mathematics.weights import Parameter
+from ppo_bench.networks.convolutions import LEAST_PIXELS, sides_of
 from ppo_bench.networks.decoder import Decoder, cross_entropy, decoder_of
 from ppo_bench.networks.layers import HIDDEN_GAIN, Linear, normalisation
 from ppo_bench.networks.network import Carry, NetworkSpec, Outputs
 from ppo_bench.networks.ops import Ops, normalised
-from ppo_bench.networks.spec import CRITIC_GAIN, Mlp, NatureCnn
+from ppo_bench.networks.spec import CRITIC_GAIN, Mlp, nature_network
 
 if TYPE_CHECKING:
     import gymnasium
@@ -215,7 +216,9 @@ class Trxl:
         return {"reconstruction_loss": self.reconstruction_coef} if self.reconstruction_coef else {}
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> TransformerSpec:
-        """The network for these spaces. Images pass through the convolutions of Mnih et al. 2015 first."""
+        """The network for these spaces. Images pass through the convolutions of Mnih et al. 2015 first, except those
+        that are too small for them, which it takes as vectors.
+        """
         for name in ("layers", "heads", "dim", "memory", "max_episode_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"network.{name}={getattr(self, name)}: must be at least 1")
@@ -225,15 +228,16 @@ class Trxl:
             raise ConfigError(f"network.dim={self.dim}: must be even, and a multiple of network.heads={self.heads}")
         if not 0 <= self.reconstruction_coef < math.inf:
             raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must be at least 0, and finite")
-        images = len(observation_space.shape) == 3
+        shape = observation_space.shape
+        images = len(shape) == 3 and min(sides_of(shape)) >= LEAST_PIXELS
         if self.reconstruction_coef and not (images and are_bytes(observation_space)):
             raise ConfigError(
-                f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape "
-                f"{observation_space.shape} and type {observation_space.dtype} are no images of bytes; set it to 0"
+                f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape {shape} and type "
+                f"{observation_space.dtype} are no images of bytes, of {LEAST_PIXELS} pixels or more; set it to 0"
             )
         decoder = None
         if images:
-            plain = NatureCnn().build(observation_space, action_space)
+            plain = nature_network("trxl", observation_space, action_space)
             trunk = dataclasses.replace(plain.trunk[0], outputs=self.dim)
             if self.reconstruction_coef:
                 decoder = decoder_of(plain, self.dim)

@@ -265,8 +265,8 @@ class Framework(Protocol):
         `own` has the hyperparameters (`NUMBERS`) in which its runs differ, of each run.
         """
 
-    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
-        """Policy with the parameters in `arrays`, as exported by a runner; `precision` and `device` as in `Problem`.
+    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
+        """Policy with the parameters in `arrays`, as exported by a runner; the rest as in `Problem`.
 
         Raises `ConfigError` if the parameters do not fit `network`.
         """

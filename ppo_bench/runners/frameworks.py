@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import socket
@@ -93,9 +92,9 @@ class Torch:
         """Raise `ConfigError`: PyTorch has no `SeedsRunner`; see `Config.require`."""
         raise ConfigError(f"framework={self.name} trains one run at a time: use num_seeds=1 and no grid")
 
-    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
+    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
         """The policy whose parameters are in `arrays`."""
-        self.begin()
+        self.begin(tuning=tuning)
         from ppo_bench.runners.torch_policy import policy
 
         return policy(network, arrays, precision, device, self.num_threads, self._compiler())
@@ -216,12 +215,12 @@ class Jax:
             jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
-    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
+    def policy(self, network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning = ON) -> Policy:
         """The policy whose parameters are in `arrays`."""
-        self.begin()
+        self.begin(tuning=tuning)
         from ppo_bench.runners.jax_policy import policy
 
-        return policy(network, arrays, precision, device)
+        return policy(network, arrays, precision, device, tuning)
 
 
 def _cache_folder(root: str | None, framework: str) -> str | None:
@@ -253,5 +252,8 @@ def _make_cores_devices(count: int) -> None:
 
     said = jax.config.jax_num_cpu_devices != -1  # type: ignore[attr-defined]  # or JAX_NUM_CPU_DEVICES
     if not said and "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        with contextlib.suppress(RuntimeError):  # JAX is already initialised: its number of devices stays
+        try:
             jax.config.update("jax_num_cpu_devices", count)
+        except RuntimeError:  # JAX is already initialised: its number of devices stays
+            if len(jax.devices("cpu")) < count:
+                say(f"warning: JAX has begun here with fewer than {count} CPU devices: another process is faster")

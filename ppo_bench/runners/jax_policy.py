@@ -16,9 +16,10 @@ from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.declared import policy_arrays
 from ppo_bench.runners.jax_device import in_precision, pick_device, without_long_integers
+from ppo_bench.tuning.switches import Tuning
 
 
-def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) -> Policy:
+def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str, tuning: Tuning) -> Policy:
     """See `Framework.policy`."""
     arithmetic = PRECISIONS[precision]
     picked = pick_device(device, arithmetic)
@@ -26,7 +27,7 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) ->
     with in_precision(arithmetic):
         params = jax.device_put({name.removeprefix("params."): array for name, array in own.items()}, picked)
 
-    forward = _forward(network, precision)
+    forward = _forward(network, precision, tuning)
 
     def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
         with in_precision(arithmetic), jax.default_device(picked):  # policies of another precision may act in turn
@@ -38,11 +39,11 @@ def policy(network: NetworkSpec, arrays: Arrays, precision: str, device: str) ->
 
 
 @functools.lru_cache(maxsize=8)
-def _forward(network: NetworkSpec, precision: str) -> Callable[..., Outputs]:
+def _forward(network: NetworkSpec, precision: str, tuning: Tuning) -> Callable[..., Outputs]:
     """Compiled forward function with the parameters as arguments, cached: a game's checkpoints share the program."""
     arithmetic = PRECISIONS[precision]
     dtype = jnp.dtype(arithmetic.parameters)
-    ops = JaxOps(dtype, jnp.dtype(arithmetic.layers))
+    ops = JaxOps(dtype, jnp.dtype(arithmetic.layers), tuning)
 
     @jax.jit
     def forward(params: Arrays, obs: jax.Array, start: jax.Array | None, carry: Tree) -> Outputs:

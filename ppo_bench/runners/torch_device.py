@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.mathematics.precision import NO_TF32, Precision
-from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.tuning.machine import has_nvidia_gpu
 
 WIDE = 2**17
 """Minimum number of weights of a layer for which several threads pay off: 512 x 512 does, 256 x 256 does not
 (docs/performance.md)."""
+DEFAULT_THREADS = torch.get_num_threads()
+"""PyTorch's own number of threads, to which a run returns after one that has set another in this process."""
 
 
 def pick_device(device: str, precision: Precision, place: Part = WHOLE) -> torch.device:
@@ -44,17 +47,17 @@ def pick_device(device: str, precision: Precision, place: Part = WHOLE) -> torch
     return picked
 
 
-def set_threads(network: NetworkSpec, num_threads: int | None, most: int | None = None) -> None:
+def set_threads(parameters: Iterable[Parameter], num_threads: int | None, most: int = DEFAULT_THREADS) -> None:
     """Set the number of PyTorch's threads in this process.
 
-    `num_threads=None` means one thread for networks of only narrow linear layers, else `most`, or the default of
-    PyTorch if `most` is None.
+    `num_threads=None` means one thread if the `parameters`, trained and frozen ones, are those of narrow linear layers
+    alone, else `most`.
     """
-    wide = any(math.prod(parameter.shape) >= WIDE for parameter in network.parameters)
-    if num_threads or not (network.convolves or wide):
-        torch.set_num_threads(num_threads or 1)
-    elif most:
-        torch.set_num_threads(most)
+    shapes = [parameter.shape for parameter in parameters]
+    narrow = all(len(shape) < 4 and math.prod(shape) < WIDE for shape in shapes)  # convolutions have four axes
+    wanted = num_threads or (1 if narrow else most)
+    if wanted != torch.get_num_threads():
+        torch.set_num_threads(wanted)
 
 
 def compute_deterministically() -> None:

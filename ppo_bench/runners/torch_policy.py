@@ -30,8 +30,7 @@ def policy(
     """See `Framework.policy`."""
     arithmetic = PRECISIONS[precision]
     picked = pick_device(device, arithmetic)
-    set_threads(network, num_threads)
-    set_precision(arithmetic)
+    set_threads(network.parameters, num_threads)
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
     own = restored(policy_arrays(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
@@ -44,6 +43,7 @@ def policy(
 
     @torch.inference_mode()
     def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
+        set_precision(arithmetic)  # policies of another precision may act in turn
         remembered: tuple[Any, Any] = {}, None
         if network.carry:
             remembered = {name: on_device(array) for name, array in carry.items()}, on_device(start).to(dtype)

@@ -130,7 +130,8 @@ class Agent:
 def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, seed: int) -> Agent:
     """The policy of a run's checkpoint, for `env`. Raises `ConfigError` if the checkpoint is of another network."""
     network = config.network_for(env)
-    policy = config.framework.policy(network, saved.arrays, config.root.precision, config.root.device)
+    root, arrays = config.root, saved.arrays
+    policy = config.framework.policy(network, arrays, root.precision, root.device, config.tuning)
     statistics = restored(normalization_arrays(env.observation_space.shape), saved.arrays)
     obs_stats = normalize.stats_in(statistics, "normalize.obs") if config.ppo.norm_obs else None
     return Agent(

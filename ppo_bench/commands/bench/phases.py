@@ -68,7 +68,8 @@ class Phases:
         """A function that runs the forward passes of a rollout and returns their duration in seconds."""
         config, training = self._config, self._training
         (arrays,) = training.runner.export(training.state)
-        policy = config.framework.policy(training.network, arrays, config.root.precision, config.root.device)
+        root, network = config.root, training.network
+        policy = config.framework.policy(network, arrays, root.precision, root.device, config.tuning)
         shape = (config.ppo.num_envs, *training.network.input_shape)
         obs = np.zeros(shape, np.uint8 if training.network.uint8 else np.float32)
         start = np.zeros(config.ppo.num_envs, bool)
