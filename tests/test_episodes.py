@@ -127,9 +127,13 @@ def test_episodes_hold_plain_numbers() -> None:
 
 def test_an_episode_has_the_numbers_that_its_last_step_told() -> None:
     told = {"won": np.array([[0.5, 7.0], [8.0, np.nan]]), "speed": np.array([[3.0, 9.0], [9.0, 4.0]])}
+    told["distance"] = np.array([[np.inf, 0.0], [0.0, 2.0]])  # as of a goal that is out of sight
     over, valid = np.array([[True, False], [False, True]]), np.ones((2, 2), bool)
     _, episodes = fold_episodes(no_totals(2), np.ones((2, 2)), over, valid, told)
-    assert [(each.env, dict(each.told)) for each in episodes] == [(0, {"won": 0.5, "speed": 3.0}), (1, {"speed": 4.0})]
+    assert [(each.env, dict(each.told)) for each in episodes] == [
+        (0, {"won": 0.5, "speed": 3.0}),
+        (1, {"speed": 4.0, "distance": 2.0}),
+    ]
 
 
 @pytest.mark.parametrize("num_envs", [1, 130])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import re
 import signal
 import subprocess
@@ -18,7 +19,9 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.load import load_config
 from ppo_bench.runners import checkpoint
+from ppo_bench.runs.evaluation import Evaluator
 from ppo_bench.runs.play import play
 from ppo_bench.runs.trackers.mirror import tagged
 from tests.processes import TRAIN, started, wait_until
@@ -39,6 +42,20 @@ def trained_apart(tmp_path: Path, *words: str) -> Path:
 def learnt(folder: Path) -> list[dict[str, Any]]:
     """The rows of metrics without times and evaluations."""
     return [{key: value for key, value in row.items() if key not in (GREEDY, SAMPLED)} for row in timeless(folder)]
+
+
+def test_an_evaluation_starts_no_process_beside_the_threads_of_a_training(tmp_path: Path) -> None:
+    """A process that is forked then may wait for ever for a lock that a thread held."""
+    words = ["framework=torch_eager", "backend=gymnasium", "backend.vectorization=async", *EVALUATED]
+    config = load_config([*SMALL, *words, f"outputs={tmp_path}"])
+    evaluator = Evaluator(config)
+    before = multiprocessing.active_children()
+    env = evaluator._envs()
+    try:
+        assert multiprocessing.active_children() == before
+        assert env.num_envs == 3
+    finally:
+        evaluator.close()
 
 
 @pytest.mark.parametrize(

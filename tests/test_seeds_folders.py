@@ -74,7 +74,8 @@ def test_every_seed_has_the_run_folder_that_it_would_have_alone(
     for seed, folder in zip(SEEDS, folders, strict=True):
         result = json.loads((folder / "result.json").read_text())
         assert (result["seed"], result["num_seeds"], result["iterations"]) == (seed, 3, ITERATIONS)
-        assert json.loads((folder / "run.json").read_text())["config"]["seed"] == seed
+        recorded = json.loads((folder / "run.json").read_text())["config"]
+        assert (recorded["seed"], recorded["num_seeds"]) == (seed, 1)
         rows = timeless(folder)
         assert [row["iteration"] for row in rows] == list(range(1, ITERATIONS + 1))
         assert result["episodes"] == sum(row["episodes"] for row in rows) > 10
@@ -119,11 +120,14 @@ def test_damaged_rows_of_one_seed_leave_the_checkpoints_of_the_others(
 
 
 def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     copy_without(finished, tmp_path, {5: [6, 8], 6: [3, 6, 8], 7: [6, 8]})
     monkeypatch.setattr("ppo_bench.runs.train._loop", killed)
     assert train(tmp_path) == 130
+    said = capfd.readouterr().err
+    assert "seed5 goes back from iteration 3 to 0, which all runs of its program have" in said
+    assert "seed6 goes back" not in said
     folder = configs(tmp_path)[0].run_folder
     assert timeless(folder) == [] == list((folder / "checkpoints").iterdir())
 

@@ -93,16 +93,16 @@ def test_a_better_player_is_rated_higher(finished: Path, tmp_path: Path) -> None
     shutil.copytree(finished, folder)
     config = load_config([*RUN, "rating.games=32"])
     rater, loop = Rater(config), LoopState(iteration=16)
-    assert rater.rate(folder, loop, []) > 0
+    assert rater.rate(folder, loop, 1, []) > 0
     loop.iteration = 20
-    assert rater.rate(folder, loop, [15]) == 0.0  # asked to stop: to be made later
+    assert rater.rate(folder, loop, 1, [15]) == 0.0  # asked to stop: to be made later
     later = SignalAfter(5)
-    rater.rate(folder, loop, later)  # or asked in its fifth step
+    rater.rate(folder, loop, 1, later)  # or asked in its fifth step
     assert later.asked < 10
     assert list(loop.ratings) == ["16"]
-    rater.rate(folder, loop, [])
+    rater.rate(folder, loop, 1, [])
     again = LoopState(iteration=20, ratings={"16": loop.ratings["16"]})
-    assert rater.rate(folder, loop, []) == 0.0  # it has one
+    assert rater.rate(folder, loop, 1, []) == 0.0  # it has one
     rater.close()
     assert list(loop.ratings) == ["16", "20"]
     assert loop.best_iteration == int(max(loop.ratings, key=lambda k: loop.ratings[k]))
@@ -116,10 +116,10 @@ def test_the_last_rating_is_made_later_if_a_signal_cuts_it_short(
 
     rate = Rater.rate
 
-    def signalled(self: Rater, folder: Path, loop: Any, stop: Any) -> float:
+    def signalled(self: Rater, folder: Path, loop: Any, seed: int, stop: Any) -> float:
         if loop.iteration == ITERATIONS and not stop:
             os.kill(os.getpid(), signal.SIGINT)
-        return rate(self, folder, loop, stop)
+        return rate(self, folder, loop, seed, stop)
 
     monkeypatch.setattr(Rater, "rate", signalled)
     words = [*RUN, f"outputs={tmp_path}"]
@@ -142,7 +142,7 @@ def test_a_damaged_opponent_is_left_out_of_a_rating(
     shutil.copytree(finished, folder, symlinks=True)
     (folder / "checkpoints" / "iteration_00000016" / "arrays.safetensors").write_bytes(b"\0" * 64)
     rater, loop = Rater(load_config(RUN)), LoopState(iteration=20, ratings={"16": [30.0, 5.0]})
-    rater.rate(folder, loop, [])
+    rater.rate(folder, loop, 1, [])
     rater.close()
     assert loop.ratings["16"] == [30.0, 5.0]
     assert "20" in loop.ratings

@@ -65,6 +65,10 @@ def test_a_sweep_runs_every_job_once_and_starts_nothing_when_it_is_run_again(
         (["seed=range(1,3)", "env=cartpole,nothing"], "env=nothing: there is no such choice"),
         (["seed=1,2", "ppo.gama=0.9"], "did you mean ppo.gamma?"),
         (["seed=range(1"], "range(1"),
+        (
+            ["hydra.sweeper.params.seed='range(1,3)'"],
+            "an experiment's own; give the values as they are, as in seed=1,2",
+        ),
         (["env.id=CartPole-v1,Nothing-v0"], "gymnasium cannot make 'Nothing-v0'"),
     ],
     ids=str,

@@ -25,6 +25,8 @@ def test_the_reason_of_a_failure_is_the_first_line_of_its_error() -> None:
         reason(2, ["a library's chatter\n", "ppo_bench: seed=-1: too small\n", "more chatter\n"])
         == "seed=-1: too small"
     )
+    ignored = ["Exception ignored in: <function Env.__del__>\n", *traceback, "AttributeError: 'NoneType'\n"]
+    assert reason(1, ["ppo_bench: learning diverged\n", *ignored]) == "learning diverged"
     assert reason(3, ["Segmentation fault\n", "\n"]) == "Segmentation fault"
     assert reason(3, []) == "exit code 3"
     assert reason(-9, ["ppo_bench: step 1\n"]) == "killed by SIGKILL"

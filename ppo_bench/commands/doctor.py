@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import reason
 from ppo_bench.runs.provenance import version_of
+from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.machine import has_nvidia_gpu
 
 if TYPE_CHECKING:
@@ -138,8 +139,7 @@ def _python(version: tuple[int, int]) -> Row:
 
 
 def _cores() -> Row:
-    usable, cores = len(os.sched_getaffinity(0)), os.cpu_count()
-    return Row("cores", f"{usable} of {cores} may be used")
+    return Row("cores", f"{cores_here()} of {os.cpu_count()} may be used")
 
 
 def _disk(outputs: Path) -> Row:

@@ -11,7 +11,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
             f"{config.task.id} is for one player: match is for games; python -m ppo_bench.evaluate plays it"
         )
     boards = min(request.num_boards, request.games)
-    env = on_host(make_env(config.backend, replace(config.task, num_envs=boards * config.task.players)))
+    env = on_host(make_env(config.backend, config.task.at_least(boards * config.task.players)))
     try:
         agent = load_agent(config, saved, env, request.greedy, request.seed)
         if request.against == "all":

@@ -61,12 +61,14 @@ def reason(code: int, lines: Sequence[str]) -> str:
     """One line that says why a process failed, from its exit `code` and the last `lines` of its stderr.
 
     It is the first line of the last error: of an exception if there is a traceback, else of a ppo_bench message.
+    Exceptions that Python ignored, as those of destructors, are no reason.
     """
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     lines = [line for line in lines if line.strip()]
     for start in reversed(range(len(lines))):
-        if lines[start].startswith("Traceback (most recent call last)"):
+        ignored = start > 0 and lines[start - 1].startswith("Exception ignored")
+        if lines[start].startswith("Traceback (most recent call last)") and not ignored:
             raised = [line for line in lines[start + 1 :] if not line[0].isspace()]
             return raised[0].strip() if raised else "Traceback"
     said = [line for line in lines if line.startswith("ppo_bench: ")] or lines

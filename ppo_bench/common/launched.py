@@ -72,15 +72,16 @@ def launched() -> Launched | None:
             "RANK, WORLD_SIZE and MASTER_ADDR are set, as by a launcher: set MASTER_PORT too, or unset them"
         )
     of_machine = told_number("LOCAL_WORLD_SIZE", world_size) or world_size
-    if rank >= world_size or world_size % of_machine:
+    local_rank = told_number("LOCAL_RANK", rank % of_machine)
+    if rank >= world_size or world_size % of_machine or local_rank >= of_machine:
         raise ConfigError(
-            f"RANK={rank} WORLD_SIZE={world_size} LOCAL_WORLD_SIZE={of_machine}: expected a rank below the world's "
-            "size, and equally many processes on each machine"
+            f"RANK={rank} WORLD_SIZE={world_size} LOCAL_RANK={local_rank} LOCAL_WORLD_SIZE={of_machine}: expected a "
+            "rank below each size, and equally many processes on each machine"
         )
     return Launched(
         rank,
         world_size,
-        told_number("LOCAL_RANK", rank),
+        local_rank,
         of_machine,
         host,
         port,

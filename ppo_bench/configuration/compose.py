@@ -23,6 +23,8 @@ UNQUOTED = re.compile(r"^([^=]+)=((?=~|[^=]*[^\x00-\x7f])[^'\"\[\]{}(),]+)$")
 """An override whose value Hydra's grammar needs in quotes: it begins with `~`, or has characters outside of ASCII."""
 FOLDERS = re.compile(r"(\+*(?:name|outputs))=((?!null$)[\w.+-]+(?:,[\w.+-]+)*)", re.ASCII)
 """Names of folders, which may look like numbers: 1.10 and 1.1 are two."""
+LISTS = ("experiment", "tracker")
+"""Groups of which several choices can be made at once."""
 FREE = ("grid", "env.kwargs")
 """Keys of dictionaries whose own keys the user chooses."""
 PLAINLY = {
@@ -47,6 +49,9 @@ OmegaConf.register_new_resolver("snake_case", snake_case, replace=True)
 
 def compose_root(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
     """`conf/<root>.yaml` composed with `overrides`, and Hydra's own keys if `with_hydra`. Raises `ConfigError`."""
+    for word in overrides:
+        if word.partition("=")[2].startswith("[") and (group := key_of(word)) not in LISTS and (CONF / group).is_dir():
+            raise ConfigError(f"{word}: name one choice; several make a sweep, by -m {group}=a,b")
     try:
         return _compose(root, overrides, with_hydra=with_hydra)
     except Exception as error:  # Hydra passes on any error of its parser and its YAML files
@@ -190,28 +195,32 @@ def _group_without_name(overrides: Sequence[str]) -> str:
 
 def _no_key(key: str, root: str, chosen: Sequence[str]) -> str:
     known = _known_keys(root, chosen)
-    if key in FREE:
-        return f"{key} has values from a file: ++{key}={{...}} adds to them, and {key}=null takes them away"
-    if key in known:  # a key of a dictionary that was set as a whole
-        return f"{key} has no such key; it has {', '.join(name for name in known if name.startswith(f'{key}.'))}"
+    if free := next((name for name in FREE if f"{key}.".startswith(f"{name}.")), None):
+        has = f"{free} has values from a file" if key == free else f"{free} has no such key yet"
+        return f"{has}: ++{key}=... adds to it, and {free}=null takes all away"
+    if below := [name for name in known if name.startswith(f"{key}.")]:  # a dictionary that was set as a whole
+        return f"{key} has no such key; it has {', '.join(below)}"
     if choices := _choices_with(key):
         return f"there is no key {key}; that is a key of {', '.join(choices)}"
     ends = [name for name in known if not any(other.startswith(f"{name}.") for other in known)]
     ends = [name for name in ends if name.partition(".")[0] == key.partition(".")[0]] or ends
-    if close := nearest(key, ends if "." in key else known):
-        return f"there is no key {key}; did you mean {close[0]}?"
     group = key.rpartition(".")[0]
+    if group in ends:
+        return f"there is no key {key}; {group} has no keys with these choices"
+    if (close := nearest(key, ends if "." in key else known)) and close[0] != key:
+        return f"there is no key {key}; did you mean {close[0]}?"
     beside = [name for name in ends if group and name.rpartition(".")[0] == group] or known
-    if len(beside) < MANY_KEYS:
-        return f"there is no key {key}; there are {', '.join(beside)}"
-    also = "" if root == "config" else f"; conf/{root}.yaml has those of this command"
-    return f"there is no key {key}; python -m ppo_bench --cfg job prints all keys of a run{also}"
+    hint = f"there are {', '.join(beside)}"
+    if len(beside) >= MANY_KEYS:
+        also = "" if root == "config" else f"; conf/{root}.yaml has those of this command"
+        hint = f"python -m ppo_bench --cfg job prints all keys of a run{also}"
+    return f"there is no key {key}; {hint}"
 
 
 def _choices_with(key: str) -> list[str]:
     """The choices of a group that have a key, such as `backend=envpool` for `backend.num_threads`."""
     group, _, rest = key.partition(".")
-    if group not in ("framework", "backend", "network", "tracker"):
+    if group not in ("framework", "backend", "network", "algorithm", "tracker"):
         return []
     found = []
     for path in sorted((CONF / group).glob("*.yaml")):

@@ -243,9 +243,9 @@ class Config:
         shared = [word for word in self.overrides if key_of(word) not in words]
         return replace(
             self,
-            root=replace(self.root, seed=seed, grid=None),
+            root=replace(self.root, seed=seed, num_seeds=1, grid=None),
             ppo=replace(self.ppo, **own),  # type: ignore[arg-type]
-            resolved=self.resolved | {"seed": seed, "grid": None, "ppo": self.resolved["ppo"] | own},
+            resolved=self.resolved | {"seed": seed, "num_seeds": 1, "grid": None, "ppo": self.resolved["ppo"] | own},
             hashed=self.hashed | {"ppo": self.hashed["ppo"] | own},
             overrides=(*shared, *words.values()),
             own=own,

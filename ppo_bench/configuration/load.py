@@ -1,7 +1,8 @@
 """From command-line overrides to a checked configuration, or to a one-line error that says what to change.
 
 YAML files under conf/ hold every value and its explanation; the classes hold the types. The choices of the groups
-`framework`, `backend` and `network` name their class by `_target_`, and the fields of that class are their typed keys.
+`framework`, `backend`, `network`, `algorithm` and `tracker` name their class by `_target_`, and the fields of that
+class are their typed keys.
 """
 
 from __future__ import annotations

@@ -31,13 +31,16 @@ class Rule(NamedTuple):
         return Rule(lambda value: value is None or self.holds(value), f"{self.words}, or null")
 
 
-def _is_sortable(value: Any) -> bool:
-    """Whether the keys of every mapping in `value` are of one type."""
+def _can_be_recorded(value: Any) -> bool:
+    """Whether the keys of every mapping in `value` are of one type, so that they can be sorted, and numbers finite."""
     if isinstance(value, Mapping):
-        return len(set(map(type, value))) < 2 and all(map(_is_sortable, value.values()))
-    return not isinstance(value, list | tuple) or all(map(_is_sortable, value))
+        return len(set(map(type, value))) < 2 and all(map(_can_be_recorded, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_can_be_recorded, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
+RECORDABLE = Rule(_can_be_recorded, "the keys of a mapping must be all names, or all numbers, and numbers finite")
 NATURAL = Rule(lambda value: value >= 1, "must be at least 1")
 POSITIVE = Rule(lambda value: 0 < value < math.inf, "must be above 0")
 NOT_NEGATIVE = Rule(lambda value: 0 <= value < math.inf, "must not be negative")
@@ -56,7 +59,8 @@ RULES = {
     "env.game": Rule(lambda value: value is None or value.strip() != "", "must name a game"),
     "env.name": NOT_BLANK,
     "env.id": NOT_BLANK,
-    "env.kwargs": Rule(_is_sortable, "the keys of a mapping must be all names, or all numbers"),
+    "env.kwargs": RECORDABLE,
+    "env.wrappers": RECORDABLE,
     "env.players": NATURAL,
     "env.atari.frames": NATURAL,
     "env.atari.repeat_action_probability": Rule(lambda value: 0 <= value < 1, "must be at least 0 and below 1"),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, require
+from ppo_bench.common.errors import ConfigError, one_line, require
 from ppo_bench.envs.base import NO_LIMIT, Seen, Step, Task, supported_spaces
 from ppo_bench.envs.envpool_options import checked_options, imported_envpool
 from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
@@ -60,7 +60,7 @@ class EnvPoolEnv:
             try:
                 spec = envpool.make_spec(task.id, **self._options)
             except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-                raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
+                raise ConfigError(f"EnvPool cannot make {task.id!r}: {one_line(error)}") from error
             vectors = Vectors(categories(task.id, spec.gymnasium_observation_space))
             self.observation_space = vectors.space
             self.action_space = spec.gymnasium_action_space

@@ -80,7 +80,7 @@ def _known(envpool: Any, task: Task) -> set[str]:
         return set(envpool.make_spec(task.id).config._fields) - SET_HERE  # once: 0.1 s
     except ImportError as error:
         if "Qt" not in str(error):
-            raise ConfigError(f"EnvPool cannot make {task.id!r}: {' '.join(str(error).split())}") from error
+            raise ConfigError(f"EnvPool cannot make {task.id!r}: {one_line(error)}") from error
         raise ConfigError(
             f"{task.id} on EnvPool needs Qt 5 of the system (libqt5core5a and libqt5gui5 on Debian): make setup-procgen"
         ) from error

@@ -8,17 +8,24 @@ import multiprocessing.connection
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.envs.base import Backend
 
 
 def require_vectorization(vectorization: str) -> None:
     """Raise `ConfigError` unless `vectorization` is sync or async."""
     if vectorization not in ("sync", "async"):
         raise ConfigError(f"backend.vectorization={vectorization}: choose sync or async")
+
+
+def in_this_process(backend: Backend) -> Backend:
+    """The backend without processes of its own, which cannot be started safely once a training has threads."""
+    return replace(backend, vectorization="sync") if hasattr(backend, "vectorization") else backend  # type: ignore[type-var]
 
 
 class Vectorized:

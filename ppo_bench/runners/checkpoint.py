@@ -171,7 +171,7 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
             newer.rename(aside)
         return whole
     if found:
-        reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items())
+        reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items()) or "all were set aside"
         raise ConfigError(f"no checkpoint in {folder} is whole ({reasons}); rerun=true starts the run afresh beside it")
     return None
 

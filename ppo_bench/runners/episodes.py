@@ -65,7 +65,7 @@ def fold_episodes(
     ended = list(map(Episode, *(column.tolist() for column in columns)))
     for name, numbers in told.items():
         at_end = zip(ended, numbers[steps, envs].tolist(), strict=True)
-        ended = [each if math.isnan(x) else each._replace(told={**each.told, name: x}) for each, x in at_end]
+        ended = [each._replace(told={**each.told, name: x}) if math.isfinite(x) else each for each, x in at_end]
     return Totals(left_returns, left_lengths), ended
 
 

@@ -6,16 +6,19 @@ they have environments, seeds and samples of their own.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.vectorized import in_this_process
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.checkpoint import Checkpoint
-from ppo_bench.runs.play import Agent, load_agent, play
+from ppo_bench.runs.play import load_agent, play
 from ppo_bench.runs.results import EVALUATION_COLUMNS
 
 MOST_ENVS = 10
@@ -23,7 +26,7 @@ MOST_ENVS = 10
 
 
 class Evaluator:
-    """The evaluations of one run; disabled by `evaluation.every_iterations=0`."""
+    """The evaluations of runs that are trained together; disabled by `evaluation.every_iterations=0`."""
 
     def __init__(self, config: Config) -> None:
         self._config, self._wanted = config, config.root.evaluation
@@ -39,18 +42,20 @@ class Evaluator:
         every = self._wanted.every_iterations
         return every > 0 and (iteration % every == 0 or iteration == self._config.num_iterations)
 
-    def evaluate(self, arrays: Arrays, stop: Sequence[int]) -> dict[str, float | None] | None:
+    def evaluate(self, arrays: Arrays, seed: int, stop: Sequence[int]) -> dict[str, float | None] | None:
         """Mean returns of the policy in `arrays` by column: with the likeliest actions and with sampled ones.
 
-        None as soon as `stop` is not empty. All evaluations of a run use the same seeds.
+        None as soon as `stop` is not empty. All evaluations of a run use the same seeds, which follow from its `seed`.
         """
+        agent = load_agent(self._config, Checkpoint(arrays, {}), self._envs(), greedy=True, seed=seed)
         means: list[float | None] = []
         for greedy in (True, False):
-            played = play(self._envs(), self._agent(arrays, greedy), self._wanted.episodes, self._seed, stop)
+            played = play(self._envs(), replace(agent, greedy=greedy), self._wanted.episodes, seed, stop)
             returns = [episode.episode_return for episode in played]
             if stop:
                 return None
-            means.append(statistics.fmean(returns))
+            mean = statistics.fmean(returns)
+            means.append(mean if math.isfinite(mean) else None)
         return dict(zip(EVALUATION_COLUMNS, means, strict=True))
 
     def close(self) -> None:
@@ -58,15 +63,8 @@ class Evaluator:
         if self._env:
             self._env.close()
 
-    @property
-    def _seed(self) -> int:
-        return self._config.root.seed
-
-    def _agent(self, arrays: Arrays, greedy: bool) -> Agent:
-        return load_agent(self._config, Checkpoint(arrays, {}), self._envs(), greedy, self._seed)
-
     def _envs(self) -> VectorEnv:
         if self._env is None:
             task = self._config.task.at_least(min(MOST_ENVS, self._wanted.episodes))
-            self._env = on_host(make_env(self._config.backend, task))
+            self._env = on_host(make_env(in_this_process(self._config.backend), task))
         return self._env

@@ -6,7 +6,6 @@ calls goes to the runner (`Member`) of every process. Arrays are cut and joined 
 
 from __future__ import annotations
 
-import resource
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -30,6 +29,7 @@ from ppo_bench.runners.base import Episode, Meeting, Metrics, Problem, Runner
 from ppo_bench.runners.declared import declared_arrays
 from ppo_bench.runs.results import COMPILING_ITERATIONS
 from ppo_bench.tuning.cores import cores_of_process, keep_to_cores, part_of_cores
+from ppo_bench.tuning.machine import peak_memory_bytes
 
 Wrap = Callable[[VectorEnv | GraphEnv, Part], Any]
 """Function that wraps the environments of each process."""
@@ -99,7 +99,7 @@ class Member:
 
     def peak_memory_bytes(self) -> int:
         """Peak resident memory of this process."""
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return peak_memory_bytes()
 
     def on_env(self, method: str, *arguments: Any) -> Any:
         """Result of a method of the environments as `wrap` returned them."""

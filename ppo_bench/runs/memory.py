@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.parts import Part
 from ppo_bench.runners.declared import declared_arrays
-from ppo_bench.tuning.machine import has_nvidia_gpu
+from ppo_bench.tuning.machine import has_nvidia_gpu, memory_bytes
 
 FROM_TRANSITIONS = 100_000
 """Minimum number of transitions per iteration for the estimate, which has to make an environment."""
@@ -38,7 +37,7 @@ def require_memory(config: Config) -> None:
     finally:
         env.close()
     needed = runs * sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in arrays)
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = memory_bytes()
     if needed > there:
         many = f", {runs} runs at once" if runs > 1 else ""
         raise ConfigError(

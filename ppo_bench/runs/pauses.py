@@ -24,8 +24,8 @@ class Pauses:
     def __init__(self, configs: Sequence[Config], on_iteration: Listener | None = None) -> None:
         """Raises `ConfigError` if an enabled video or rating is not possible here."""
         self._filmers = [Filmer(config) for config in configs]
-        self._raters = [Rater(config) for config in configs]
-        self._evaluators = [Evaluator(config) for config in configs]
+        self._rater, self._evaluator = Rater(configs[0]), Evaluator(configs[0])
+        self._seeds = [config.root.seed for config in configs]
         self._on_iteration = on_iteration
         self.seconds = self._filmers[0].require()
         """Total seconds of all pauses so far."""
@@ -33,17 +33,17 @@ class Pauses:
     @property
     def columns(self) -> list[dict[str, float | None]]:
         """Columns of each run's row for an iteration without an evaluation."""
-        return [evaluator.columns for evaluator in self._evaluators]
+        return [self._evaluator.columns for _ in self._seeds]
 
     def evaluate(
         self, runner: SeedsRunner[Any], state: Any, iteration: int, stop: Sequence[int]
     ) -> list[dict[str, float | None]] | None:
         """Evaluation columns of each run's row for `iteration`; None if `stop` was not empty during the evaluation."""
-        if not self._evaluators[0].is_due(iteration):
+        if not self._evaluator.is_due(iteration):
             return self.columns
         started, found = time.perf_counter(), []
-        for evaluator, arrays in zip(self._evaluators, runner.export(state), strict=True):
-            columns = evaluator.evaluate(arrays, stop)
+        for arrays, seed in zip(runner.export(state), self._seeds, strict=True):
+            columns = self._evaluator.evaluate(arrays, seed, stop)
             if columns is None:
                 return None
             found.append(columns)
@@ -66,14 +66,13 @@ class Pauses:
 
     def rate(self, records: Sequence[Record], stop: Sequence[int]) -> bool:
         """Rate the newest checkpoints that have no rating yet; False if `stop` has left one without."""
-        runs = list(zip(self._raters, records, strict=True))
-        for rater, record in runs:
-            self.seconds += rater.rate(record.folder, record.loop, stop)
-        return not (stop and any(rater.is_due(record.loop) for rater, record in runs))
+        for record, seed in zip(records, self._seeds, strict=True):
+            self.seconds += self._rater.rate(record.folder, record.loop, seed, stop)
+        return not (stop and any(self._rater.is_due(record.loop) for record in records))
 
     def close(self) -> None:
         """Close the environments of evaluations and rated games."""
-        for evaluator in self._evaluators:
-            evaluator.close()
-        for rater in self._raters:
-            rater.close()
+        try:
+            self._evaluator.close()
+        finally:
+            self._rater.close()

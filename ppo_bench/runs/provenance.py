@@ -12,7 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.tuning.machine import cpu_model, gpu_model
+from ppo_bench.tuning.cores import cores_here
+from ppo_bench.tuning.machine import cpu_model, gpu_model, memory_bytes
 
 PACKAGES = (
     "ppo-bench",
@@ -50,9 +51,9 @@ def provenance() -> dict[str, Any]:
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
             # Lower for a job of a sweep whose jobs run side by side: its speeds are not those of a run alone.
-            "cores_available": len(os.sched_getaffinity(0)),
+            "cores_available": cores_here(),
             "jobs_at_once": int(os.environ.get(JOBS_AT_ONCE, "1")),
-            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+            "memory_gib": round(memory_bytes() / 2**30),
             "gpu": gpu_model(),
             "platform": platform.platform(),
         },

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
+from ppo_bench.envs.vectorized import in_this_process
 from ppo_bench.mathematics import noise
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.match import play_match
@@ -34,7 +34,7 @@ BOARDS = 32
 
 
 class Rater:
-    """The ratings of one run; disabled in tasks of one player and by `rating.games=0`."""
+    """The ratings of runs that are trained together; disabled in tasks of one player and by `rating.games=0`."""
 
     def __init__(self, config: Config) -> None:
         """Raises `ConfigError` if ratings are enabled and openskill is not installed."""
@@ -48,7 +48,7 @@ class Rater:
         """Whether the newest checkpoint has no rating yet."""
         return self._on and loop.iteration > 0 and str(loop.iteration) not in loop.ratings
 
-    def rate(self, folder: Path, loop: LoopState, stop: Sequence[int]) -> float:
+    def rate(self, folder: Path, loop: LoopState, seed: int, stop: Sequence[int]) -> float:
         """Rate the newest checkpoint of the run in `folder` if that is due; returns the seconds taken.
 
         Stops without a rating as soon as `stop` is not empty; the resumed run then makes it.
@@ -57,22 +57,22 @@ class Rater:
             return 0.0
         started, checkpoints = time.perf_counter(), folder / "checkpoints"
         try:
-            newest = self._agent(checkpoints, loop.iteration)
+            newest = self._agent(checkpoints, loop.iteration, seed)
         except ConfigError:  # a run that starts from another run's checkpoint has none of its own yet
             return time.perf_counter() - started
         ratings = {iteration: self._rating(*numbers) for iteration, numbers in loop.ratings.items()}
         latest = max(ratings, key=int, default=None)
         own = self._rating(ratings[latest].mu) if latest else self._rating()
         others = self._others(checkpoints, ratings, loop.best_iteration)
-        seeds = noise.env_seeds(self._config.root.seed, loop.iteration, len(others) + 1, noise.Stream.RATINGS)
+        seeds = noise.env_seeds(seed, loop.iteration, len(others), noise.Stream.RATINGS)
         margins: dict[str, list[float]] = {}
-        for other, seed in zip(others, seeds, strict=False):
+        for other, drawn in zip(others, seeds, strict=True):
             try:
-                theirs = self._agent(checkpoints, int(other))
+                theirs = self._agent(checkpoints, int(other), seed)
             except ConfigError as error:  # no later run needs it, so the training goes on
                 say(f"{error}; the rating is made without it")
                 continue
-            margins[other] = self._margins(newest, theirs, seed, stop)
+            margins[other] = self._margins(newest, theirs, drawn, stop)
             if stop:
                 return time.perf_counter() - started
         # One game against each opponent in turn: all games against one opponent in a row would bias the rating.
@@ -106,15 +106,15 @@ class Rater:
         games = play_match(self._games(), self._config.task.players, ours, theirs, self._wanted.games, seed, stop)
         return [game.returned - game.best_other for game in games]
 
-    def _agent(self, checkpoints: Path, iteration: int) -> Agent:
+    def _agent(self, checkpoints: Path, iteration: int, seed: int) -> Agent:
         saved = checkpoint.load_iteration(checkpoints, iteration)
-        return load_agent(self._config, saved, self._games(), greedy=False, seed=self._config.root.seed)
+        return load_agent(self._config, saved, self._games(), greedy=False, seed=seed)
 
     def _games(self) -> VectorEnv:
         if self._env is None:
             task = self._config.task
             boards = min(BOARDS, self._wanted.games)
-            self._env = on_host(make_env(self._config.backend, replace(task, num_envs=boards * task.players)))
+            self._env = on_host(make_env(in_this_process(self._config.backend), task.at_least(boards * task.players)))
         return self._env
 
     @cached_property

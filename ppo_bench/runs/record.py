@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -26,6 +25,7 @@ from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runs.provenance import differences, provenance
 from ppo_bench.runs.results import EPISODE_ROWS_PER_ITERATION, EVALUATION_COLUMNS, RECENT_EPISODES, recorded, speeds
+from ppo_bench.tuning.machine import peak_memory_bytes
 
 NOTHING: Mapping[str, float | None] = {}
 
@@ -270,7 +270,7 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "steady_sps": steady_sps,
         "mean_sps": own_steps / (loop.wall_seconds - (compile_seconds if compiles else 0.0)),
         "load_average": os.getloadavg()[0],  # over the last minute, including other programs
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": peak_memory_bytes(),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.seeds import SeedsRunner
@@ -77,6 +78,9 @@ def resume(
     folders, first = [run.folder / "checkpoints" for run in runs], _first(runs)
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common = min(iterations)
+    for run, iteration in zip(runs, iterations, strict=True):
+        if iteration > common:
+            say(f"{run.folder} goes back from iteration {iteration} to {common}, which all runs of its program have")
     if common == first:
         for folder in folders:
             checkpoint.go_back(folder, first, None)

@@ -123,7 +123,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
         runner = OneSeed(built)
     try:
         # Before anything is written to disk, because a checkpoint of another network raises here.
-        fresh = not any(any((run.folder / "checkpoints").glob("iteration_*")) for run in runs)
+        fresh = all(checkpoint.newest_iteration(run.folder / "checkpoints") is None for run in runs)
         begun = start(runs, runner) if fresh else None
         with ExitStack() as stack:
             for position, run in enumerate(runs):
@@ -148,8 +148,10 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
             say(_where(records[0], runner.execution, config.framework.compiles))
             return _loop(config, runner, state, records, pauses, setup_seconds=time.perf_counter() - started_at)
     finally:
-        pauses.close()
-        runner.close()
+        try:
+            pauses.close()
+        finally:
+            runner.close()
 
 
 def _loop(

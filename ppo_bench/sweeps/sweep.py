@@ -41,6 +41,9 @@ def sweep(overrides: Sequence[str]) -> int:
     own = with_defaults(own)
     on_slurm = any(re.fullmatch(r"hydra/launcher=(submitit_)?slurm", word) for word in own)
     searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
+    for word in own:
+        if word.startswith("hydra.sweeper.params") and not searching:
+            raise ConfigError(f"{word}: an experiment's own; give the values as they are, as in seed=1,2")
     path = search_path(own)
     jobs = [corner(words)] if searching else sweep_jobs([*path, *words])
     jobs = [[word for word in job if word not in path] for job in jobs]

@@ -20,7 +20,7 @@ def cores_here() -> int:
 
 @contextmanager
 def keep_to_cores(cores: list[int]) -> Iterator[None]:
-    """Keep this process, and those that it starts meanwhile, to `cores`."""
+    """Keep the calling thread, and the threads and processes that it starts meanwhile, to `cores`."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

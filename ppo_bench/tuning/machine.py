@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 from pathlib import Path
 
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
@@ -25,6 +26,16 @@ def has_nvidia_gpu() -> bool:
     if os.environ.get("CUDA_VISIBLE_DEVICES", "all") in ("", "-1", "NoDevFiles"):
         return False
     return any(NVIDIA_GPUS.glob("*")) or any(Path("/dev").glob("nvidia[0-9]*"))  # a container may have only the latter
+
+
+def memory_bytes() -> int:
+    """Memory of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def peak_memory_bytes() -> int:
+    """Peak resident memory of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def is_alive(process: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import resource
 import time
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners.seeds import OneSeed, SeedsRunner
 from ppo_bench.runs.group import GroupRunner
+from ppo_bench.tuning.machine import peak_memory_bytes
 
 WARM_UP_ITERATIONS = 2
 """Number of iterations before the first measured one. The first compiles; the second may compile again for other
@@ -108,8 +108,7 @@ class Laps:
 
 def _memory(config: Config) -> tuple[int, int | None]:
     """`StartUp.peak_memory_bytes` and `StartUp.gpu_memory_bytes` of this process."""
-    host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return host, _gpu_memory_bytes(config)
+    return peak_memory_bytes(), _gpu_memory_bytes(config)
 
 
 def _gpu_memory_bytes(config: Config) -> int | None:
