@@ -43,6 +43,12 @@ def test_a_run_leaves_the_documented_files_and_no_others(finished: Path) -> None
     assert files(finished) == [".lock", *expected, "episodes.jsonl", "metrics.jsonl", "result.json", "run.json"]
 
 
+def test_checkpoints_hold_nothing_of_environments_that_restart(finished: Path) -> None:
+    arrays = load(finished / f"checkpoints/iteration_{ITERATIONS:08d}").arrays
+    kinds = {name.partition(".")[0] for name in arrays}
+    assert kinds == {"seed", "iteration", "params", "adam", "normalize"}
+
+
 def test_run_json_says_what_ran_where(finished: Path) -> None:
     run = json.loads((finished / "run.json").read_text())
     assert run["schema_version"] == 1

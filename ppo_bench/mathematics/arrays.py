@@ -29,7 +29,7 @@ class Kind(Enum):
     | LEARNT | yes | yes | loads it | keeps it |
     | FROZEN | no; it never changes | yes | loads it | keeps it |
     | STATISTIC | no; it is updated otherwise, as Adam's moments are | yes | loads it | keeps it |
-    | ENVIRONMENT | no | yes, with environments on the host | ignores it | resets it to `fill` |
+    | ENVIRONMENT | no | only statistics of environments | ignores it | resets it to `fill` |
     | MEMORY | no; it stores a rollout | no | ignores it | keeps it |
     """
 

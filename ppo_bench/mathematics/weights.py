@@ -1,6 +1,6 @@
 """Initial weights: NumPy arrays computed from the seed, in a neutral layout that every framework loads.
 
-Parameters are named `<part>.<index>.<weight|bias>`. The neutral layout is float32 and channels last:
+Parameters of layers are named `<part>.<index>.<weight|bias>`. The neutral layout is float32 and channels last:
 
     linear weight   [outputs, inputs]
     conv weight     [outputs, height, width, inputs]

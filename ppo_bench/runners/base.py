@@ -23,7 +23,7 @@ from ppo_bench.tuning.switches import ON, Tuning
 
 State = TypeVar("State")
 Policy = Callable[[np.ndarray, np.ndarray, Tree], Outputs]
-"""Inference function of a network: `(obs, start, carry) -> (head, values, carry)`, as `NetworkSpec.forward`.
+"""Inference function of a network: `(obs, start, carry) -> (head, values, carry)`, as `NetworkSpec.step`.
 
 All arrays are NumPy arrays on the host; `start` is bool.
 """

@@ -73,9 +73,8 @@ class JaxLearner:
             state.noise = self._noise(np.int32(seed), np.int32(iteration))
             state.opponent = self._opponent(state.learnt.pool, np.int32(seed), np.int32(iteration))
         state.arrays = state.learnt.arrays
-        if (
-            self._problem.network.sequences or self._problem.network.windows
-        ):  # copies the carry: it is also an argument of the policy's steps
+        if self._problem.network.sequences or self._problem.network.windows:
+            # A copy of the carry, which is also an argument of the policy's steps.
             state.memory = self._remember(state.memory, jax.tree.map(jnp.copy, state.carry))
         return state
 
@@ -89,9 +88,8 @@ class JaxLearner:
         )
         if state.carry:
             state.carry = carry if t < self._problem.ppo.num_steps else self._carried(state.memory, state.carry)
-        return state, np.array(
-            self._learning.devices.own(actions), self._actions_type
-        )  # a writable copy: some environments modify actions
+        # A writable copy: some environments modify actions.
+        return state, np.array(self._learning.devices.own(actions), self._actions_type)
 
     def _act_for_host(self, *inputs: Any) -> tuple[Tree, Tree, jax.Array]:
         """`Learning.act` with the actions in the host's memory: reading them takes one wait for the device, not two."""

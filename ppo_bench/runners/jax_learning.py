@@ -175,7 +175,7 @@ class Learning:
         opponent: Tree,
         memory: Tree,
         carry: Tree,
-        noise_of_step: jax.Array,
+        noise: jax.Array,
         t: jax.Array,
         seen: Seen,
     ) -> tuple[Tree, Tree, jax.Array]:
@@ -189,7 +189,7 @@ class Learning:
             start = start.astype(self.dtype)
         windows = {window.name: self.window(memory, window, t) for window in self.network.windows}
         before = {**carry, **windows}
-        what = obs, noise_of_step[t], before, start, seen.legal
+        what = obs, noise[t], before, start, seen.legal
         if self.computation.sides:
             acted = self.computation.act_by_sides(arrays, opponent, *what)
         else:

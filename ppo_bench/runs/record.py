@@ -192,12 +192,12 @@ class Record:
         loop = self.loop
         loop.metrics_mark, loop.episodes_mark = self._metrics.mark(), self._episodes.mark()
         loop.note_best()
-        saved = checkpoint.Checkpoint(arrays, asdict(loop))
+        saved = checkpoint.Checkpoint(_lasting(arrays), asdict(loop))
         return checkpoint.save(self.folder / "checkpoints", loop.iteration, saved, loop.best_iteration)
 
     def snapshot(self, arrays: Arrays) -> None:
         """Write a snapshot for evaluation where the run is interrupted; a run does not resume from it."""
-        saved = checkpoint.Checkpoint(arrays, asdict(self.loop))
+        saved = checkpoint.Checkpoint(_lasting(arrays), asdict(self.loop))
         checkpoint.save_snapshot(self.folder / "checkpoints", self.loop.iteration, saved)
 
     def prune(self) -> None:
@@ -235,6 +235,11 @@ def _episode_row(first_step: int, episode: Episode) -> dict[str, Any]:
         "return": episode.episode_return,
         "length": episode.length,
     } | {f"info_{name}": value for name, value in episode.told.items()}
+
+
+def _lasting(arrays: Arrays) -> Arrays:
+    """The arrays without the state of the environments, which restart at every checkpoint."""
+    return {name: array for name, array in arrays.items() if not name.startswith("envs.")}
 
 
 def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float) -> dict[str, Any]:
