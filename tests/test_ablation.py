@@ -180,10 +180,6 @@ def test_the_rungs_that_an_unknown_environment_has_are_those_of_its_host() -> No
         (["scaling=true", "scales={num_env:[1]}"], "scales has no such key; it has scales.num_envs, "),
         (["scaling=true", "scales={num_envs:[0]}", "framework=torch_eager", "backend=gymnasium"], "ppo.num_envs=0"),
         (["num_seeds=2"], "num_seeds=2: of the bench, scaling=true alone"),
-        (
-            ["ablation=true", "device=cpu", "devices=64", "ppo.shards=64", "ppo.num_envs=64"],
-            "none of the ladders can be measured here; they are of PyTorch and JAX",
-        ),
     ],
 )
 def test_wrong_input_is_one_line(
@@ -191,3 +187,13 @@ def test_wrong_input_is_one_line(
 ) -> None:
     assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 2
     assert_one_line(capfd.readouterr().err, fragment)
+
+
+def test_a_machine_on_which_no_ladder_can_be_measured_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["ablation=true", "device=cpu", "devices=64", "ppo.shards=64", "ppo.num_envs=64", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 2
+    *left_out, last = capfd.readouterr().err.splitlines()
+    assert [line.partition(": ")[2].partition(":")[0] for line in left_out] == ["left out", "left out"]
+    assert last == "ppo_bench: no ladder of PyTorch or JAX can be measured: what was left out stands above"

@@ -44,7 +44,7 @@ WRONG = {
     "tracker.wandb.mode=offline": "there is no key tracker.wandb.mode; that is a key of tracker=wandb",
     "frmework=jax_xla": "there is no key frmework; did you mean framework?",
     "env=[cartpole,acrobot]": "env=[cartpole,acrobot]: name one choice; several make a sweep, by -m env=a,b",
-    "env.kwargs.gravity=5": "env.kwargs has no such key yet: ++env.kwargs.gravity=... adds to it",
+    "env.kwargs.gravity=5": "env.kwargs has no such keys: ++env.kwargs={...} adds to those of a file",
     "env.atari.frames=3": "there is no key env.atari.frames; env.atari has no keys with these choices",
     "algorithm.features=3": "there is no key algorithm.features; that is a key of algorithm=rnd",
     "checkpoint.interval=2": "there is no key checkpoint.interval",

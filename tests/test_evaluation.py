@@ -85,11 +85,13 @@ def test_an_evaluation_is_what_evaluate_says_of_the_checkpoint(
     assert tagged(own[-1], {GREEDY: "evaluation/return_greedy"}) == {"evaluation/return_greedy": own[-1][GREEDY]}
 
 
+@pytest.mark.parametrize("words", [[], ["algorithm=rnd", "algorithm.warm_up_iterations=1"]], ids=["ppo", "rnd"])
 def test_a_training_is_the_same_with_evaluations_and_without(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    with_them = trained(tmp_path / "with", *SMALL, *EVALUATED)
-    without = trained(tmp_path / "without", *SMALL)
+    """With rnd the layers of the training have several threads, and the policy has one."""
+    with_them = trained(tmp_path / "with", *SMALL, *words, *EVALUATED)
+    without = trained(tmp_path / "without", *SMALL, *words)
     assert with_them.relative_to(tmp_path / "with") == without.relative_to(tmp_path / "without")  # the same run
     assert learnt(with_them) == learnt(without)
     assert GREEDY not in rows(without)[0]

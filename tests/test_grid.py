@@ -88,7 +88,7 @@ def test_the_words_of_a_run_compose_it_where_a_file_sets_the_grid(tmp_path: Path
     assert [run.ppo.learning_rate for run in runs] == [1e-3, 2.5e-4]
     again = [load_config(run.overrides) for run in runs]
     assert [(one.folders, one.resolved) for one in again] == [([one.run_folder], one.resolved) for one in runs]
-    with pytest.raises(ConfigError, match=r"grid has values from a file: \+\+grid={...} adds to it"):
+    with pytest.raises(ConfigError, match=r"grid has no such keys: \+\+grid={...} adds to those of a file"):
         load_config([*words, "grid={ppo.gamma:[0.9]}"])
     assert len(load_config([*words, "++grid={ppo.gamma:[0.9,0.8]}"]).folders) == 4
 

@@ -126,7 +126,7 @@ def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
     monkeypatch.setattr("ppo_bench.runs.train._loop", killed)
     assert train(tmp_path) == 130
     said = capfd.readouterr().err
-    assert "seed5 goes back from iteration 3 to 0, which all runs of its program have" in said
+    assert "seed5 goes back to iteration 0, where the last run of its program is" in said
     assert "seed6 goes back" not in said
     folder = configs(tmp_path)[0].run_folder
     assert timeless(folder) == [] == list((folder / "checkpoints").iterdir())

@@ -10,11 +10,14 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.observed import make_env
+from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.spec import Mlp, NatureCnn
-from ppo_bench.runners.torch_device import DEFAULT_THREADS, set_threads
+from ppo_bench.runners.torch_device import set_threads, threads_for
 
 FLAT, FRAMES, CHOICES = Box(-1, 1, (400,), np.float32), Box(0, 255, (84, 84, 4), np.uint8), Discrete(2)
 NARROW = Mlp([64, 64], "tanh").build(FLAT, CHOICES)
+CNN = NatureCnn().build(FRAMES, CHOICES)
 
 
 @pytest.fixture(autouse=True)
@@ -24,24 +27,38 @@ def _threads_as_before() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_a_run_after_one_with_a_single_thread_has_the_default_again() -> None:
-    assert DEFAULT_THREADS > 1  # else this test shows nothing
-    counts = []
-    for network in (NARROW, NatureCnn().build(FRAMES, CHOICES), NARROW, Mlp([512, 512], "tanh").build(FLAT, CHOICES)):
-        set_threads(network.parameters, None)
-        counts.append(torch.get_num_threads())
-    assert counts == [1, DEFAULT_THREADS, 1, DEFAULT_THREADS]
+def test_convolutions_and_wide_layers_have_several_threads() -> None:
+    wide = Mlp([512, 512], "tanh").build(FLAT, CHOICES)
+    assert [threads_for(network.parameters, None, most=8) for network in (NARROW, CNN, wide)] == [1, 8, 8]
+    assert [threads_for(network.parameters, 3, most=8) for network in (NARROW, CNN, wide)] == [3, 3, 3]
 
 
 def test_wide_layers_of_an_algorithm_count_too() -> None:
     """The predictor and the target of random network distillation have up to 512 x 512 weights."""
     rnd = load_config(["env=deep_sea", "algorithm=rnd"]).algorithm
-    set_threads((*NARROW.parameters, *rnd.learnt(NARROW), *rnd.frozen(NARROW)), None)
-    assert torch.get_num_threads() == DEFAULT_THREADS
+    assert threads_for((*NARROW.parameters, *rnd.learnt(NARROW), *rnd.frozen(NARROW)), None, most=8) == 8
 
 
-def test_a_number_that_is_asked_for_is_taken() -> None:
-    set_threads(NARROW.parameters, 2)
+def test_a_run_after_one_with_a_single_thread_has_the_default_again() -> None:
+    """As in a notebook that trains on CartPole and then on Breakout."""
+    default, words = torch.get_num_threads(), ["framework=torch_eager", "backend=envpool", "device=cpu"]
+    counts = []
+    for env in ("cartpole", "pong", "cartpole"):
+        config = load_config([f"env={env}", *words])
+        made = make_env(config.backend, config.task)
+        try:
+            config.framework.runner(config.problem(made))
+        finally:
+            made.close()
+        counts.append(torch.get_num_threads())
+    assert counts == [1, default, 1]
+
+
+def test_a_policy_leaves_the_threads_of_the_training_around_it() -> None:
+    weights = initial_weights(NARROW.parameters, 1)
+    framework = load_config(["framework=torch_eager"]).framework
+    arrays = {f"params.{name}": array for name, array in weights.items()}
+    policy = framework.policy(NARROW, arrays, "float32", "cpu")
+    set_threads(2)
+    policy(np.zeros((3, 400), np.float32), np.zeros(3, bool), {})
     assert torch.get_num_threads() == 2
-    set_threads(NatureCnn().build(FRAMES, CHOICES).parameters, None, most=1)
-    assert torch.get_num_threads() == 1

@@ -87,7 +87,7 @@ def reads_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "numpy", _from_the_host_alone(zeros))
     monkeypatch.setattr(torch.Tensor, "tolist", lambda x: zeros(x).tolist())
     monkeypatch.setattr(torch.Tensor, "__float__", lambda x: 0.0)
-    monkeypatch.setattr(torch_runner, "set_threads", lambda *_: None)
+    monkeypatch.setattr(torch_runner, "set_threads", lambda _: None)
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def reason(code: int, lines: Sequence[str]) -> str:
     """One line that says why a process failed, from its exit `code` and the last `lines` of its stderr.
 
     It is the first line of the last error: of an exception if there is a traceback, else of a ppo_bench message.
-    Exceptions that Python ignored, as those of destructors, are no reason.
+    Exceptions that Python ignored, as those of destructors, are no reason where another line is.
     """
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"

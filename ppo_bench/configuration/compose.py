@@ -50,7 +50,8 @@ OmegaConf.register_new_resolver("snake_case", snake_case, replace=True)
 def compose_root(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
     """`conf/<root>.yaml` composed with `overrides`, and Hydra's own keys if `with_hydra`. Raises `ConfigError`."""
     for word in overrides:
-        if word.partition("=")[2].startswith("[") and (group := key_of(word)) not in LISTS and (CONF / group).is_dir():
+        group, value = key_of(word), word.partition("=")[2]
+        if value.startswith("[") and group not in ("", *LISTS) and (CONF / group).is_dir():
             raise ConfigError(f"{word}: name one choice; several make a sweep, by -m {group}=a,b")
     try:
         return _compose(root, overrides, with_hydra=with_hydra)
@@ -196,8 +197,7 @@ def _group_without_name(overrides: Sequence[str]) -> str:
 def _no_key(key: str, root: str, chosen: Sequence[str]) -> str:
     known = _known_keys(root, chosen)
     if free := next((name for name in FREE if f"{key}.".startswith(f"{name}.")), None):
-        has = f"{free} has values from a file" if key == free else f"{free} has no such key yet"
-        return f"{has}: ++{key}=... adds to it, and {free}=null takes all away"
+        return f"{free} has no such keys: ++{free}={{...}} adds to those of a file, and {free}=null takes them away"
     if below := [name for name in known if name.startswith(f"{key}.")]:  # a dictionary that was set as a whole
         return f"{key} has no such key; it has {', '.join(below)}"
     if choices := _choices_with(key):

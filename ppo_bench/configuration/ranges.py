@@ -105,6 +105,11 @@ def check_values(config: Config) -> None:
         value = attrgetter(key)(config if key.startswith(("ppo.", "opponents.")) else root)
         if not rule.holds(value):
             raise ConfigError(f"{key}={value}: {rule.words}")
+    if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:
+        raise ConfigError(
+            f"env.atari.frames={root.env.atari.frames}: algorithm=rnd would take three grey frames for the colours of "
+            "one; choose another number"
+        )
     _check_grid(config)
     if root.seed + root.num_seeds > 2**31:
         raise ConfigError(f"seed + num_seeds={root.seed + root.num_seeds}: must be at most {2**31}")
@@ -162,11 +167,6 @@ def _check_players(config: Config) -> None:
         raise ConfigError(
             f"algorithm=rnd learns to predict the newest frame, and {root.env.name} shows planes of its players behind "
             "the frames: use algorithm=ppo"
-        )
-    if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:
-        raise ConfigError(
-            f"env.atari.frames={root.env.atari.frames}: algorithm=rnd would take three grey frames for the colours of "
-            "one; choose another number"
         )
     if root.evaluation.every_iterations and root.env.players > 1:
         raise ConfigError(

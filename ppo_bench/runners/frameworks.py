@@ -255,5 +255,5 @@ def _make_cores_devices(count: int) -> None:
         try:
             jax.config.update("jax_num_cpu_devices", count)
         except RuntimeError:  # JAX is already initialised: its number of devices stays
-            if len(jax.devices("cpu")) < count:
+            if jax.default_backend() == "cpu" and jax.device_count() < count:
                 say(f"warning: JAX has begun here with fewer than {count} CPU devices: another process is faster")

@@ -24,7 +24,7 @@ from ppo_bench.runners.cuda_graphs import Recordable, Replayed
 from ppo_bench.runners.declared import carry_arrays, learner_arrays
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_carry import allocate, begin_rollout, remember, remembered
-from ppo_bench.runners.torch_device import DEFAULT_THREADS, pick_device, set_precision, set_threads
+from ppo_bench.runners.torch_device import DEFAULT_THREADS, pick_device, set_precision, set_threads, threads_for
 from ppo_bench.runners.torch_opponents import pool_of
 from ppo_bench.runners.torch_state import TorchTrainState
 from ppo_bench.tuning.cores import cores_here
@@ -57,7 +57,7 @@ class TorchLearner:
         if cuda_graphs and not on_gpu:
             raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self._device}: use auto or false")
         own = (*problem.parameters, *problem.algorithm.frozen(problem.network))
-        set_threads(own, num_threads, cores_here() if problem.peers else DEFAULT_THREADS)
+        set_threads(threads_for(own, num_threads, cores_here() if problem.peers else DEFAULT_THREADS))
         self._replays = replay = on_gpu if cuda_graphs is None else cuda_graphs
         self.execution: Mapping[str, object] = {
             "device": str(self._device),

@@ -47,17 +47,22 @@ def pick_device(device: str, precision: Precision, place: Part = WHOLE) -> torch
     return picked
 
 
-def set_threads(parameters: Iterable[Parameter], num_threads: int | None, most: int = DEFAULT_THREADS) -> None:
-    """Set the number of PyTorch's threads in this process.
+def threads_for(parameters: Iterable[Parameter], num_threads: int | None, most: int = DEFAULT_THREADS) -> int:
+    """Number of PyTorch's threads for layers with these parameters, trained and frozen ones.
 
-    `num_threads=None` means one thread if the `parameters`, trained and frozen ones, are those of narrow linear layers
-    alone, else `most`.
+    `num_threads=None` means one thread if all layers are linear and narrow, else `most`.
     """
     shapes = [parameter.shape for parameter in parameters]
     narrow = all(len(shape) < 4 and math.prod(shape) < WIDE for shape in shapes)  # convolutions have four axes
-    wanted = num_threads or (1 if narrow else most)
-    if wanted != torch.get_num_threads():
-        torch.set_num_threads(wanted)
+    return num_threads or (1 if narrow else most)
+
+
+def set_threads(count: int) -> int:
+    """Set the number of PyTorch's threads in this process; returns the number before."""
+    before = torch.get_num_threads()
+    if count != before:
+        torch.set_num_threads(count)
+    return before
 
 
 def compute_deterministically() -> None:

@@ -16,7 +16,7 @@ from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.declared import policy_arrays
 from ppo_bench.runners.torch import Compiler
-from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads
+from ppo_bench.runners.torch_device import pick_device, set_precision, set_threads, threads_for
 
 
 def policy(
@@ -30,7 +30,7 @@ def policy(
     """See `Framework.policy`."""
     arithmetic = PRECISIONS[precision]
     picked = pick_device(device, arithmetic)
-    set_threads(network.parameters, num_threads)
+    threads = threads_for(network.parameters, num_threads)
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
     own = restored(policy_arrays(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
@@ -44,11 +44,15 @@ def policy(
     @torch.inference_mode()
     def act(obs: np.ndarray, start: np.ndarray, carry: Tree) -> Outputs:
         set_precision(arithmetic)  # policies of another precision may act in turn
-        remembered: tuple[Any, Any] = {}, None
-        if network.carry:
-            remembered = {name: on_device(array) for name, array in carry.items()}, on_device(start).to(dtype)
-        head, values, after = forward(on_device(obs), *remembered)
-        on_host = {name: array.cpu().numpy() for name, array in after.items()}
-        return Outputs(tuple(part.cpu().numpy() for part in head), values.cpu().numpy(), on_host)
+        before = set_threads(threads)  # those of a training are another number
+        try:
+            remembered: tuple[Any, Any] = {}, None
+            if network.carry:
+                remembered = {name: on_device(array) for name, array in carry.items()}, on_device(start).to(dtype)
+            head, values, after = forward(on_device(obs), *remembered)
+            on_host = {name: array.cpu().numpy() for name, array in after.items()}
+            return Outputs(tuple(part.cpu().numpy() for part in head), values.cpu().numpy(), on_host)
+        finally:
+            set_threads(before)
 
     return act

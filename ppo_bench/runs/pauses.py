@@ -19,7 +19,7 @@ Listener = Callable[[Path, Mapping[str, Any]], object]
 
 
 class Pauses:
-    """The pauses of runs that are trained together; each run's configuration says what it needs."""
+    """The pauses of runs that are trained together, whose configurations differ in seed and `NUMBERS` alone."""
 
     def __init__(self, configs: Sequence[Config], on_iteration: Listener | None = None) -> None:
         """Raises `ConfigError` if an enabled video or rating is not possible here."""

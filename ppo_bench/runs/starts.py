@@ -78,10 +78,9 @@ def resume(
     folders, first = [run.folder / "checkpoints" for run in runs], _first(runs)
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common = min(iterations)
-    for run, iteration in zip(runs, iterations, strict=True):
-        if iteration > common:
-            say(f"{run.folder} goes back from iteration {iteration} to {common}, which all runs of its program have")
+    back = [run.folder for run, iteration in zip(runs, iterations, strict=True) if iteration > common]
     if common == first:
+        _say_of_going_back(back, first)
         for folder in folders:
             checkpoint.go_back(folder, first, None)
         return None
@@ -92,9 +91,15 @@ def resume(
     loops, state = [LoopState.of(saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
     for run, loop in zip(runs, loops, strict=True):  # all of them, before any file is changed
         loop.check_files(run.folder)
+    _say_of_going_back(back, common)
     for folder, loop in zip(folders, loops, strict=True):
         checkpoint.go_back(folder, common, loop.best_iteration)
     return loops, state
+
+
+def _say_of_going_back(folders: Sequence[Path], iteration: int) -> None:
+    for folder in folders:
+        say(f"{folder} goes back to iteration {iteration}, where the last run of its program is")
 
 
 def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:

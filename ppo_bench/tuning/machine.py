@@ -1,4 +1,4 @@
-"""Facts about this machine and its processes, read from `/proc` and `/dev`."""
+"""Facts about this machine and its processes."""
 
 from __future__ import annotations
 

@@ -130,9 +130,7 @@ def ablation(overrides: list[str]) -> None:
             if ladders.setdefault(title, climb).job != climb.job:
                 raise ConfigError("ablation=true: only lists of framework, backend and workload can be told apart")
         if not ladders:
-            raise ConfigError(
-                f"ablation=true: none of the ladders can be measured here; they are of {' and '.join(LADDERS)}"
-            )
+            raise ConfigError(f"no ladder of {' or '.join(LADDERS)} can be measured: what was left out stands above")
     for path, ladders in groups.items():
         rows: dict[str, list[dict[str, Any]]] = {}
         first = next(iter(ladders.values())).configs[0]

@@ -32,6 +32,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.observed import make_env
+from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.sweeps.expand import expand
 
 LEADER = "torch_eager"
@@ -157,7 +158,9 @@ def _compare(configs: dict[str, Config], mode: str) -> Agreement:
                 differences[name].append(difference)
                 over = mode == "lockstep" and not difference.tied and not difference.within(tolerance)
                 if over and iteration not in sensitivities and len(sensitivities) < EXPLAINED:
-                    sensitivities[iteration] = sensitivity(workers.twin(), led, tolerance.parameters)
+                    sensitivities[iteration] = sensitivity(
+                        workers.twin(), led, tolerance.parameters, PRECISIONS[precision].parameters
+                    )
             if iteration % max(1, config.num_iterations // 10) == 0:
                 say(f"iteration {iteration} of {config.num_iterations}")
     return Agreement(leader, precision, differences, found_ties, sensitivities)

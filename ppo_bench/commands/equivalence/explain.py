@@ -119,15 +119,14 @@ class Sensitivity(NamedTuple):
     tries: int
 
 
-def sensitivity(twin: Follower, leader: IterationOutcome, tolerance: float) -> Sensitivity:
-    """Repeat the leader's iteration with parameters and observations changed at random by rounding.
+def sensitivity(twin: Follower, leader: IterationOutcome, tolerance: float, dtype: str) -> Sensitivity:
+    """Repeat the leader's iteration with parameters and observations changed at random by rounding of `dtype`.
 
     The changes are up to 8 units in the last place, the difference between two orders of summing 64 products. PPO's
     clipping is not smooth: at a bound, rounding decides whether a transition has a gradient. An iteration in which that
     happens amplifies rounding by orders of magnitude, in any framework and in the leader itself.
     """
     rng = np.random.default_rng(0)
-    dtype = next(array.dtype for name, array in leader.before.items() if name.startswith("params."))
     size = ROUNDING_UNITS * np.finfo(dtype).eps
     assert leader.steps is not None
 

@@ -81,7 +81,8 @@ def report(config: Config, found: Agreement, mode: str) -> int:
     about |= {"tolerance": tolerance and tolerance._asdict(), "frameworks": summary, "config": config.resolved}
     about["sensitivities"] = {str(k): s._asdict() for k, s in found.sensitivities.items()}
     write_json(folder / "equivalence.json", about)
-    _plot(folder / "equivalence.svg", config, mode, summary, tolerance.parameters if tolerance else None)
+    title = f"{config.task.id}, {config.backend.name}, {found.precision}, {mode}"
+    _plot(folder / "equivalence.svg", title, config, summary, tolerance.parameters if tolerance else None)
     print(f"the frameworks {'do' if same else 'do not do'} the same; {folder}")
     return 0 if same else 1
 
@@ -134,7 +135,7 @@ def _row(name: str, entry: dict[str, Any], mode: str) -> str:
     )
 
 
-def _plot(path: Path, config: Config, mode: str, summary: dict[str, dict[str, Any]], tolerance: float | None) -> None:
+def _plot(path: Path, title: str, config: Config, summary: dict[str, dict[str, Any]], tolerance: float | None) -> None:
     """Plot parameter distances over environment steps, on a logarithmic axis."""
     from matplotlib.figure import Figure
 
@@ -145,11 +146,11 @@ def _plot(path: Path, config: Config, mode: str, summary: dict[str, dict[str, An
         distances = np.array(summary[framework]["parameters_distances"])
         steps = config.ppo.batch_size * np.arange(1, len(distances) + 1)
         axes.plot(steps, np.maximum(distances, 1e-18), color=colour, linestyle=line, label=framework)
-        if mode == "free" and (parted := summary[framework]["identical_steps"]) < steps[-1]:
+        if tolerance is None and (parted := summary[framework]["identical_steps"]) < steps[-1]:
             axes.axvline(parted, color=colour, linestyle=line, linewidth=0.8)
     if tolerance is not None:
         axes.axhline(tolerance, color="grey", linewidth=0.8, label="tolerance")
     axes.set(yscale="log", xlabel="environment steps", ylabel="relative distance of parameters")
-    axes.set_title(f"{config.task.id}, {config.backend.name}, {config.root.precision}, {mode}")
+    axes.set_title(title)
     axes.legend(frameon=False)
     figure.savefig(path)

@@ -97,18 +97,19 @@ def _scores(tasks: Sequence[ComparedTask], algorithm: str) -> Iterator[dict[str,
         shared = [key for key in shared if key not in family]
         envs = [env for env in of_env if all(env in found[key] for key in family)]
         values = [dict(zip(varied, key, strict=True)) for key in family]
-        labels = [" ".join(f"{name}={own[name]}" for name in telling_keys(values)) for own in values]
+        telling = telling_keys(values)
+        labels = [" ".join(f"{name}={own[name]}" for name in telling) for own in values]
         yield {label: {env: found[key][env] for env in envs} for label, key in zip(labels, family, strict=True)}
 
 
 def _usual(own: Sequence[ComparedTask], varied: set[str], tasks: Sequence[ComparedTask]) -> list[ComparedTask]:
     """An environment's tasks without those that have a value of their own where no other environment varies the key.
 
-    The usual value of such a key is the one that most of all `tasks` have, of the values of this environment.
+    The usual value of such a key is the one that most of them have, or of several the one that most `tasks` have.
     """
-    for key in set(differing(map(_setting, own))) - varied:
-        count = Counter(said(_setting(task), key) for task in tasks)
-        usual = max((said(_setting(task), key) for task in own), key=lambda value: count[value])
+    for key in [name for name in differing(map(_setting, own)) if name not in varied]:
+        within, everywhere = (Counter(said(_setting(task), key) for task in some) for some in (own, tasks))
+        usual = max(within, key=lambda value: (within[value], everywhere[value]))
         own = [task for task in own if said(_setting(task), key) == usual]
     return list(own)
 
