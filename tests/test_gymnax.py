@@ -15,6 +15,7 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.jax.backend import JaxBackend
@@ -71,8 +72,8 @@ class InParts(Counting):
         return {"time": obs}, state
 
 
-def made(env_id: str, num_envs: int = 2) -> JaxEnv:
-    return JaxBackend("jax").make(Task("own", env_id, num_envs))
+def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> JaxEnv:
+    return JaxBackend("jax").make(Task("own", env_id, num_envs, kwargs=kwargs))
 
 
 @pytest.mark.parametrize("env_id", [CARTPOLE, PENDULUM, BREAKOUT, LAKE])
@@ -125,6 +126,18 @@ def test_observations_of_several_parts_are_refused_in_one_line(
     words = ["framework=jax_xla", "backend=jax", "env.id=tests.test_gymnax:InParts", f"outputs={tmp_path}"]
     assert exit_code(main, words) == 2
     assert_one_line(capfd.readouterr().err, "observations of InParts are of several parts: give them as one array")
+
+
+def test_parameters_are_those_that_are_given() -> None:
+    env = made("tests.test_gymnax:Counting", max_steps_in_episode=3)
+    start, truncated = env.reset([1, 2]), []
+    state = start.state
+    for _ in range(3):
+        state, step = start.step(state, jnp.array([0, 0]))
+        truncated.append(step.truncated.tolist())
+    assert truncated == [[False, False], [False, False], [True, True]]
+    with pytest.raises(ConfigError, match=r"env\.kwargs: there is no parameter theta; there are max_steps_in_episode"):
+        made("tests.test_gymnax:Counting", theta=0.1)
 
 
 @pytest.mark.slow

@@ -91,12 +91,15 @@ class Counter:
     observation_space = spaces.Box(0.0, 5.0, (1,), np.float32)
     action_space = spaces.Discrete(2)
 
+    def __init__(self, end: int = 5) -> None:
+        self._end = end
+
     def reset(self, words: jax.Array) -> jax.Array:
         return words[:, 0] % 2
 
     def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         state = state + actions.astype(state.dtype)
-        return state, actions.astype(jnp.float32), state == 5
+        return state, actions.astype(jnp.float32), state == self._end
 
     def observe(self, state: jax.Array) -> jax.Array:
         return state[:, None].astype(jnp.float32)
@@ -109,6 +112,15 @@ def test_dynamics_of_ones_own_are_trained_by_their_id(tmp_path: Path) -> None:
     assert result["env_id"] == "tests.test_jax_envs:Counter"
     assert 4 <= result["final_return_mean"] <= 5
     assert load(folder, framework="torch_eager").act(np.zeros((2, 1), np.float32)).tolist() == [1, 1]
+
+
+def test_the_constructor_of_ones_own_dynamics_has_the_arguments_that_are_given() -> None:
+    view = HostView(JaxBackend("jax").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"end": 2})))
+    begun = int(view.reset([1]).obs[0, 0])
+    ends = [bool(view.step(np.ones(1, np.int32)).terminated[0]) for _ in range(2 - begun)]
+    assert ends == [False] * (1 - begun) + [True]
+    with pytest.raises(ConfigError, match=r"cannot make 'tests.test_jax_envs:Counter': .* argument 'ends'"):
+        JaxBackend("jax").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"ends": 2}))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, one_line, require
@@ -57,7 +58,7 @@ class JaxBackend:
 
     def make(self, task: Task) -> JaxEnv:
         """The environments of `task`. Raises `ConfigError` if its id is unknown or a package is missing."""
-        task.plain("jax", kwargs_too=True)
+        task.plain("jax", kwargs_too=":" not in task.id)
         require_no_info(task, "jax")
         known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
         if task.id not in known and ":" not in task.id:
@@ -74,10 +75,10 @@ class JaxBackend:
         require_players(task, 1)
         from ppo_bench.envs.jax.base import JaxEnv
 
-        return JaxEnv(_dynamics(task.id), task.num_envs)
+        return JaxEnv(_dynamics(task.id, task.kwargs or {}), task.num_envs)
 
 
-def _dynamics(env_id: str) -> Dynamics:
+def _dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
     if env_id in MINATAR:
         require("pgx", "minatar", f"{env_id} on backend=jax")
         from ppo_bench.envs.jax.minatar import MinAtar
@@ -93,23 +94,24 @@ def _dynamics(env_id: str) -> Dynamics:
 
         return DeepSea(env_id)
     if env_id not in DYNAMICS:
-        return _own_dynamics(env_id)
+        return _own_dynamics(env_id, kwargs)
     dynamics: Dynamics = class_named(env_id, DYNAMICS[env_id])()
     return dynamics
 
 
-def _own_dynamics(env_id: str) -> Dynamics:
+def _own_dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
     """The user's own dynamics, or environment with gymnax's interface, by the id `module:Class`.
 
-    Raises `ConfigError` if it is neither.
+    `kwargs` are arguments of the constructor of dynamics, or parameters of gymnax's. Raises `ConfigError` if it is
+    neither.
     """
     of_id = class_named("env.id", env_id.replace(":", "."))
     from ppo_bench.envs.jax import gymnax
 
     try:
-        dynamics: Dynamics = of_id()
-        if all(hasattr(dynamics, name) for name in gymnax.PARTS):
-            return gymnax.Gymnax(dynamics)
+        if all(hasattr(of_id, name) for name in gymnax.METHODS):
+            return gymnax.Gymnax(of_id(), kwargs)
+        dynamics: Dynamics = of_id(**kwargs)
     except ConfigError:
         raise
     except Exception as error:  # whatever the environment's own constructor raises

@@ -7,6 +7,7 @@ autoreset and seeds. It computes in 32 bits, and needs no package of gymnax's.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,8 +18,8 @@ from gymnasium import spaces
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import NO_LIMIT
 
-PARTS = ("default_params", "reset_env", "step_env", "observation_space", "action_space")
-"""Names of the attributes of gymnax's interface that are used."""
+METHODS = ("reset_env", "step_env")
+"""Methods by which a class with gymnax's interface is known; besides it needs `default_params` and the two spaces."""
 LIMITS = ("max_steps_in_episode", "max_timesteps")
 """Names that gymnax and Craftax have for the time limit among the environment's parameters."""
 
@@ -36,14 +37,22 @@ class GymnaxState(NamedTuple):
     """Number of steps in the current episode, int32."""
 
 
+def _replaced(default: Any, params: Mapping[str, Any]) -> Any:
+    known = [field.name for field in dataclasses.fields(default)] if dataclasses.is_dataclass(default) else []
+    if unknown := [name for name in params if name not in known]:
+        raise ConfigError(f"env.kwargs: there is no parameter {unknown[0]}; there are {', '.join(known) or 'none'}")
+    return dataclasses.replace(default, **params) if params else default
+
+
 class Gymnax:
-    """`Dynamics` of an environment with gymnax's interface and its default parameters."""
+    """`Dynamics` of an environment with gymnax's interface."""
 
     num_words = 2
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, params: Mapping[str, Any]) -> None:
+        """`params` replace default parameters of these names. Raises `ConfigError` if one is unknown."""
         with jax.enable_x64(False):
-            self._env, self._params = env, env.default_params
+            self._env, self._params = env, _replaced(env.default_params, params)
             shown, acts = env.observation_space(self._params), env.action_space(self._params)
             obs: Any = jax.eval_shape(env.reset_env, jax.random.PRNGKey(0), self._params)[0]
         limit = next((name for name in LIMITS if hasattr(self._params, name)), None)
