@@ -13,7 +13,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.spec import Mlp, NatureCnn
-from ppo_bench.runners.torch_device import set_threads, threads_for
+from ppo_bench.runners.torch_device import DEFAULT_THREADS, set_threads, threads_for
 
 FLAT, FRAMES, CHOICES = Box(-1, 1, (400,), np.float32), Box(0, 255, (84, 84, 4), np.uint8), Discrete(2)
 NARROW = Mlp([64, 64], "tanh").build(FLAT, CHOICES)
@@ -41,7 +41,7 @@ def test_wide_layers_of_an_algorithm_count_too() -> None:
 
 def test_a_run_after_one_with_a_single_thread_has_the_default_again() -> None:
     """As in a notebook that trains on CartPole and then on Breakout."""
-    default, words = torch.get_num_threads(), ["framework=torch_eager", "backend=envpool", "device=cpu"]
+    words = ["framework=torch_eager", "backend=envpool", "device=cpu"]
     counts = []
     for env in ("cartpole", "pong", "cartpole"):
         config = load_config([f"env={env}", *words])
@@ -51,7 +51,7 @@ def test_a_run_after_one_with_a_single_thread_has_the_default_again() -> None:
         finally:
             made.close()
         counts.append(torch.get_num_threads())
-    assert counts == [1, default, 1]
+    assert counts == [1, DEFAULT_THREADS, 1]
 
 
 def test_a_policy_leaves_the_threads_of_the_training_around_it() -> None:
