@@ -1,4 +1,4 @@
-"""Which groups of runs a report compares with each other, and how."""
+"""Groups of runs that a report compares with each other, and the tests that do it."""
 
 from __future__ import annotations
 

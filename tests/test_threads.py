@@ -40,7 +40,7 @@ def test_wide_layers_of_an_algorithm_count_too() -> None:
 
 
 def test_a_run_after_one_with_a_single_thread_has_the_default_again() -> None:
-    """As in a notebook that trains on CartPole and then on Breakout."""
+    """A notebook may train on CartPole and then on Pong."""
     words = ["framework=torch_eager", "backend=envpool", "device=cpu"]
     counts = []
     for env in ("cartpole", "pong", "cartpole"):

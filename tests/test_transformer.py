@@ -271,5 +271,5 @@ def test_images_too_small_for_convolutions_are_vectors() -> None:
     network = load_config(["env=minatar_breakout", "network=trxl"]).network.build(small, spaces.Discrete(3))
     assert network.convolutions == ()
     assert network.trunk[0].inputs == 400
-    with pytest.raises(ConfigError, match=r"network=lstm_cnn: .* too small for it; use network=lstm"):
+    with pytest.raises(ConfigError, match=r"network=lstm_cnn: .* too small for it; use network=mlp or lstm"):
         load_config(["env=minatar_breakout", "network=lstm_cnn"]).network.build(small, spaces.Discrete(3))

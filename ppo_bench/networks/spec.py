@@ -147,12 +147,10 @@ class RndCnn:
         )
 
 
-def nature_network(
-    network: str, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space, instead: str = "mlp"
-) -> NetworkSpec:
-    """The network of Mnih et al. 2015 for the choice `network`; `instead` takes small images."""
+def nature_network(network: str, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
+    """The network of Mnih et al. 2015 for the choice `network`."""
     convolutions = nature(channels_of(observation_space.shape))
-    return _shared_cnn(network, convolutions, 64, 512, observation_space, action_space, instead=instead)
+    return _shared_cnn(network, convolutions, 64, 512, observation_space, action_space)
 
 
 def _shared_cnn(
@@ -163,17 +161,15 @@ def _shared_cnn(
     observation_space: gymnasium.spaces.Box,
     action_space: gymnasium.Space,
     gain: float = HIDDEN_GAIN,
-    instead: str = "mlp",
 ) -> NetworkSpec:
     """A network of image layers with `channels` outputs and a linear layer of `units`, shared by actor and critic.
 
-    Actor and critic have one layer each. `network` and `instead` are for messages: this choice, and
-    one that takes small images. `gain` is the linear layer's.
+    Actor and critic have one layer each. `network` is the choice's name, for messages; `gain` is the linear layer's.
     """
     shape = observation_space.shape
     pixels = pixels_after(convolutions, *sides_of(shape))
     if pixels < 1:
-        raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network={instead}")
+        raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network=mlp or lstm")
     actions = _actions(action_space)
     weights = sum(len(layer.parameters()) for layer in convolutions) // 2
     return NetworkSpec(
@@ -259,7 +255,7 @@ class RecurrentCnn:
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
-        cnn = nature_network("lstm_cnn", observation_space, action_space, "lstm")
+        cnn = nature_network("lstm_cnn", observation_space, action_space)
         return _recurrent(cnn, self.cell, cnn.trunk[-1].outputs, self.units)
 
 

@@ -178,8 +178,7 @@ def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:
 
     ours, theirs = group.finals(), baseline.finals()
     x, y = np.array([*ours.values()]), np.array([*theirs.values()])
-    # Runs with the same seed use the same noise, so they are compared in pairs. On another backend a seed starts other
-    # episodes.
+    # Runs with the same seed and backend use the same noise and begin alike, so they are compared in pairs.
     paired = list(ours) == list(theirs) and group.backend == baseline.backend
     returns = None
     if min(len(x), len(y)) > 1:

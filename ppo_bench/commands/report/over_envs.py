@@ -80,7 +80,7 @@ def _scores(tasks: Sequence[ComparedTask], algorithm: str) -> Iterator[dict[str,
     of_env = {env: own for env, own in of_env.items() if len(own) > 1 and len({played(task) for task in own}) == 1}
     times = Counter(key for own in of_env.values() for key in differing(map(_setting, own)))
     varied = [key for key in times if times[key] > 1]
-    of_env = {env: _usual(own, set(varied), tasks) for env, own in of_env.items()}
+    of_env = {env: _usual(own, varied, tasks) for env, own in of_env.items()}
     found: dict[tuple[str, ...], dict[str, Array]] = {}
     for env, own in of_env.items():
         scale = scale_of_tasks(own)
@@ -102,7 +102,7 @@ def _scores(tasks: Sequence[ComparedTask], algorithm: str) -> Iterator[dict[str,
         yield {label: {env: found[key][env] for env in envs} for label, key in zip(labels, family, strict=True)}
 
 
-def _usual(own: Sequence[ComparedTask], varied: set[str], tasks: Sequence[ComparedTask]) -> list[ComparedTask]:
+def _usual(own: Sequence[ComparedTask], varied: Sequence[str], tasks: Sequence[ComparedTask]) -> list[ComparedTask]:
     """An environment's tasks without those that have a value of their own where no other environment varies the key.
 
     The usual value of such a key is the one that most of them have, or of several the one that most `tasks` have.
