@@ -33,6 +33,16 @@ def no_totals(num_envs: int) -> Totals:
     return Totals(np.zeros(num_envs), np.zeros(num_envs, np.int64))
 
 
+class Ended(NamedTuple):
+    """Episodes that ended in a rollout, in the order of their ends; arrays `[E]`."""
+
+    steps: np.ndarray
+    """Row of the rollout in which each ended."""
+    envs: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+
+
 def fold_episodes(
     totals: Totals,
     raw_rewards: np.ndarray,
@@ -40,11 +50,31 @@ def fold_episodes(
     valid: np.ndarray,
     told: Mapping[str, np.ndarray] = NOTHING,
 ) -> tuple[Totals, list[Episode]]:
-    """Totals after a rollout, and its finished episodes in the order of their ends.
+    """Totals after a rollout, and its finished episodes; see `folded`.
+
+    `told` has the numbers that environments reported, by name, `[T, N]`, NaN where they reported none.
+    """
+    totals, ended = folded(totals, raw_rewards, episode_over, valid)
+    episodes = episodes_of(ended, raw_rewards.shape[1])
+    for name, numbers in told.items():
+        at_end = zip(episodes, numbers[ended.steps, ended.envs].tolist(), strict=True)
+        episodes = [each._replace(told={**each.told, name: x}) if math.isfinite(x) else each for each, x in at_end]
+    return totals, episodes
+
+
+def episodes_of(ended: Ended, num_envs: int) -> list[Episode]:
+    """The episodes that ended in a rollout of `num_envs` environments, without what environments told."""
+    columns = ((ended.steps + 1) * num_envs, ended.envs, ended.returns, ended.lengths)
+    return list(map(Episode, *(column.tolist() for column in columns)))
+
+
+def folded(
+    totals: Totals, raw_rewards: np.ndarray, episode_over: np.ndarray, valid: np.ndarray
+) -> tuple[Totals, Ended]:
+    """Totals after a rollout, and the episodes that ended in it.
 
     Arguments are `[T, N]`: `raw_rewards` are not clipped or normalised, `episode_over` is true at the last step of an
-    episode, `valid` is false where a step only resets its environment, and `told` has the numbers that environments
-    reported, by name, NaN where they reported none.
+    episode, and `valid` is false where a step only resets its environment.
     """
     returns = _running_sums(np.where(valid, raw_rewards, 0.0), totals.returns)
     lengths = _running_sums(valid, totals.lengths)
@@ -61,12 +91,7 @@ def fold_episodes(
         return ends - before, sums[-1] - last
 
     (episode_returns, left_returns), (episode_lengths, left_lengths) = map(since_last_end, (returns, lengths))
-    columns = ((steps + 1) * raw_rewards.shape[1], envs, episode_returns, episode_lengths)
-    ended = list(map(Episode, *(column.tolist() for column in columns)))
-    for name, numbers in told.items():
-        at_end = zip(ended, numbers[steps, envs].tolist(), strict=True)
-        ended = [each._replace(told={**each.told, name: x}) if math.isfinite(x) else each for each, x in at_end]
-    return Totals(left_returns, left_lengths), ended
+    return Totals(left_returns, left_lengths), Ended(steps, envs, episode_returns, episode_lengths)
 
 
 def _running_sums(steps: np.ndarray, before: np.ndarray) -> np.ndarray:

@@ -13,14 +13,15 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from ppo_bench.common.errors import Failed, FailedRuns
+from ppo_bench.common.errors import FailedRuns
 from ppo_bench.envs.base import EnvStep, GraphEnv
 from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.episodes import Totals
 from ppo_bench.runners.jax_learning import TrainState
 from ppo_bench.runners.program import Envs, Iterate
-from ppo_bench.runners.program_runner import Ahead, ProgramRunner, ProgramState
+from ppo_bench.runners.program_runner import ProgramRunner, ProgramState
+from ppo_bench.runners.reports import Ahead, reported
 from ppo_bench.runners.seeds import Measured, named_run
 
 T = TypeVar("T")
@@ -42,7 +43,8 @@ class SeedsState:
     """Train states of all runs, stacked: arrays `[S, ...]`, padded to equal parts of the devices."""
     envs: Envs
     """Environment states of all runs, stacked and padded likewise."""
-    totals: list[Totals]
+    totals: Totals
+    """Totals of the environments of all runs, run by run, `[S * N]`; not padded."""
     iterate: Iterate
     """Iteration of one run; see `ProgramState`."""
     env_step: EnvStep
@@ -68,22 +70,16 @@ class JaxSeedsRunner:
         """See `SeedsRunner.step`."""
         self._run_ahead(state)
         state.iteration += 1
-        everything = jax.device_get(state.ahead.pop(0))
-        hyperparameters = self._hyperparameters(state, state.iteration)
-        of_seeds: Measured = []
-        failed: dict[int, str] = {}
-        for k, totals in enumerate(state.totals):
-            ahead = jax.tree.map(lambda array, k=k: array[k], everything)
-            learning_rate = hyperparameters[k]["learning_rate"]
-            try:
-                state.totals[k], metrics, episodes = self._one.reported(learning_rate, ahead, totals)
-            except Failed as error:
-                failed[k] = f"{named_run(self._own[k] if self._own else {}, state.seeds[k])}: {error}"
-            else:
-                of_seeds.append((metrics, episodes))
-        if failed:
-            raise FailedRuns(failed)
-        return state, of_seeds
+        ahead = jax.device_get(state.ahead.pop(0))
+        learning_rates = [told["learning_rate"] for told in self._hyperparameters(state, state.iteration)]
+        try:
+            state.totals, measured = reported(self._one.problem, learning_rates, ahead, state.totals)
+        except FailedRuns as error:
+            raise FailedRuns({k: f"{self._named(state, k)}: {reason}" for k, reason in error.reasons.items()}) from None
+        return state, measured
+
+    def _named(self, state: SeedsState, k: int) -> str:
+        return named_run(self._own[k] if self._own else {}, state.seeds[k])
 
     def _run_ahead(self, state: SeedsState) -> None:
         """See `ProgramRunner._run_ahead`."""
@@ -162,7 +158,7 @@ class JaxSeedsRunner:
 
     def in_progress(self, state: SeedsState) -> list[np.ndarray]:
         """See `SeedsRunner.in_progress`."""
-        return [totals.lengths for totals in state.totals]
+        return np.split(state.totals.lengths, len(state.seeds))
 
     def restart(self, state: SeedsState, iteration: int) -> SeedsState:
         """See `SeedsRunner.restart`."""
@@ -184,7 +180,7 @@ class JaxSeedsRunner:
             iteration=first.iteration,
             learnt=stack(*(state.learnt for state in padded)),
             envs=stack(*(state.envs for state in padded)),
-            totals=[state.totals for state in states],
+            totals=Totals(*map(np.concatenate, zip(*(state.totals for state in states), strict=True))),
             iterate=first.iterate,
             env_step=first.env_step,
         )
@@ -193,11 +189,14 @@ class JaxSeedsRunner:
         """State of each run, as of the runner of one run, on the device of that runner."""
         assert not state.ahead, "the program has run ahead of the iteration that is asked for"
         everything = jax.device_get((state.learnt, state.envs))
+        totals = [
+            Totals(*own) for own in zip(*(np.split(array, len(state.seeds)) for array in state.totals), strict=True)
+        ]
 
         def own(k: int) -> ProgramState:
             with jax.enable_x64(True):
                 learnt, envs = jax.device_put(jax.tree.map(lambda array: array[k], everything), self._device)
-            stands = state.seeds[k], state.iteration, learnt, envs, state.totals[k]
+            stands = state.seeds[k], state.iteration, learnt, envs, totals[k]
             return ProgramState(*stands, state.iterate, state.env_step)
 
         return [own(k) for k in range(len(state.seeds))]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import EnvStep, GraphEnv
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros, with_pool
-from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals, not_finite
+from ppo_bench.runners.episodes import Totals, no_totals
 from ppo_bench.runners.jax_learning import Learning, TrainState
 from ppo_bench.runners.jax_mesh import SAME
-from ppo_bench.runners.program import Envs, Iterate, Played, compiled, observed, specs_of_envs, warmed
+from ppo_bench.runners.program import Envs, Iterate, compiled, observed, specs_of_envs, warmed
+from ppo_bench.runners.reports import Ahead, reported
 
 MOST_AHEAD = 8
 """Maximum number of enqueued iterations. JAX blocks a caller that enqueues more than 32 programs."""
@@ -28,13 +28,6 @@ FOLDED = ("envs.returns", "envs.lengths", "envs.obs")
 
 The host computes episode returns and lengths; observations come from the reset.
 """
-
-
-class Ahead(NamedTuple):
-    """An enqueued iteration and its results, which may be pending on the device; see `ppo_bench/runners/program.py`."""
-
-    played: Played
-    measured: dict[str, jax.Array]
 
 
 @dataclass
@@ -72,9 +65,9 @@ class ProgramRunner:
         self._run_ahead(state)
         state.iteration += 1
         # It waits for this iteration, while the device goes on.
-        ahead: Ahead = self.learning.devices.fetch(state.ahead.pop(0))
+        ahead = jax.tree.map(lambda array: np.asarray(array)[None], self.learning.devices.fetch(state.ahead.pop(0)))
         learning_rate = self._learning_rate(state.iteration)
-        state.totals, metrics, episodes = self.reported(learning_rate, ahead, state.totals)
+        state.totals, ((metrics, episodes),) = reported(self.problem, [learning_rate], ahead, state.totals)
         return state, metrics, episodes
 
     def _run_ahead(self, state: ProgramState) -> None:
@@ -95,19 +88,6 @@ class ProgramRunner:
         block_ends = (iteration // self._at_once + 1) * self._at_once
         last = max(iteration + 1, min(block_ends, iteration + MOST_AHEAD, self.problem.num_iterations))
         return range(iteration + ahead + 1, last + 1)
-
-    def reported(self, learning_rate: float, ahead: Ahead, totals: Totals) -> tuple[Totals, Metrics, list[Episode]]:
-        """Totals, metrics and episodes of an iteration from its results on the host; `totals` are those before it."""
-        played = ahead.played
-        raw_rewards = np.asarray(played.raw_rewards)
-        if not np.isfinite(raw_rewards).all():
-            raise not_finite("a reward", raw_rewards.T, self.problem.first_env)
-        totals, episodes = fold_episodes(totals, raw_rewards, np.asarray(played.episode_over), np.asarray(played.valid))
-        measured: dict[str, Any] = {**ahead.measured, "learning_rate": learning_rate}
-        measured["masked_fraction"] = 1.0 - float(np.mean(played.valid))
-        names = (metric.name for metric in metrics_of(self.problem.algorithm, self.problem.network))
-        metrics = {name: float(measured[name]) for name in names}
-        return totals, metrics, self.problem.of_those_who_learn(episodes)
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json
@@ -13,15 +14,18 @@ from ppo_bench.runs.record import warn_of_differences
 from ppo_bench.runs.results import recorded
 
 
-def report_finished(config: Config, folder: Path) -> None:
-    """Print the outcome of the complete run in `folder`, and what `config` asks it to record that it has not."""
+def report_finished(config: Config, folder: Path, now: dict[str, Any]) -> None:
+    """Print the outcome of the complete run in `folder`, and what `config` asks it to record that it has not.
+
+    Warns where the provenance `now` is not that of the run.
+    """
     result = read_json(folder / "result.json")
     mean = result.get("final_return_mean")
     shown = "none" if mean is None else f"{mean:.2f}"
     say(f"{folder} is done: final_return_mean {shown}; rerun=true trains afresh beside it")
     try:
         trained = recorded(folder)["config"]
-        warn_of_differences(folder)
+        warn_of_differences(folder, now)
     except ConfigError as error:  # it is complete all the same
         say(f"warning: {error}")
         return

@@ -23,7 +23,7 @@ from ppo_bench.envs.base import USUALLY_TOLD
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
-from ppo_bench.runs.provenance import differences, provenance
+from ppo_bench.runs.provenance import differences
 from ppo_bench.runs.results import EPISODE_ROWS_PER_ITERATION, EVALUATION_COLUMNS, RECENT_EPISODES, recorded, speeds
 from ppo_bench.tuning.machine import peak_memory_bytes
 
@@ -122,26 +122,27 @@ class Record:
     """The files that one run writes to its folder during training."""
 
     def __init__(
-        self, config: Config, folder: Path, loop: LoopState, execution: Mapping[str, object], new: bool, together: int
+        self, config: Config, folder: Path, loop: LoopState, made_by: dict[str, Any], new: bool, together: int
     ) -> None:
         """Open the files of rows at the position that `loop` records; write run.json if the run is `new`.
 
-        `together` is the number of runs that the same program trains.
+        `made_by` is the provenance of this process, with the `execution` of its runner. `together` is the number of
+        runs that the same program trains.
         """
         self.config = config
         self.folder = folder
         self.loop = loop
         loop.together = max(loop.together, together)
         if new:
-            self._begin(execution)
+            self._begin(made_by)
         else:
             say(f"resuming {folder} after iteration {loop.iteration} of {config.num_iterations}")
-            warn_of_differences(folder, execution)
+            warn_of_differences(folder, made_by)
             loop.resumes += 1
         self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in loop.marks.items())
         self._earlier_seconds = loop.wall_seconds
 
-    def _begin(self, execution: Mapping[str, object]) -> None:
+    def _begin(self, made_by: dict[str, Any]) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"schema_version": SCHEMA_VERSION, "started": started, "overrides": list(self.config.overrides)}
         about |= {"num_seeds": self.loop.together, "config": self.config.resolved}
@@ -156,7 +157,7 @@ class Record:
                 "iteration": loaded.loop["iteration"],
                 "arrays_sha256": checkpoint.digest(loaded.arrays),
             }
-        write_json(self.folder / "run.json", about | provenance() | {"execution": dict(execution)})
+        write_json(self.folder / "run.json", about | made_by)
 
     def add(
         self,
@@ -283,8 +284,7 @@ def _mean(values: list[float] | list[int]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def warn_of_differences(folder: Path, execution: Mapping[str, object] | None = None) -> None:
-    """Warn if versions, hardware or execution differ from those at the start of the run."""
-    now = provenance() | ({"execution": dict(execution)} if execution else {})
+def warn_of_differences(folder: Path, now: dict[str, Any]) -> None:
+    """Warn if versions, hardware or execution, those of `now`, differ from those at the start of the run."""
     if changed := differences(recorded(folder), now):
         say(f"warning: not what the run started with: {'; '.join(changed)}")

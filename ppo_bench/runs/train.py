@@ -27,6 +27,7 @@ from ppo_bench.runs.group import GroupRunner
 from ppo_bench.runs.kept import told_to_stop, what_is_kept
 from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Listener, Pauses
+from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.record import Record
 from ppo_bench.runs.results import ERROR, error_of, own_folder
 from ppo_bench.runs.starts import SeedRun, leading, resume, start
@@ -62,9 +63,10 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
     """
     runs = [SeedRun(*each) for each in zip(config.of_each_run(), config.folders, strict=True)]
     finished = [run for run in runs if is_complete(run.folder)]
-    for run in finished:
-        report_finished(*run)
     if finished:
+        now = provenance()
+        for run in finished:
+            report_finished(*run, now)
         patience = 1 if len(finished) < len(runs) else PATIENCE
         with Mirrors([run.folder for run in finished], config.trackers, patience) as mirrors:
             mirrors.start()
@@ -130,7 +132,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
                 stack.enter_context(own_folder(run.folder, position))
             finished = [run for run in runs if is_complete(run.folder)]  # by another process, since they were chosen
             for run in finished:
-                report_finished(*run)
+                report_finished(*run, provenance())
             newest = [checkpoint.load_newest(run.folder / "checkpoints", say) for run in runs]
             if finished or len(leading(runs)) < len(runs):
                 return False
@@ -140,8 +142,9 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
             for line in warnings if resumed is None else ():
                 say(line)
             loops, state = resumed or begun or start(runs, runner)
+            made_by = provenance() | {"execution": dict(runner.execution)}
             records = [
-                Record(run.config, run.folder, loop, runner.execution, new=resumed is None, together=len(runs))
+                Record(run.config, run.folder, loop, made_by, new=resumed is None, together=len(runs))
                 for run, loop in zip(runs, loops, strict=True)
             ]
             mirrors.start()
