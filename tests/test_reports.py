@@ -28,7 +28,7 @@ def problem() -> Problem:
 
 def iteration(problem: Problem, rewards: list[list[list[float]]]) -> Ahead:
     """Results of two runs of two environments in three steps, and of one more run that is padding."""
-    rows = (np.array([*each, each[-1]]) for each in (rewards, OVER, VALID))
+    rows = (np.array([*each, each[-1]]).swapaxes(1, 2) for each in (rewards, OVER, VALID))
     types = np.float32, bool, bool
     played = Played(*(array.astype(dtype) for array, dtype in zip(rows, types, strict=True)))  # type: ignore[arg-type]
     names = {metric.name for metric in metrics_of(problem.algorithm, problem.network)}
@@ -52,7 +52,7 @@ def test_every_run_has_its_own_episodes_metrics_and_totals(problem: Problem) -> 
 
 def test_no_episode_need_end(problem: Problem) -> None:
     ahead = iteration(problem, REWARDS)
-    ahead = ahead._replace(played=ahead.played._replace(episode_over=np.zeros((3, 3, 2), bool)))  # type: ignore[arg-type]
+    ahead = ahead._replace(played=ahead.played._replace(episode_over=np.zeros((3, 2, 3), bool)))  # type: ignore[arg-type]
     totals, measured = reported(problem, [0.5, 0.5], ahead, Totals(np.zeros(4), np.zeros(4, np.int64)))
     assert [episodes for _, episodes in measured] == [[], []]
     assert_array_equal(totals.returns, [3, 70, 700, 0.875])  # the third step of the first environment is a reset

@@ -57,17 +57,19 @@ def test_a_missing_json_file_is_named(tmp_path: Path) -> None:
 
 def test_rows_are_json_lines_without_nan(tmp_path: Path) -> None:
     rows = Rows(tmp_path / "x.jsonl", Mark())
-    rows.append([{"a": 1, "b": math.nan}, {"a": 2, "b": 0.5}])
-    rows.append([])
-    rows.append([{"a": 3, "b": -math.inf}])
+    rows.add([{"a": 1, "b": math.nan}, {"a": 2, "b": 0.5}])
+    rows.add([])
+    rows.add([{"a": 3, "b": -math.inf}])
     rows.close()
     lines = (tmp_path / "x.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"a": 1, "b": None}, {"a": 2, "b": 0.5}, {"a": 3, "b": None}]
 
 
-def test_rows_are_with_the_operating_system_as_soon_as_they_are_appended(tmp_path: Path) -> None:
+def test_rows_wait_until_they_are_written_and_are_with_the_operating_system_then(tmp_path: Path) -> None:
     rows = Rows(tmp_path / "x.jsonl", Mark())
-    rows.append([{"a": 1}])
+    rows.add([{"a": 1}])
+    assert (tmp_path / "x.jsonl").read_text() == ""
+    rows.write()
     assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n'
     assert rows.mark().length_bytes == len('{"a": 1}\n')
     rows.close()
@@ -76,14 +78,14 @@ def test_rows_are_with_the_operating_system_as_soon_as_they_are_appended(tmp_pat
 def test_rows_are_cut_back_to_the_length_of_a_checkpoint_and_go_on_there(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     first = Rows(path, Mark())
-    first.append([{"a": 1}])
+    first.add([{"a": 1}])
     kept = first.mark()
-    first.append([{"a": "lost"}])
+    first.add([{"a": "lost"}])
     first.close()
     path.write_text(path.read_text() + '{"a": "half a l')
     second = Rows(path, kept)
     assert second.mark() == kept
-    second.append([{"a": 2}])
+    second.add([{"a": 2}])
     second.close()
     assert path.read_text() == '{"a": 1}\n{"a": 2}\n'
 
@@ -186,3 +188,13 @@ def test_the_steady_speed_of_iterations_given_at_once_is_that_of_the_median_bloc
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     # Blocks of two iterations took 9, 4.1 and 5.9 seconds: half of the median one is 2.95.
     np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 2), (1_600 / 5.9, 5.05 + 1.05))
+
+
+def test_the_steady_speed_of_a_single_block_leaves_out_the_iterations_that_may_compile(tmp_path: Path) -> None:
+    seconds = (8.0, 1.0, 4.0, 0.1, 2.9, 3.0)
+    rows = [{"iteration": k, "global_step": 800 * k, "sps": 800 / s} for k, s in enumerate(seconds, 1)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # The last three took 6 seconds, so a median one 2.
+    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 6), (400.0, 6.0 + 2.0))
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    np.testing.assert_allclose(speeds(tmp_path / "metrics.jsonl", 6), (100.0, 0.0))

@@ -25,6 +25,7 @@ class Mark(NamedTuple):
 
 
 NO_ROWS = Mark()
+_ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 def check_rows(path: Path, mark: Mark) -> None:
@@ -53,32 +54,39 @@ class Rows:
         self._digest = hashlib.sha256(_start_of(path, mark))
         path.touch()
         os.truncate(path, mark.length_bytes)
+        self._waiting: list[str] = []
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (open as long as the run lasts)
 
-    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append rows and pass them to the operating system."""
-        data = "".join(_line(row) for row in rows).encode()
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows, which wait in memory for `write`."""
+        self._waiting += map(_line, rows)
+
+    def write(self) -> None:
+        """Append the rows that wait, and pass them to the operating system."""
+        data, self._waiting = "".join(self._waiting).encode(), []
         with naming(self._path):
-            if self._file.write(data) != len(data):
+            if data and self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._digest.update(data)
 
     def mark(self) -> Mark:
         """Flush all rows to disk, and return the position after the last one."""
+        self.write()
         with naming(self._path):
             os.fsync(self._file.fileno())
         return Mark(self._file.tell(), self._digest.hexdigest())
 
     def close(self) -> None:
-        """Close the file."""
+        """Write the rows that wait, and close the file."""
+        self.write()
         self._file.close()
 
 
 def _line(row: Mapping[str, Any]) -> str:
     try:  # few rows have NaN or infinities, and replacing them takes as long as writing the row
-        return json.dumps(row, allow_nan=False) + "\n"
+        return _ENCODER.encode(row) + "\n"
     except ValueError:
-        return json.dumps(jsonable(row), allow_nan=False) + "\n"
+        return _ENCODER.encode(jsonable(row)) + "\n"
 
 
 def read_rows(path: Path) -> list[Any]:

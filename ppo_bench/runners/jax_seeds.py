@@ -8,16 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from ppo_bench.common.errors import FailedRuns
 from ppo_bench.envs.base import EnvStep, GraphEnv
-from ppo_bench.mathematics.arrays import Arrays, Tree
+from ppo_bench.mathematics.arrays import Arrays, Tree, named, under
 from ppo_bench.runners.base import Problem
-from ppo_bench.runners.episodes import Totals
+from ppo_bench.runners.episodes import Totals, no_totals
 from ppo_bench.runners.jax_learning import TrainState
 from ppo_bench.runners.program import Envs, Iterate
 from ppo_bench.runners.program_runner import ProgramRunner, ProgramState
@@ -64,6 +63,7 @@ class JaxSeedsRunner:
         self._device = self._one.learning.device
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = self._one.execution | {"devices": len(self._devices)}
+        self._begun = jax.jit(jax.vmap(self._one.begun))
         self._compiled: dict[tuple[Iterate, int], Iterate] = {}
 
     def step(self, state: SeedsState) -> tuple[SeedsState, Measured]:
@@ -146,15 +146,45 @@ class JaxSeedsRunner:
 
     def init(self, seeds: Sequence[int]) -> SeedsState:
         """See `SeedsRunner.init`."""
-        return self._stacked([self._one.init(seed) for seed in seeds])
+        return self.restore([self._one.initial(seed) for seed in seeds])
 
     def export(self, state: SeedsState) -> list[Arrays]:
         """See `SeedsRunner.export`."""
-        return [self._one.export(one) for one in self._apart(state)]
+        assert not state.ahead, "the program has run ahead of the iteration that is asked for"
+        everything = jax.device_get((state.learnt, state.envs))
+
+        def own(k: int) -> Arrays:
+            learnt, envs = jax.tree.map(lambda array: array[k], everything)
+            totals = no_totals(self._one.problem.num_envs)  # an export has none
+            stands = state.seeds[k], state.iteration, learnt, envs, totals, state.iterate, state.env_step
+            return self._one.export(ProgramState(*stands))
+
+        return [own(k) for k in range(len(state.seeds))]
 
     def restore(self, arrays: Sequence[Arrays]) -> SeedsState:
         """See `SeedsRunner.restore`."""
-        return self._stacked([self._one.restore(own) for own in arrays])
+        seeds, iteration = [int(own["seed"]) for own in arrays], int(arrays[0]["iteration"])
+        whole = self._padded([self._one.whole(own) for own in arrays])
+        stacked = {name: np.stack([own[name] for own in whole]) for name in whole[0]}
+        sharding = self._sharding(len(seeds))
+        with jax.enable_x64(True):  # arrays of the environments include 64-bit types
+            envs, env_step = self._fresh(self._padded(seeds), iteration, under("normalize", stacked))
+            learnt, envs = jax.device_put((self._one.learning.load(stacked), envs), sharding)
+        totals = no_totals(len(seeds) * self._one.problem.num_envs)
+        return SeedsState(seeds, iteration, learnt, envs, totals, self._one.iterate(env_step, envs), env_step)
+
+    def _fresh(self, seeds: Sequence[int], iteration: int, statistics: Tree) -> tuple[Envs, EnvStep]:
+        """Environments of all runs, reset by the keys (seed, iteration), and their step function.
+
+        Running statistics are those in `statistics`, updated by the first observations of their run.
+        """
+        problem = self._one.problem
+        of_runs = [seed for own in seeds for seed in problem.env_seeds(own, iteration)]
+        with jax.default_device(self._device):
+            start = self._one.env.reset(of_runs)  # environments side by side, whose states are their own
+            shape = len(seeds), problem.num_envs
+            stood, seen = jax.tree.map(lambda array: array.reshape(*shape, *array.shape[1:]), start[1:])
+            return self._begun(stood, seen, named("normalize", statistics)), start.step
 
     def in_progress(self, state: SeedsState) -> list[np.ndarray]:
         """See `SeedsRunner.in_progress`."""
@@ -162,41 +192,8 @@ class JaxSeedsRunner:
 
     def restart(self, state: SeedsState, iteration: int) -> SeedsState:
         """See `SeedsRunner.restart`."""
-        return self._stacked([self._one.restart(one, iteration) for one in self._apart(state)])
+        return self.restore(self.export(state))
 
     def close(self) -> None:
         """See `SeedsRunner.close`."""
         self._one.close()
-
-    def _stacked(self, states: Sequence[ProgramState]) -> SeedsState:
-        first, sharding, padded = states[0], self._sharding(len(states)), self._padded(states)
-
-        def stack(*trees: Any) -> Any:
-            with jax.enable_x64(True):  # arrays of the environments include 64-bit types
-                return jax.device_put(jax.tree.map(lambda *arrays: jnp.stack(arrays), *trees), sharding)
-
-        return SeedsState(
-            seeds=[state.seed for state in states],
-            iteration=first.iteration,
-            learnt=stack(*(state.learnt for state in padded)),
-            envs=stack(*(state.envs for state in padded)),
-            totals=Totals(*map(np.concatenate, zip(*(state.totals for state in states), strict=True))),
-            iterate=first.iterate,
-            env_step=first.env_step,
-        )
-
-    def _apart(self, state: SeedsState) -> list[ProgramState]:
-        """State of each run, as of the runner of one run, on the device of that runner."""
-        assert not state.ahead, "the program has run ahead of the iteration that is asked for"
-        everything = jax.device_get((state.learnt, state.envs))
-        totals = [
-            Totals(*own) for own in zip(*(np.split(array, len(state.seeds)) for array in state.totals), strict=True)
-        ]
-
-        def own(k: int) -> ProgramState:
-            with jax.enable_x64(True):
-                learnt, envs = jax.device_put(jax.tree.map(lambda array: array[k], everything), self._device)
-            stands = state.seeds[k], state.iteration, learnt, envs, totals[k]
-            return ProgramState(*stands, state.iterate, state.env_step)
-
-        return [own(k) for k in range(len(state.seeds))]

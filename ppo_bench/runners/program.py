@@ -30,7 +30,7 @@ class Envs(NamedTuple):
 
 
 class Played(NamedTuple):
-    """Arrays from which the host computes episode returns and lengths, `[T, N]`: rewards float32, flags bool."""
+    """Arrays from which the host computes episode returns and lengths, `[N, T]`: rewards float32, flags bool."""
 
     raw_rewards: jax.Array
     episode_over: jax.Array
@@ -54,7 +54,7 @@ def compiled(learning: Learning, env_step: EnvStep, envs: Envs) -> Iterate:
     program: Iterate = learning.devices.program(
         functools.partial(iterate, learning, env_step),
         (*changed, SAME, SAME, SAME),
-        (*changed, along(1), SAME),
+        (*changed, along(0), SAME),
         donated=(0, 1),
     )
     return program
@@ -110,7 +110,7 @@ def _collect(
     last = jnp.int32(learning.ppo.num_steps)
     memory, _, _ = learning.act(*sides, memory, envs.carry, noise, last, _seen(learning, envs))
     envs = envs._replace(carry=learning.carried(memory, envs.carry))
-    return envs, memory, flags, Played(raw_rewards, episode_over, flags["valid"])
+    return envs, memory, flags, Played(raw_rewards.T, episode_over.T, flags["valid"].T)
 
 
 def warmed(

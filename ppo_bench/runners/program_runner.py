@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import EnvStep, GraphEnv
-from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, named, of_kinds, restored, under
+from ppo_bench.envs.base import EnvStep, GraphEnv, Seen
+from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, Tree, filled, named, of_kinds, restored, under
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros, with_pool
 from ppo_bench.runners.episodes import Totals, no_totals
@@ -52,7 +52,7 @@ class ProgramRunner:
 
     def __init__(self, problem: Problem, env: GraphEnv, iterations_per_call: int) -> None:
         self.problem, self.learning = problem, Learning(problem)
-        self._env = env
+        self.env = env
         self._declared = declared_arrays(problem)
         self._at_once = iterations_per_call
         self.execution = self.learning.execution
@@ -93,9 +93,13 @@ class ProgramRunner:
 
     def init(self, seed: int) -> ProgramState:
         """See `Runner.init`."""
+        return self.restore(self.initial(seed))
+
+    def initial(self, seed: int) -> Arrays:
+        """Arrays of a training before its first iteration, after the rollouts by which the algorithm warms up."""
         begun, warm_up = initial_arrays(self.problem, seed), self.problem.algorithm.warm_up
         if not warm_up:
-            return self.restore(begun)
+            return begun
         zeros = of_zeros(self.problem)
         state = self.restore(begun | zeros)
         with jax.default_device(self.learning.device):
@@ -104,7 +108,7 @@ class ProgramRunner:
             program = self.learning.devices.program(function, (*specs, SAME, SAME), specs)
             iterations = np.arange(-warm_up, 0, dtype=np.int32)
             state.learnt, state.envs = program(state.learnt, state.envs, np.int32(seed), iterations)
-        return self.restore(self.export(state) | {name: begun[name] for name in zeros})
+        return self.export(state) | {name: begun[name] for name in zeros}
 
     def export(self, state: ProgramState) -> Arrays:
         """See `Runner.export`. Requires that `state.ahead` is empty."""
@@ -121,10 +125,14 @@ class ProgramRunner:
         """See `Runner.restore`."""
         if carried:
             raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
-        state = restored(of_kinds(self._declared, *KEPT), with_pool(self.problem, arrays), whole=True)
-        state |= filled(of_kinds(self._declared, Kind.ENVIRONMENT))
+        state = self.whole(arrays)
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         return self._fresh(seed, iteration, self.learning.load(state), state)
+
+    def whole(self, arrays: Arrays) -> Arrays:
+        """All arrays of a training from those of a checkpoint. Raises `ConfigError` if they are of another one."""
+        state = restored(of_kinds(self._declared, *KEPT), with_pool(self.problem, arrays), whole=True)
+        return state | filled(of_kinds(self._declared, Kind.ENVIRONMENT))
 
     def in_progress(self, state: ProgramState) -> np.ndarray:
         """See `Runner.in_progress`. The lengths are those after the last iteration that `step` returned."""
@@ -143,31 +151,37 @@ class ProgramRunner:
         try:
             jax.block_until_ready(self.given)  # environments must not be closed while a program steps them
         finally:
-            self._env.close()
+            self.env.close()
 
     def _fresh(self, seed: int, iteration: int, learnt: TrainState, statistics: Arrays) -> ProgramState:
         """State with environments reset by the key (seed, iteration).
 
         Running statistics are those in `statistics`, updated by the first observations.
         """
-        problem, stands = self.problem, filled(of_kinds(self._declared, Kind.ENVIRONMENT))
+        with jax.default_device(self.learning.device), jax.enable_x64(True):
+            start = self.env.reset(self.problem.env_seeds(seed, iteration))
+            # Commits the arrays to the devices, like the program's results.
+            envs = self.begun(start.state, start.seen, named("normalize", under("normalize", statistics)))
+            envs = self.learning.devices.put(envs, specs_of_envs(envs))
+        totals = no_totals(self.problem.num_envs)
+        return ProgramState(seed, iteration, learnt, envs, totals, self.iterate(start.step, envs), start.step)
+
+    def begun(self, state: Any, seen: Seen, statistics: Tree) -> Envs:
+        """Environments that have just been reset to `state`, with the running `statistics` updated by what is `seen`.
+
+        Requires 64-bit types to be enabled.
+        """
+        stands = filled(of_kinds(self._declared, Kind.ENVIRONMENT))
         carry = under("envs.carry", stands)
         apart = (*FOLDED, *named("envs.carry", carry))
         stands = {name: array for name, array in stands.items() if name.startswith("envs.") and name not in apart}
-        stands |= named("normalize", under("normalize", statistics))
-        with jax.default_device(self.learning.device), jax.enable_x64(True):
-            start = self._env.reset(problem.env_seeds(seed, iteration))
-            arrays = {name: jnp.array(array) for name, array in stands.items()}
-            shown = start.seen._asdict().items()
-            arrays |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
-            arrays |= observed(problem, arrays, start.seen.obs, problem.across)
-            # Commits the arrays to the devices, like the program's results.
-            envs = Envs(start.state, arrays, jax.tree.map(jnp.array, carry))
-            envs = self.learning.devices.put(envs, specs_of_envs(envs))
-        iterate = self._iterate(start.step, envs)
-        return ProgramState(seed, iteration, learnt, envs, no_totals(problem.num_envs), iterate, start.step)
+        arrays = {name: jnp.array(array) for name, array in {**stands, **statistics}.items()}
+        shown = seen._asdict().items()
+        arrays |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
+        arrays |= observed(self.problem, arrays, seen.obs, self.problem.across)
+        return Envs(state, arrays, jax.tree.map(jnp.array, carry))
 
-    def _iterate(self, env_step: EnvStep, envs: Envs) -> Iterate:
+    def iterate(self, env_step: EnvStep, envs: Envs) -> Iterate:
         """Compiled iteration of `envs` with the step function `env_step`; cached by `env_step`."""
         if env_step not in self._compiled:
             self._compiled[env_step] = compiled(self.learning, env_step, envs)

@@ -37,9 +37,10 @@ def reported(
     finite = np.isfinite(raw_rewards).all(axis=(1, 2))
     if not finite.all():
         failed = np.flatnonzero(~finite).tolist()
-        reasons = (not_finite("a reward", raw_rewards[k].T, problem.first_env) for k in failed)
+        reasons = (not_finite("a reward", raw_rewards[k], problem.first_env) for k in failed)
         raise FailedRuns(dict(zip(failed, map(str, reasons), strict=True)))
-    totals, ended = folded(totals, *map(_side_by_side, (raw_rewards, episode_over, valid)))
+    side_by_side = (array.reshape(-1, array.shape[-1]) for array in (raw_rewards, episode_over, valid))
+    totals, ended = folded(totals, *side_by_side)
     episodes = _by_run(ended, runs, problem.num_envs)
     own = {name: np.asarray(array, np.float64)[:runs].tolist() for name, array in ahead.measured.items()}
     own["learning_rate"] = list(learning_rates)
@@ -49,15 +50,9 @@ def reported(
     return totals, list(zip(metrics, map(problem.of_those_who_learn, episodes), strict=True))
 
 
-def _side_by_side(of_runs: np.ndarray) -> np.ndarray:
-    """Arrays `[S, T, N]` of runs as one of `S * N` environments, `[T, S * N]`."""
-    return of_runs.swapaxes(0, 1).reshape(of_runs.shape[1], -1)
-
-
 def _by_run(ended: Ended, runs: int, num_envs: int) -> list[list[Episode]]:
     """Episodes of each run, in the order of their ends."""
-    of_run, env = np.divmod(ended.envs, num_envs)
-    order = np.argsort(of_run, kind="stable")
-    together = Ended(ended.steps[order], env[order], ended.returns[order], ended.lengths[order])
-    episodes, last = episodes_of(together, num_envs), np.cumsum(np.bincount(of_run, minlength=runs)).tolist()
+    of_run, envs = np.divmod(ended.envs, num_envs)
+    in_order = ended._replace(envs=envs).sorted(np.lexsort((envs, ended.steps, of_run)))
+    episodes, last = episodes_of(in_order, num_envs), np.cumsum(np.bincount(of_run, minlength=runs)).tolist()
     return [episodes[first:past] for first, past in pairwise([0, *last])]

@@ -169,7 +169,8 @@ class Record:
     ) -> dict[str, Any]:
         """Record one iteration, `seconds` after the files of rows were opened, at `sps` environment steps per second.
 
-        `evaluated` holds the columns of an evaluation; see ppo_bench/runs/evaluation.py. Returns the row of metrics.
+        `evaluated` holds the columns of an evaluation; see ppo_bench/runs/evaluation.py. Returns the row of metrics,
+        which waits in memory for `write`.
         """
         loop, first_step, earlier = self.loop, self.loop.global_step, self.loop.episodes
         loop.count(metrics, episodes, self.config.ppo.batch_size)
@@ -179,9 +180,14 @@ class Record:
         if None not in evaluated.values():
             loop.evaluation = dict(evaluated) or loop.evaluation
         row = _metrics_row(loop, metrics, episodes, sps) | dict(evaluated)
-        self._metrics.append([row])
-        self._episodes.append([_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]])
+        self._metrics.add([row])
+        self._episodes.add([_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]])
         return row
+
+    def write(self) -> None:
+        """Pass the rows that wait to the operating system."""
+        self._metrics.write()
+        self._episodes.write()
 
     def _warn_of_untold(self) -> None:
         untold = set(self.config.task.info) - USUALLY_TOLD - set(self.loop.recent_told)

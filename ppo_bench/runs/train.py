@@ -6,7 +6,7 @@ import functools
 import gc
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,10 @@ from ppo_bench.runs.record import Record
 from ppo_bench.runs.results import ERROR, error_of, own_folder
 from ppo_bench.runs.starts import SeedRun, leading, resume, start
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
+
+ROWS_SECONDS = 0.2
+"""Minimum time between two writes of rows, where iterations are shorter: a write for each of many runs takes longer
+than such an iteration."""
 
 
 def build_runner(config: Config) -> Runner[Any]:
@@ -170,7 +174,7 @@ def _loop(
     loop, last, batch_size = first.loop, config.num_iterations, config.ppo.batch_size
     loop_started = time.perf_counter() - pauses.seconds
     progress = ProgressDisplay(config.task.name, _title(records), last * batch_size, len(records))
-    with stop_requests() as stop, told_to_stop(stop, records), progress as display:
+    with stop_requests() as stop, told_to_stop(stop, records), _written(records) as write, progress as display:
         for record in records:
             record.prune()  # a kill may have come before it, and ratings are made among the checkpoints that are left
         rated = pauses.rate(records, stop)
@@ -187,6 +191,7 @@ def _loop(
             evaluated = pauses.evaluate(runner, state, loop.iteration + 1, stop)
             together = zip(records, measured, evaluated or pauses.columns, strict=True)
             untold += [(record, record.add(*given, seconds, sps, columns)) for record, given, columns in together]
+            write(now)
             display.update(loop.global_step, _recent_mean(records), sps * len(records))
             # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
             saves = evaluated is not None and (loop.iteration % every == 0 or loop.iteration == last)
@@ -208,6 +213,25 @@ def _loop(
     for record in records:
         record.finish(setup_seconds)
     return bool(stop)
+
+
+@contextmanager
+def _written(records: Sequence[Record]) -> Iterator[Callable[[float], None]]:
+    """A function of the time that writes the rows that wait, if it is time to; in the end all are, whatever happens."""
+    last = time.perf_counter()
+
+    def write(now: float) -> None:
+        nonlocal last
+        if now - last >= ROWS_SECONDS:
+            last = now
+            for record in records:
+                record.write()
+
+    try:
+        yield write
+    finally:
+        for record in records:
+            record.write()
 
 
 def _save(
