@@ -65,7 +65,7 @@ def between_switches(out: Path) -> str:
     That is the one most like `IN_PYTORCH`.
     """
     runs, rows = [run for run in rows_of(out) if run["switches"]], []
-    keys = ("campaign", "env", "backend", "framework", "precision")
+    keys = ("campaign", "env", "backend", "framework", "precision", "steps")
     for task in dict.fromkeys(tuple(r[key] for key in keys) for r in runs):
         own = [r for r in runs if tuple(r[key] for key in keys) == task]
         by_seed = {
@@ -78,10 +78,11 @@ def between_switches(out: Path) -> str:
             seeds = sorted(first.keys() & of_switches.keys())
             if of_switches is not first and len(seeds) > 1:
                 cells = _compared([[runs_of[seed] for seed in seeds] for runs_of in (of_switches, first)], _final)
-            about = [f"{task[1]}, {task[2]}", with_precision(task[3], task[4]), switches, str(ours.n), shown(ours)]
+            about = [f"{task[1]}, {task[2]}", with_precision(task[3], task[4]), f"{task[5] / 1e6:g}", switches]
+            about += [str(ours.n), shown(ours)]
             rows.append([*about, *cells])
     compared = ("final return", "difference from the first [90%]", "verdict")
-    return markdown(("env, backend", "framework", "switches", "seeds", *compared), rows)
+    return markdown(("env, backend", "framework", "million steps", "switches", "seeds", *compared), rows)
 
 
 def _switched(switches: str) -> int:
