@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -63,3 +65,16 @@ def test_a_reward_that_is_no_number_fails_its_run_alone(problem: Problem) -> Non
     with pytest.raises(FailedRuns) as caught:
         reported(problem, [0.5, 0.5], iteration(problem, rewards), Totals(np.zeros(4), np.zeros(4, np.int64)))
     assert caught.value.reasons == {1: "environment 1 gave a reward of inf, which is no finite number"}
+    elsewhere = pickle.loads(pickle.dumps(caught.value))  # a process of several reports it to the first
+    assert (str(elsewhere), elsewhere.reasons) == (str(caught.value), caught.value.reasons)
+
+
+def test_two_episodes_may_end_in_the_same_step_of_a_run(problem: Problem) -> None:
+    ahead = iteration(problem, REWARDS)
+    over = np.zeros((3, 2, 3), bool)
+    over[1, :, 1] = over[0, 0, 2] = True
+    ahead = ahead._replace(played=ahead.played._replace(episode_over=over, valid=np.ones_like(over)))  # type: ignore[arg-type]
+    _, measured = reported(problem, [0.5, 0.5], ahead, Totals(np.zeros(4), np.zeros(4, np.int64)))
+    first, second = (episodes for _, episodes in measured)
+    assert first == [Episode(6, 0, 7.0, 3)]
+    assert second == [Episode(4, 0, 300.0, 2), Episode(4, 1, 0.75, 2)]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +15,11 @@ import numpy as np
 import pytest
 
 from ppo_bench.common.errors import Failed, FailedRuns
+from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole, CartPoleState
+from ppo_bench.envs.observed import make_env
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.runners import problem_for
@@ -23,6 +27,7 @@ from tests.test_seeds_folders import SEEDS, TOGETHER
 
 pytestmark = pytest.mark.slow
 
+SMALL = ["ppo.num_envs=8", "ppo.num_steps=16", "ppo.num_minibatches=2", "total_timesteps=1024"]
 NORMALIZED = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 
 
@@ -107,10 +112,31 @@ def test_every_core_is_a_device_unless_the_user_says_how_many(env: str, said: di
 def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
     runner = JaxSeedsRunner(problem_for(JaxEnv(CartPole(), 4), 9, NORMALIZED), JaxEnv(CartPole(), 4), 1)
     state, _ = runner.step(runner.init(SEEDS))
-    restored = runner.restore(runner.export(state))
-    state = runner.restart(state, 1)
-    for a, b in zip(*(runner.export(runner.step(x)[0]) for x in (state, restored)), strict=True):
+    exported = runner.export(state)
+    twin = JaxSeedsRunner(problem_for(JaxEnv(CartPole(), 4), 9, NORMALIZED), JaxEnv(CartPole(), 4), 1)
+    restarted, _ = runner.step(runner.restart(state, 1))
+    restored, _ = twin.step(twin.restore(exported))
+    for a, b in zip(runner.export(restarted), twin.export(restored), strict=True):
         assert all(np.array_equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("env", ["env=tic_tac_toe", "env=deep_sea"])
+def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> None:
+    config = load_config([env, "backend=jax", "framework=jax_xla", "precision=float64", *SMALL])
+    envs = make_env(config.backend, config.task)
+    assert isinstance(envs, GraphEnv)
+    problem = replace(config.problem(envs), device="cpu")
+    together, alone = JaxSeedsRunner(problem, envs, 1), ProgramRunner(problem, envs, 1)
+    state, own = together.init(SEEDS), alone.init(SEEDS[1])
+    for _ in range(2):
+        state, measured = together.step(state)
+        own, metrics, episodes = alone.step(own)
+        assert measured[1][1] == episodes
+        np.testing.assert_allclose([*measured[1][0].values()], [*metrics.values()], rtol=1e-7, atol=1e-10)
+        state, own = together.restart(state, state.iteration), alone.restart(own, own.iteration)
+    arrays, expected = together.export(state)[1], alone.export(own)
+    for name, array in expected.items():
+        np.testing.assert_allclose(arrays[name], array, rtol=1e-7, atol=1e-10, err_msg=name)
 
 
 class BreaksToTheRight(CartPole):

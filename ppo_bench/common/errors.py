@@ -24,6 +24,10 @@ class FailedRuns(Failed):
         super().__init__("; ".join(reasons.values()))
         self.reasons = reasons
 
+    def __reduce__(self) -> tuple[type[FailedRuns], tuple[Mapping[int, str]]]:
+        """How it is pickled, to reach other processes."""
+        return FailedRuns, (self.reasons,)
+
 
 class Lost(Failed):
     """The loss of another machine that shares a training. The program ends with exit code 75: try again."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from ppo_bench.common.errors import FailedRuns
-from ppo_bench.envs.base import EnvStep, GraphEnv
+from ppo_bench.envs.base import EnvStep, GraphEnv, Seen
 from ppo_bench.mathematics.arrays import Arrays, Tree, named, under
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.episodes import Totals, no_totals
@@ -52,7 +53,7 @@ class SeedsState:
 
 
 class JaxSeedsRunner:
-    """A `SeedsRunner`; see ppo_bench/runners/seeds.py. States are initialised, exported and restored run by run."""
+    """A `SeedsRunner`; see ppo_bench/runners/seeds.py. It steps, restarts and exports all runs at once."""
 
     def __init__(
         self, problem: Problem, env: GraphEnv, iterations_per_call: int, own: Sequence[Mapping[str, Any]] = ()
@@ -63,7 +64,7 @@ class JaxSeedsRunner:
         self._device = self._one.learning.device
         self._devices = jax.devices("cpu") if self._device.platform == "cpu" else [self._device]
         self.execution = self._one.execution | {"devices": len(self._devices)}
-        self._begun = jax.jit(jax.vmap(self._one.begun))
+        self._begun = jax.jit(self._begun_together)
         self._compiled: dict[tuple[Iterate, int], Iterate] = {}
 
     def step(self, state: SeedsState) -> tuple[SeedsState, Measured]:
@@ -163,9 +164,10 @@ class JaxSeedsRunner:
 
     def restore(self, arrays: Sequence[Arrays]) -> SeedsState:
         """See `SeedsRunner.restore`."""
-        seeds, iteration = [int(own["seed"]) for own in arrays], int(arrays[0]["iteration"])
-        whole = self._padded([self._one.whole(own) for own in arrays])
-        stacked = {name: np.stack([own[name] for own in whole]) for name in whole[0]}
+        whole = [self._one.whole(own) for own in arrays]
+        seeds, iteration = [int(own["seed"]) for own in whole], int(whole[0]["iteration"])
+        padded = self._padded(whole)
+        stacked = {n: np.stack([own[n] for own in padded]) for n in whole[0] if not n.startswith("envs.")}
         sharding = self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
             envs, env_step = self._fresh(self._padded(seeds), iteration, under("normalize", stacked))
@@ -179,12 +181,16 @@ class JaxSeedsRunner:
         Running statistics are those in `statistics`, updated by the first observations of their run.
         """
         problem = self._one.problem
-        of_runs = [seed for own in seeds for seed in problem.env_seeds(own, iteration)]
         with jax.default_device(self._device):
-            start = self._one.env.reset(of_runs)  # environments side by side, whose states are their own
-            shape = len(seeds), problem.num_envs
-            stood, seen = jax.tree.map(lambda array: array.reshape(*shape, *array.shape[1:]), start[1:])
-            return self._begun(stood, seen, named("normalize", statistics)), start.step
+            starts = [self._one.env.reset(problem.env_seeds(seed, iteration)) for seed in seeds]
+            stood = [(start.state, start.seen) for start in starts]
+            return self._begun(stood, named("normalize", statistics)), starts[0].step
+
+    def _begun_together(self, starts: Sequence[tuple[Any, Seen]], statistics: Tree) -> Envs:
+        """Environments of all runs, stacked, that have just been reset; `statistics` are stacked, too."""
+        state, seen = jax.tree.map(lambda *arrays: jnp.stack(arrays), *starts)
+        begun: Envs = jax.vmap(self._one.begun)(state, seen, statistics)
+        return begun
 
     def in_progress(self, state: SeedsState) -> list[np.ndarray]:
         """See `SeedsRunner.in_progress`."""
@@ -192,6 +198,7 @@ class JaxSeedsRunner:
 
     def restart(self, state: SeedsState, iteration: int) -> SeedsState:
         """See `SeedsRunner.restart`."""
+        assert iteration == state.iteration
         return self.restore(self.export(state))
 
     def close(self) -> None:

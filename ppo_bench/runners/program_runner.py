@@ -171,15 +171,16 @@ class ProgramRunner:
 
         Requires 64-bit types to be enabled.
         """
-        stands = filled(of_kinds(self._declared, Kind.ENVIRONMENT))
+        of_envs = [array for array in of_kinds(self._declared, Kind.ENVIRONMENT) if array.name.startswith("envs.")]
+        stands = {array.name: jnp.full(array.shape, array.fill, array.dtype) for array in of_envs}
         carry = under("envs.carry", stands)
         apart = (*FOLDED, *named("envs.carry", carry))
-        stands = {name: array for name, array in stands.items() if name.startswith("envs.") and name not in apart}
-        arrays = {name: jnp.array(array) for name, array in {**stands, **statistics}.items()}
+        arrays = {name: array for name, array in stands.items() if name not in apart}
+        arrays |= {name: jnp.array(array) for name, array in statistics.items()}
         shown = seen._asdict().items()
         arrays |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
         arrays |= observed(self.problem, arrays, seen.obs, self.problem.across)
-        return Envs(state, arrays, jax.tree.map(jnp.array, carry))
+        return Envs(state, arrays, carry)
 
     def iterate(self, env_step: EnvStep, envs: Envs) -> Iterate:
         """Compiled iteration of `envs` with the step function `env_step`; cached by `env_step`."""

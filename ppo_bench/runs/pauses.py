@@ -56,6 +56,7 @@ class Pauses:
             return
         started = time.perf_counter()
         for record, row in untold:
+            record.write()  # a listener may read it
             self._on_iteration(record.folder, row)
         self.seconds += time.perf_counter() - started
 

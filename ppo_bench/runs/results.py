@@ -167,15 +167,14 @@ def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
     """Steady speed and start-up time of a run, from the rows of `metrics`.
 
     The steady speed is in environment steps per second: that of the median iteration, or of the median block of
-    `iterations_per_call` iterations, because the rows of a block arrive together; of a single block, that of the
-    iterations after the first three. The start-up time is in seconds: how much longer the first three iterations took
-    than median ones. It is compilation where a framework compiles.
+    `iterations_per_call` iterations, because the rows of a block arrive together. Where the first block has more than
+    three iterations, its first three are left out. The start-up time is in seconds: how much longer the first three
+    iterations of all took than median ones. It is compilation where a framework compiles.
     """
     rows = read_rows(metrics)
     steps = rows[0]["global_step"] / rows[0]["iteration"]  # of one iteration
     seconds = [steps / row["sps"] for row in rows]
     blocks = [seconds[k : k + iterations_per_call] for k in range(0, len(seconds), iterations_per_call)]
-    if len(blocks) == 1:
-        blocks = [seconds[COMPILING_ITERATIONS:] or seconds]
+    blocks[0] = blocks[0][COMPILING_ITERATIONS:] or blocks[0]
     steady = median(steps * len(block) / sum(block) for block in blocks)
     return steady, sum(max(0.0, each - steps / steady) for each in seconds[:COMPILING_ITERATIONS])

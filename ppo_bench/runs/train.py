@@ -7,7 +7,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ from ppo_bench.runs.starts import SeedRun, leading, resume, start
 from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
 
 ROWS_SECONDS = 0.2
-"""Minimum time between two writes of rows, where iterations are shorter: a write for each of many runs takes longer
-than such an iteration."""
+"""Minimum time between two writes of rows, where iterations are shorter: to write the rows of many runs takes longer
+than such an iteration. An evaluation may keep the rows of that time waiting."""
 
 
 def build_runner(config: Config) -> Runner[Any]:
@@ -229,9 +229,13 @@ def _written(records: Sequence[Record]) -> Iterator[Callable[[float], None]]:
 
     try:
         yield write
-    finally:
+    except BaseException:
         for record in records:
-            record.write()
+            with suppress(OSError):  # what has failed comes first
+                record.write()
+        raise
+    for record in records:
+        record.write()
 
 
 def _save(
