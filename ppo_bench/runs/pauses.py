@@ -26,7 +26,7 @@ class Pauses:
         self._filmers = [Filmer(config) for config in configs]
         self._rater, self._evaluator = Rater(configs[0]), Evaluator(configs[0])
         self._seeds = [config.root.seed for config in configs]
-        self._on_iteration = on_iteration
+        self._on_iteration, self._untold = on_iteration, list[tuple[Record, Mapping[str, Any]]]()
         self.seconds = self._filmers[0].require()
         """Total seconds of all pauses so far."""
 
@@ -50,14 +50,20 @@ class Pauses:
         self.seconds += time.perf_counter() - started
         return found
 
-    def tell(self, untold: Sequence[tuple[Record, Mapping[str, Any]]]) -> None:
-        """Give the listener rows of metrics.jsonl, in a moment when nothing is computed."""
+    def note(self, record: Record, row: Mapping[str, Any]) -> None:
+        """Keep a row of metrics.jsonl for the listener, if there is one, until `tell`."""
+        if self._on_iteration is not None:
+            self._untold.append((record, row))
+
+    def tell(self) -> None:
+        """Give the listener the rows that were kept for it, in a moment when nothing is computed."""
         if self._on_iteration is None:
             return
         started = time.perf_counter()
-        for record, row in untold:
+        for record, row in self._untold:
             record.write()  # a listener may read it
             self._on_iteration(record.folder, row)
+        self._untold.clear()
         self.seconds += time.perf_counter() - started
 
     def film(self, records: Sequence[Record], checkpoints: Sequence[Path], stop: Sequence[int]) -> None:

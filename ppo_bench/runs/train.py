@@ -178,7 +178,6 @@ def _loop(
         for record in records:
             record.prune()  # a kill may have come before it, and ratings are made among the checkpoints that are left
         rated = pauses.rate(records, stop)
-        untold: list[tuple[Record, Mapping[str, Any]]] = []
         while loop.iteration < last:
             if loop.iteration % at_once == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
@@ -190,7 +189,8 @@ def _loop(
             seconds = now - loop_started - pauses.seconds
             evaluated = pauses.evaluate(runner, state, loop.iteration + 1, stop)
             together = zip(records, measured, evaluated or pauses.columns, strict=True)
-            untold += [(record, record.add(*given, seconds, sps, columns)) for record, given, columns in together]
+            for record, given, columns in together:
+                pauses.note(record, record.add(*given, seconds, sps, columns))
             write(now)
             display.update(loop.global_step, _recent_mean(records), sps * len(records))
             # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
@@ -201,8 +201,7 @@ def _loop(
                     state = runner.restart(state, loop.iteration)
             ends_block = loop.iteration % at_once == 0 or loop.iteration == last
             if ends_block:
-                pauses.tell(untold)
-                untold.clear()
+                pauses.tell()
             if stop and ends_block and not (saves and loop.iteration == last):
                 if not saves:
                     for record, arrays in zip(records, runner.export(state), strict=True):
