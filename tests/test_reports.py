@@ -1,4 +1,4 @@
-"""What the host reports of several runs that one JAX program trains, against numbers by hand."""
+"""Metrics and episodes of several runs that one JAX program trains, against numbers by hand."""
 
 from __future__ import annotations
 

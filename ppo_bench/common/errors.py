@@ -25,7 +25,7 @@ class FailedRuns(Failed):
         self.reasons = reasons
 
     def __reduce__(self) -> tuple[type[FailedRuns], tuple[Mapping[int, str]]]:
-        """How it is pickled, to reach other processes."""
+        """Constructor and argument for pickle, by which it reaches other processes."""
         return FailedRuns, (self.reasons,)
 
 

@@ -167,7 +167,7 @@ class JaxSeedsRunner:
         whole = [self._one.whole(own) for own in arrays]
         seeds, iteration = [int(own["seed"]) for own in whole], int(whole[0]["iteration"])
         padded = self._padded(whole)
-        stacked = {n: np.stack([own[n] for own in padded]) for n in whole[0] if not n.startswith("envs.")}
+        stacked = {name: np.stack([own[name] for own in padded]) for name in whole[0]}
         sharding = self._sharding(len(seeds))
         with jax.enable_x64(True):  # arrays of the environments include 64-bit types
             envs, env_step = self._fresh(self._padded(seeds), iteration, under("normalize", stacked))

@@ -130,9 +130,10 @@ class ProgramRunner:
         return self._fresh(seed, iteration, self.learning.load(state), state)
 
     def whole(self, arrays: Arrays) -> Arrays:
-        """All arrays of a training from those of a checkpoint. Raises `ConfigError` if they are of another one."""
+        """All arrays of a training but those of `begun`, from a checkpoint's. Raises `ConfigError` if it is another's."""
         state = restored(of_kinds(self._declared, *KEPT), with_pool(self.problem, arrays), whole=True)
-        return state | filled(of_kinds(self._declared, Kind.ENVIRONMENT))
+        fresh = of_kinds(self._declared, Kind.ENVIRONMENT)
+        return state | filled(array for array in fresh if not array.name.startswith("envs."))
 
     def in_progress(self, state: ProgramState) -> np.ndarray:
         """See `Runner.in_progress`. The lengths are those after the last iteration that `step` returned."""
