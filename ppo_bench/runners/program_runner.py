@@ -130,7 +130,7 @@ class ProgramRunner:
         return self._fresh(seed, iteration, self.learning.load(state), state)
 
     def whole(self, arrays: Arrays) -> Arrays:
-        """All arrays of a training but those of `begun`, from a checkpoint's. Raises `ConfigError` if it is another's."""
+        """All arrays of a training but those of `begun`. Raises `ConfigError` if `arrays` are of another training."""
         state = restored(of_kinds(self._declared, *KEPT), with_pool(self.problem, arrays), whole=True)
         fresh = of_kinds(self._declared, Kind.ENVIRONMENT)
         return state | filled(array for array in fresh if not array.name.startswith("envs."))
