@@ -1,0 +1,76 @@
+"""Two checkouts side by side: do they train the same, and which is faster?
+
+    python -m tests.two_trees same OLD NEW [WORD...]                what 14 runs leave behind, bit for bit
+    python -m tests.two_trees lockstep OLD NEW [WORD...]            71 runs in float64, to within rounding
+    python -m tests.two_trees speed OLD NEW [WORD...] --rounds 10   seconds of an iteration, in alternation
+
+`WORD...` choose the commands that contain all of them. Both checkouts are run by this Python, whose packages they
+share; nothing is imported from either. `same` exits 1 if anything but times differs; `lockstep` if a distance is above
+1e-10, of the parameters' movement or of the array or column; `speed` if an interval of a ratio new / old lies below
+0.97.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.two_trees.cases import CASES, FRAMEWORKS
+from tests.two_trees.lockstep import lockstep
+from tests.two_trees.same import same
+from tests.two_trees.speed import speed
+
+SHORT = ["total_timesteps=4096", "checkpoint.every_iterations=3"]
+HOPPER = ["env=hopper", "backend=envpool", "ppo.num_steps=256", "total_timesteps=2048", SHORT[1]]
+RUNS = [
+    *(
+        [f"framework={framework}", "env=cartpole", f"backend={backend}", *SHORT]
+        for framework in FRAMEWORKS
+        for backend in ("gymnasium", "envpool")
+    ),
+    ["framework=jax_xla", "env=cartpole", "backend=jax", *SHORT],
+    ["framework=jax_xla", "env=cartpole", "backend=jax", "num_seeds=4", *SHORT],
+    *([f"framework={framework}", *HOPPER] for framework in FRAMEWORKS),
+    *(
+        [f"framework={framework}", "env=breakout", "backend=envpool", "total_timesteps=6144", SHORT[1]]
+        for framework in FRAMEWORKS
+    ),
+]
+"""The overrides of each; six iterations or more, with a checkpoint in between."""
+TIMED = [
+    *([f"framework={framework}", "env=breakout", "backend=envpool"] for framework in FRAMEWORKS),
+    ["framework=torch_compile", "env=cartpole", "backend=gymnasium"],
+    ["framework=torch_compile", "env=cartpole", "backend=envpool"],
+    ["framework=jax_xla", "env=cartpole", "backend=jax"],
+    ["framework=torch_compile", "env=hopper", "backend=envpool"],
+]
+
+
+def _chosen(commands: Sequence[Sequence[str]], words: Sequence[str]) -> list[Sequence[str]]:
+    return [command for command in commands if all(any(part in word for word in command) for part in words)]
+
+
+def main() -> int:
+    """See the module's docstring."""
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("same", "lockstep", "speed"))
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    options = parser.parse_args()
+    trees = options.old.resolve(), options.new.resolve()
+    if options.what == "same":
+        return min(1, same(*trees, _chosen(RUNS, options.words)))
+    if options.what == "lockstep":
+        cases = [case for case in CASES if _chosen([(case.name, *case.words)], options.words)]
+        return min(1, lockstep(*trees, cases))
+    return min(1, speed(*trees, _chosen(TIMED, options.words), options.rounds, options.seconds))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

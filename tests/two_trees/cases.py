@@ -1,0 +1,92 @@
+"""The commands that `lockstep` runs: every network, algorithm, backend and framework, a few iterations of each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
+ITERATIONS = 6
+EVERY = 2
+"""Iterations from one checkpoint to the next."""
+COMMON = ("precision=float64", "device=cpu", f"checkpoint.every_iterations={EVERY}", "checkpoint.keep=100")
+
+CARTPOLE = "env=cartpole backend=gymnasium "
+MASKED = "env=cartpole_masked backend=gymnasium "
+BREAKOUT = "env=breakout backend=envpool "
+DEEP_SEA = "env=deep_sea algorithm.features=32 algorithm.warm_up_iterations=3 "
+NORMALISED = "ppo.norm_obs=true ppo.norm_reward=true "
+TWO_DEVICES = "devices=2 ppo.shards=2 "
+ON_HOST: dict[str, tuple[str, int, int]] = {
+    "mlp": (CARTPOLE + "network=mlp", 4, 32),
+    "mlp, layer norm, relu": (CARTPOLE + "network=mlp network.layer_norm=true network.activation=relu", 4, 32),
+    "wide_mlp, action masks": ("env=tic_tac_toe backend=envpool", 16, 16),
+    "nature_cnn": (BREAKOUT, 4, 16),
+    "impala_cnn": (BREAKOUT + "network=impala_cnn", 4, 8),
+    "combined": ("env.id=sights:Sights-v0 backend=gymnasium network=combined", 4, 16),
+    "lstm": (MASKED, 8, 32),
+    "gru": (MASKED + "network=gru", 8, 32),
+    "lstm_cnn": (BREAKOUT + "network=lstm_cnn", 4, 8),
+    "trxl": ("env=proof_of_memory backend=gymnasium network=trxl", 4, 32),
+    "trxl, gated": (MASKED + "network=trxl network.gated=true network.positions=learned network.layers=2", 4, 16),
+    "trxl, decoder": (BREAKOUT + "network=trxl network.layers=1 network.reconstruction_coef=0.1", 4, 8),
+    "rnd, vectors": (DEEP_SEA + "backend=gymnasium", 4, 32),
+    "rnd, images": (
+        "env=montezuma_revenge backend=envpool algorithm=rnd network=rnd_cnn "
+        "algorithm.features=32 algorithm.warm_up_iterations=2",
+        4,
+        8,
+    ),
+    "normalisation, actions of floats": ("env=hopper backend=envpool", 2, 128),
+    "pettingzoo": ("env=pong_two_players backend=pettingzoo", 4, 8),
+    "switches": (
+        CARTPOLE + NORMALISED + "env.kwargs={max_episode_steps:20} ppo.bootstrap_truncated=false ppo.mask_resets=false "
+        "ppo.target_kl=0.01 ppo.clip_vloss=false ppo.norm_adv=false ppo.weight_decay=0.01 "
+        "ppo.final_ent_coef=0.0 ppo.anneal_timesteps=512",
+        4,
+        32,
+    ),
+    "two devices": (CARTPOLE + NORMALISED + TWO_DEVICES, 4, 32),
+    "two devices, lstm": (MASKED + TWO_DEVICES + "ppo.norm_adv_by_shard=true", 8, 32),
+    "two devices, rnd": (DEEP_SEA + TWO_DEVICES + "backend=gymnasium", 4, 32),
+}
+"""Overrides, environments and steps of a rollout, by name; each in all frameworks."""
+IN_PROGRAM: dict[str, tuple[str, int, int]] = {
+    "mlp": ("env=cartpole backend=jax", 8, 32),
+    "num_seeds": ("env=cartpole backend=jax num_seeds=3", 4, 32),
+    "grid": ("env=cartpole backend=jax grid={ppo.learning_rate:[1e-3,2.5e-4]}", 4, 32),
+    "iterations_per_call": ("env=acrobot backend=jax framework.iterations_per_call=2", 4, 32),
+    "minatar_cnn": ("env=minatar_breakout backend=jax", 8, 16),
+    "action masks": ("env=tic_tac_toe backend=jax", 16, 16),
+    "lstm": ("env=cartpole_masked backend=jax", 8, 32),
+    "rnd": (DEEP_SEA + "backend=jax", 4, 32),
+    "normalisation, actions of floats": ("env=pendulum backend=jax", 4, 64),
+    "two devices": ("env=cartpole backend=jax " + NORMALISED + TWO_DEVICES, 4, 32),
+    "envpool_xla": ("env=hopper backend=envpool_xla", 2, 128),
+}
+"""The same for environments in a JAX program."""
+
+
+class Case(NamedTuple):
+    """One command of `lockstep`."""
+
+    name: str
+    words: tuple[str, ...]
+
+
+def _case(name: str, framework: str, words: str, num_envs: int, num_steps: int) -> Case:
+    sizes = (f"ppo.num_envs={num_envs}", f"ppo.num_steps={num_steps}", "ppo.num_minibatches=2")
+    steps = f"total_timesteps={ITERATIONS * num_envs * num_steps}"
+    # Words of the case come last, and each key once.
+    keys = {word.partition("=")[0]: word for word in (f"framework={framework}", *COMMON, *sizes, steps, *words.split())}
+    return Case(name, tuple(keys.values()))
+
+
+CASES = [
+    *(_case(name, framework, *rest) for name, rest in ON_HOST.items() for framework in FRAMEWORKS),
+    *(_case(f"program: {name}", "jax_xla", *rest) for name, rest in IN_PROGRAM.items()),
+]
+RENAMED: dict[str, str | None] = {}
+"""Names in the new tree, by those in the old one: of keys, columns of rows and arrays of checkpoints.
+
+A name stands for all names that continue it after a dot. None: the new tree has no such thing.
+"""
