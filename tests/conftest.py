@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 jax.config.update("jax_num_cpu_devices", 2)  # so that a program of several seeds is divided on any machine
+# The folder of `framework.compile_cache`, for programs that a test compiles without a runner, too.
+jax.config.update("jax_compilation_cache_dir", str(Path("~/.cache/ppo_bench/jax").expanduser()))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 @pytest.fixture(params=NAMESPACES)
@@ -34,16 +38,24 @@ def ns(request: pytest.FixtureRequest) -> Iterator[Namespace]:
 
 
 @pytest.fixture(autouse=True)
-def frameworks_as_they_begin() -> Iterator[None]:
-    """Undo what a runner sets for its whole process, which is usually its own: float64 in JAX, compiled graphs.
+def single_precision() -> Iterator[None]:
+    """Undo what a runner sets for its whole process, which is usually its own: float64 in JAX.
 
     Before a test too: fixtures of a wider scope have run by then.
     """
     jax.config.update("jax_enable_x64", False)
     yield
     jax.config.update("jax_enable_x64", False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def free_compiled_programs() -> Iterator[None]:
+    """Drop the programs that the tests of a file compiled, which else fill the memory of a worker."""
+    yield
+    jax.clear_caches()
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
+    gc.collect()
 
 
 @pytest.fixture
