@@ -17,12 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import yaml
+from omegaconf import OmegaConf
 
 ROOT = Path(__file__).parent.parent
 FAST = ("-m", "not slow")
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
 
 def load_mutations(path: Path = ROOT / "tests" / "source_mutations.yaml") -> dict[str, Mutation]:
     """All mutations by name."""
-    entries: Mapping[str, Mapping[str, str]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    entries: Any = OmegaConf.to_container(OmegaConf.load(path))
     return {
         name: Mutation(name, each["fault"], each["old"], each["new"], tuple(each["tests"]))
         for name, each in entries.items()
@@ -95,7 +95,7 @@ def run_tests(folder: Path, arguments: Sequence[str]) -> Outcome:
     seconds = time.monotonic() - started
     if ended.returncode == 0:
         return Outcome(None, seconds)
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ended.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", ended.stdout, re.MULTILINE)
     if not failed:
         raise RuntimeError(f"pytest ended with {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")
     return Outcome(failed[1], seconds)

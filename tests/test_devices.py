@@ -16,10 +16,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
-from ppo_bench.mathematics import normalize, ppo
+from ppo_bench.mathematics import noise, normalize, ppo
 from ppo_bench.mathematics.arrays import Declared, Kind
 from ppo_bench.mathematics.normalize import Moments, RunningStats
 from ppo_bench.mathematics.parts import WHOLE, Part, cut, joined
+from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.computation import Computation, computation_of
 from tests.runners import problem_for
@@ -76,8 +77,6 @@ def test_a_device_draws_what_its_shards_have_in_the_whole(devices: int) -> None:
 
 
 def test_one_shard_is_shuffled_as_it_ever_was() -> None:
-    from ppo_bench.mathematics import noise
-
     arguments = np.array([7], np.int32), np.array([3], np.int32), np.arange(2, dtype=np.int32)
     expected = noise.permutations(np, *arguments, np.arange(32, dtype=np.int32))
     assert_array_equal(drawn(computation()).reshape(2, 32), expected)
@@ -88,6 +87,31 @@ def test_whole_environments_are_drawn_by_shards_too() -> None:
     assert rows.shape == (2, 2, 4)
     for minibatch in rows.reshape(4, 4):
         assert_array_equal(np.bincount(minibatch // 4, minlength=2), [2, 2])
+
+
+def test_a_process_resets_its_environments_by_their_own_seeds() -> None:
+    problem, seeds = problem_for(RandomScenes(8, False, False), 10, []), noise.env_seeds(5, 3, 8)
+    parts = [dataclasses.replace(problem, part=Part(k, 2)).env_seeds(5, 3) for k in range(2)]
+    assert parts == [seeds[:4], seeds[4:]]
+
+
+@pytest.mark.parametrize("by_shard", [True, False])
+def test_advantages_of_sequences_are_normalised_within_their_shard(by_shard: bool) -> None:
+    """Another scale of the advantages in one shard then changes no loss."""
+    words, rng = ["ppo.shards=2", "network=gru", f"ppo.norm_adv_by_shard={by_shard}"], np.random.default_rng(0)
+    of = computation(*words)
+    params = {
+        name: torch.from_numpy(array).double() for name, array in initial_weights(of.network.parameters, 1).items()
+    }
+    names = ("log_probs", "values", "advantages", "returns", "obs")
+    batch = {name: torch.from_numpy(rng.normal(size=(4, 8, 5)[: 2 + (name == "obs")])) for name in names}
+    batch |= {name: torch.ones(4, 8).double() for name in ("valid", "acts")} | {"start": torch.zeros(4, 8).double()}
+    batch |= {"actions": torch.zeros(4, 8).long()}
+    batch |= {f"carry.{c.name}": torch.zeros(8, *c.shape).double() for c in of.network.carry}
+    scaled = batch["advantages"].clone()
+    scaled[:, :4] = 3.0 * scaled[:, :4] + 5.0
+    losses = [float(of.loss(params, each)[0]) for each in (batch, batch | {"advantages": scaled})]
+    assert (abs(losses[1] - losses[0]) < 1e-7) == by_shard
 
 
 # --- What is summed over devices --------------------------------------------------------------------------------------

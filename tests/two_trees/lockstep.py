@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,10 +63,10 @@ def distance(old: Path, new: Path, renamed: Renames) -> Distance:
     for iteration in before.keys() & after.keys():
         pairs, wrong = _paired(before[iteration], after[iteration], renamed)
         mismatches += [f"{iteration}: {line}" for line in wrong]
-        gaps = {name: _length([a - b]) for name, (a, b) in pairs.items()}
+        gaps = {name: _length([np.subtract(a, b, dtype=np.float64)]) for name, (a, b) in pairs.items()}
         if all(name in pairs for name in last if _is_parameter(name)):
-            of_parameters = _length([np.float64(gap) for name, gap in gaps.items() if _is_parameter(name)])
-            parameters = max(parameters, of_parameters / max(moved, np.finfo(float).tiny))
+            of_parameters = math.hypot(*(gap for name, gap in gaps.items() if _is_parameter(name)))
+            parameters = max(parameters, _ratio(of_parameters, moved))
         others = [_ratio(gap, _length([pairs[name][0]])) for name, gap in gaps.items() if not _is_parameter(name)]
         arrays = max([arrays, *others])
     metrics = 0.0
@@ -136,9 +137,11 @@ def compare(old: Path, new: Path, case: Case, renamed: Renames = RENAMED) -> Dis
     """Run a case in both trees; the largest distances of its runs."""
     with tempfile.TemporaryDirectory() as scratch:
         folders = train_both(old, new, (case.words, new_words(case.words, renamed)), Path(scratch))
-        found = [distance(*pair, renamed) for pair in zip(*folders, strict=True)]
+        found = [distance(before, after, renamed) for before, after in zip(*folders, strict=True)]
     return Distance(
-        *(max(each[k] for each in found) for k in range(3)),  # type: ignore[arg-type]
+        max(each.parameters for each in found),
+        max(each.arrays for each in found),
+        max(each.metrics for each in found),
         tuple(line for each in found for line in each.mismatches),
     )
 

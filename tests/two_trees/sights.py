@@ -34,4 +34,4 @@ class Sights(gymnasium.Env[dict[str, Any], Any]):
         return {"camera": camera, "sign": np.array([2.0 * self.positive - 1.0], np.float32)}
 
 
-gymnasium.register("Sights-v0", Sights)
+gymnasium.register("Sights-v0", "sights:Sights")
