@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 jax.config.update("jax_num_cpu_devices", 2)  # so that a program of several seeds is divided on any machine
-# The folder of `framework.compile_cache`, for programs that a test compiles without a runner, too.
+# The folder of `framework.compile_cache` also has the programs that tests compile without a runner.
 jax.config.update("jax_compilation_cache_dir", str(Path("~/.cache/ppo_bench/jax").expanduser()))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +26,9 @@ from omegaconf import OmegaConf
 
 ROOT = Path(__file__).parent.parent
 FAST = ("-m", "not slow")
-ALL_TESTS = (*FAST, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+OF_THE_TEXT = ("--ignore=tests/test_source_mutations.py", "--ignore=tests/test_two_trees.py")
+"""Tests that look for the text of a fault, and so fail with any."""
+ALL_TESTS = (*FAST, *OF_THE_TEXT, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 class Stale(Exception):
@@ -43,6 +45,11 @@ class Mutation(NamedTuple):
     new: str
     tests: tuple[str, ...]
     """Files of tests to run first, such as `losses` for tests/test_losses.py."""
+
+    @property
+    def own_tests(self) -> tuple[str, ...]:
+        """Arguments of pytest for these files."""
+        return (*FAST, *(f"tests/test_{name}.py" for name in self.tests))
 
     def changed_file(self, package: Path) -> tuple[Path, str]:
         """The file of `package` that has `old`, and its text with the fault. Raises `Stale`."""
@@ -73,17 +80,15 @@ def load_mutations(path: Path = ROOT / "tests" / "source_mutations.yaml") -> dic
 
 
 def copy_checkout(folder: Path) -> None:
-    """Copy this checkout to `folder` as git has it, with the files that are not committed yet."""
-    subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, folder], check=True)
+    """Copy this checkout to `folder` as a repository, with changes and files that are not committed yet."""
+    subprocess.run(["git", "clone", "--quiet", "--shared", "--no-checkout", ROOT, folder], check=True)
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = set(subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")) - {""}
-    for path in [path for path in folder.rglob("*") if path.is_file() and ".git" not in path.relative_to(folder).parts]:
-        if str(path.relative_to(folder)) not in names or not (ROOT / path.relative_to(folder)).exists():
-            path.unlink()
-    for name in names:
-        if (ROOT / name).is_file():
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    for name in filter(None, names):
+        if (ROOT / name).is_file():  # not deleted meanwhile
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+    subprocess.run(["git", "reset", "--quiet"], cwd=folder, check=True)
 
 
 def run_tests(folder: Path, arguments: Sequence[str]) -> Outcome:
@@ -101,42 +106,37 @@ def run_tests(folder: Path, arguments: Sequence[str]) -> Outcome:
     return Outcome(failed[1], seconds)
 
 
-def try_mutation(mutation: Mutation, everything: bool = True) -> Outcome:
-    """Put a fault into a copy of this checkout and run its tests, then, with `everything`, all tests."""
+def try_mutation(mutation: Mutation, arguments: Sequence[str]) -> Outcome:
+    """Put a fault into a copy of this checkout and run pytest there."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "copy"
         copy_checkout(folder)
         path, text = mutation.changed_file(folder / "ppo_bench")
         path.write_text(text, encoding="utf-8")
-        first = run_tests(folder, [*FAST, *(f"tests/test_{name}.py" for name in mutation.tests)])
-        if first.caught_by or not everything:
-            return first
-        rest = run_tests(folder, ALL_TESTS)
-        return rest._replace(seconds=first.seconds + rest.seconds)
+        return run_tests(folder, arguments)
 
 
-def report(mutations: Iterable[Mutation], jobs: int) -> int:
+def report(mutations: Sequence[Mutation], jobs: int) -> int:
     """Try mutations, `jobs` at a time, and print a row of each; how many no test caught."""
-    survived: list[Mutation] = []
+    survived: dict[Mutation, float] = {}
 
     def show(mutation: Mutation, outcome: Outcome) -> None:
         caught = f"caught by {outcome.caught_by}" if outcome.caught_by else "NOT CAUGHT"
         print(f"{outcome.seconds:6.0f} s  {mutation.name}: {mutation.fault}: {caught}", flush=True)
 
-    def first(mutation: Mutation) -> None:
-        outcome = try_mutation(mutation, everything=False)
+    def run_own_tests(mutation: Mutation) -> None:
+        outcome = try_mutation(mutation, mutation.own_tests)
         if outcome.caught_by:
             show(mutation, outcome)
         else:
-            survived.append(mutation)
+            survived[mutation] = outcome.seconds
 
-    mutations = list(mutations)
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(first, mutations))
+        list(pool.map(run_own_tests, mutations))
     missed = 0
-    for mutation in survived:  # one at a time, since all tests take both cores
-        outcome = try_mutation(mutation)
-        show(mutation, outcome)
+    for mutation, seconds in survived.items():  # one at a time, since all tests take two cores
+        outcome = try_mutation(mutation, ALL_TESTS)
+        show(mutation, outcome._replace(seconds=seconds + outcome.seconds))
         missed += outcome.caught_by is None
     print(f"{len(mutations) - missed} of {len(mutations)} faults are caught")
     return missed

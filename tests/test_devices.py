@@ -95,23 +95,21 @@ def test_a_process_resets_its_environments_by_their_own_seeds() -> None:
     assert parts == [seeds[:4], seeds[4:]]
 
 
-@pytest.mark.parametrize("by_shard", [True, False])
-def test_advantages_of_sequences_are_normalised_within_their_shard(by_shard: bool) -> None:
-    """Another scale of the advantages in one shard then changes no loss."""
-    words, rng = ["ppo.shards=2", "network=gru", f"ppo.norm_adv_by_shard={by_shard}"], np.random.default_rng(0)
-    of = computation(*words)
-    params = {
-        name: torch.from_numpy(array).double() for name, array in initial_weights(of.network.parameters, 1).items()
-    }
+def test_advantages_of_sequences_are_normalised_within_their_shard() -> None:
+    """The loss is that of advantages normalised beforehand."""
+    shards, rng = ["ppo.shards=2", "network=gru"], np.random.default_rng(0)
+    by_shard, raw = (computation(*shards, f"ppo.{switch}") for switch in ("norm_adv_by_shard=true", "norm_adv=false"))
+    weights = initial_weights(raw.network.parameters, 1)
+    params = {name: torch.from_numpy(array).double() for name, array in weights.items()}
     names = ("log_probs", "values", "advantages", "returns", "obs")
     batch = {name: torch.from_numpy(rng.normal(size=(4, 8, 5)[: 2 + (name == "obs")])) for name in names}
     batch |= {name: torch.ones(4, 8).double() for name in ("valid", "acts")} | {"start": torch.zeros(4, 8).double()}
     batch |= {"actions": torch.zeros(4, 8).long()}
-    batch |= {f"carry.{c.name}": torch.zeros(8, *c.shape).double() for c in of.network.carry}
-    scaled = batch["advantages"].clone()
-    scaled[:, :4] = 3.0 * scaled[:, :4] + 5.0
-    losses = [float(of.loss(params, each)[0]) for each in (batch, batch | {"advantages": scaled})]
-    assert (abs(losses[1] - losses[0]) < 1e-7) == by_shard
+    batch |= {f"carry.{c.name}": torch.zeros(8, *c.shape).double() for c in raw.network.carry}
+    parts = batch["advantages"].split(4, 1)
+    normalised = torch.cat([(part - part.mean()) / (part.std(unbiased=False) + 1e-8) for part in parts], 1)
+    expected, _ = raw.loss(params, batch | {"advantages": normalised})
+    assert_allclose(by_shard.loss(params, batch)[0], expected, rtol=1e-12)
 
 
 # --- What is summed over devices --------------------------------------------------------------------------------------

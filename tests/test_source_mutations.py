@@ -30,8 +30,9 @@ def test_a_fault_whose_code_was_renamed_says_so(tmp_path: Path) -> None:
 
 
 def test_a_fault_is_caught_and_none_is_not() -> None:
-    found = try_mutation(MUTATIONS["gae_sign"], everything=False)
+    fault = MUTATIONS["gae_sign"]
+    found = try_mutation(fault, fault.own_tests)
     assert found.caught_by is not None
-    assert found.caught_by.startswith("tests/test_advantages.py::")
-    harmless = MUTATIONS["gae_sign"]._replace(new="return decay * next_advantage + delta")
-    assert try_mutation(harmless, everything=False).caught_by is None
+    assert found.caught_by.startswith("tests/test_advantages.py::test_gae_by_hand[numpy-")
+    harmless = fault._replace(new="return decay * next_advantage + delta")
+    assert try_mutation(harmless, fault.own_tests).caught_by is None

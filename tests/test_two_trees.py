@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests.source_mutations import ROOT, copy_checkout, load_mutations
+from tests.source_mutations import ROOT, Mutation, copy_checkout
 from tests.two_trees.cases import CASES
 from tests.two_trees.lockstep import Distance, compare, distance, new_words
+from tests.two_trees.same import differences
 from tests.two_trees.speed import ratio
 
 NOTHING = Distance(0.0, 0.0, 0.0, ())
@@ -29,8 +32,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def with_patch(copy: Path, old: str, new: str) -> Distance:
     """The distance of a case in this checkout from that in a copy with other text."""
-    mutation = load_mutations()["gae_sign"]._replace(old=old, new=new)
-    path, text = mutation.changed_file(copy / "ppo_bench")
+    path, text = Mutation("patch", "", old, new, ()).changed_file(copy / "ppo_bench")
     before = path.read_text()
     path.write_text(text)
     try:
@@ -84,6 +86,7 @@ def write_run(folder: Path, **changes: Any) -> Path:
         ({"entropy": 0.6}, Distance(0.0, 0.0, 0.2, ())),
         ({"length": 9}, Distance(0.0, 0.0, 0.0, ("episodes.jsonl: length differs first in row 0",))),
         ({"entropy": None}, Distance(0.0, 0.0, 0.0, ("metrics.jsonl: entropy is missing in other rows",))),
+        ({"statistics.seen": [2.0, 2.0, np.nan]}, Distance(0.0, np.inf, 0.0, ())),
     ],
 )
 def test_distances_of_files(changes: dict[str, Any], expected: Distance, tmp_path: Path) -> None:
@@ -105,6 +108,34 @@ def test_names_of_the_new_tree_are_brought_along(tmp_path: Path) -> None:
     assert distance(old, new, without).mismatches == ("episodes.jsonl: episode_length is new",)
     words = ["ppo.num_envs=4", "opponents.pool_size=2", "env=cartpole"]
     assert new_words(words, {"opponents": None, "ppo.num_envs": "env.count"}) == ["env.count=4", "env=cartpole"]
+
+
+def test_what_differs_bit_for_bit_is_named(tmp_path: Path) -> None:
+    old = write_run(tmp_path / "old")
+    assert differences(old, write_run(tmp_path / "same")) == []
+    names = {"statistics.seen": "statistics.flags"}
+    assert differences(
+        old, write_run(tmp_path / "new", names=names, entropy=0.6, **{"params.actor": [0, 0, 0, 1]})
+    ) == [
+        "metrics.jsonl: 2 rows and 2, the first that differs is 0",
+        "statistics.flags is in one checkpoint alone",
+        "statistics.seen is in one checkpoint alone",
+        "params.actor: float64(4,) and int64(4,), largest gap 1.0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["same", ".", "tests"], "tests is not a checkout: it has no ppo_bench/__init__.py"),
+        (["lockstep", ".", ".", "nature_cnm"], "no command contains all of: nature_cnm"),
+    ],
+)
+def test_what_compares_nothing_is_refused(words: list[str], fragment: str) -> None:
+    command = [sys.executable, "-m", "tests.two_trees", *words]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert fragment in ended.stderr
 
 
 # --- Speed ------------------------------------------------------------------------------------------------------------

@@ -1,18 +1,19 @@
 """Two checkouts side by side: do they train the same, and which is faster?
 
     python -m tests.two_trees same OLD NEW [WORD...]                what 14 runs leave behind, bit for bit
-    python -m tests.two_trees lockstep OLD NEW [WORD...]            71 runs in float64, to within rounding
+    python -m tests.two_trees lockstep OLD NEW [WORD...]            runs of every kind in float64, to within rounding
     python -m tests.two_trees speed OLD NEW [WORD...] --rounds 10   seconds of an iteration, in alternation
 
 `WORD...` choose the commands that contain all of them. Both checkouts are run by this Python, whose packages they
-share; nothing is imported from either. `same` exits 1 if anything but times differs; `lockstep` if a distance is above
-1e-10, of the parameters' movement or of the array or column; `speed` if an interval of a ratio new / old lies below
-0.97.
+share; nothing is imported from either. `same` exits 1 if rows, but for times, or arrays of the last checkpoint differ;
+`lockstep` if a distance is above 1e-10, of the parameters' movement or of the array or column; `speed` if an interval
+of a ratio new / old lies below 0.97.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,12 +65,19 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
     trees = options.old.resolve(), options.new.resolve()
+    for tree in trees:
+        if not (tree / "ppo_bench" / "__init__.py").exists():
+            parser.error(f"{tree} is not a checkout: it has no ppo_bench/__init__.py")
+    cases = [case for case in CASES if _chosen([(case.name, *case.words)], options.words)]
+    commands = _chosen(RUNS if options.what == "same" else TIMED, options.words)
+    if not (cases if options.what == "lockstep" else commands):
+        parser.error(f"no command contains all of: {' '.join(options.words)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that trainings are ended
     if options.what == "same":
-        return min(1, same(*trees, _chosen(RUNS, options.words)))
+        return min(1, same(*trees, commands))
     if options.what == "lockstep":
-        cases = [case for case in CASES if _chosen([(case.name, *case.words)], options.words)]
         return min(1, lockstep(*trees, cases))
-    return min(1, speed(*trees, _chosen(TIMED, options.words), options.rounds, options.seconds))
+    return min(1, speed(*trees, commands, options.rounds, options.seconds))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,8 @@ IN_PROGRAM: dict[str, tuple[str, int, int]] = {
     "action masks": ("env=tic_tac_toe backend=jax rating.games=0", 16, 16),
     "lstm": ("env=cartpole_masked backend=jax", 8, 32),
     "rnd": (DEEP_SEA + "backend=jax", 4, 32),
-    "normalisation, actions of floats": ("env=pendulum backend=jax", 4, 64),
+    "normalisation, actions of floats": ("env=pendulum backend=jax", 4, 128),
+    "time limits": ("env=proof_of_memory backend=jax", 4, 32),
     "two devices": ("env=cartpole backend=jax " + NORMALISED + TWO_DEVICES, 4, 32),
     "envpool_xla": ("env=hopper backend=envpool_xla", 2, 128),
 }
@@ -76,9 +77,7 @@ class Case(NamedTuple):
 def _case(name: str, framework: str, words: str, num_envs: int, num_steps: int) -> Case:
     sizes = (f"ppo.num_envs={num_envs}", f"ppo.num_steps={num_steps}", "ppo.num_minibatches=2")
     steps = f"total_timesteps={ITERATIONS * num_envs * num_steps}"
-    # Words of the case come last, and each key once.
-    keys = {word.partition("=")[0]: word for word in (f"framework={framework}", *COMMON, *sizes, steps, *words.split())}
-    return Case(name, tuple(keys.values()))
+    return Case(name, (f"framework={framework}", *COMMON, *sizes, steps, *words.split()))
 
 
 CASES = [

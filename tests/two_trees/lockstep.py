@@ -63,10 +63,9 @@ def distance(old: Path, new: Path, renamed: Renames) -> Distance:
     for iteration in before.keys() & after.keys():
         pairs, wrong = _paired(before[iteration], after[iteration], renamed)
         mismatches += [f"{iteration}: {line}" for line in wrong]
-        gaps = {name: _length([np.subtract(a, b, dtype=np.float64)]) for name, (a, b) in pairs.items()}
-        if all(name in pairs for name in last if _is_parameter(name)):
-            of_parameters = math.hypot(*(gap for name, gap in gaps.items() if _is_parameter(name)))
-            parameters = max(parameters, _ratio(of_parameters, moved))
+        gaps = {name: _gap(*pair) for name, pair in pairs.items()}
+        of_parameters = math.hypot(*(gap for name, gap in gaps.items() if _is_parameter(name)))
+        parameters = max(parameters, _ratio(of_parameters, moved))
         others = [_ratio(gap, _length([pairs[name][0]])) for name, gap in gaps.items() if not _is_parameter(name)]
         arrays = max([arrays, *others])
     metrics = 0.0
@@ -81,14 +80,22 @@ def _is_parameter(name: str) -> bool:
     return name.startswith("params.")
 
 
+def _gap(old: np.ndarray, new: np.ndarray) -> float:
+    """Norm of the difference; 0 if the arrays are equal bit for bit, not numbers included."""
+    return 0.0 if old.tobytes() == new.tobytes() else _length([np.subtract(old, new, dtype=np.float64)])
+
+
 def _length(arrays: Sequence[np.ndarray]) -> float:
-    """Norm of the concatenated arrays. Infinite if it is not a number."""
-    length = float(np.sqrt(sum(float(np.sum(np.square(np.asarray(array, np.float64)))) for array in arrays)))
-    return length if np.isfinite(length) else np.inf
+    """Norm of the concatenated arrays."""
+    return math.sqrt(sum(float(np.sum(np.square(np.asarray(array, np.float64)))) for array in arrays))
 
 
 def _ratio(gap: float, scale: float) -> float:
-    return gap / scale if scale else float(gap > 0)
+    """`gap / scale`; infinite if it is not a number, and 1 where the scale alone is 0."""
+    if not gap:
+        return 0.0
+    ratio = gap / scale if scale else 1.0
+    return ratio if math.isfinite(ratio) else math.inf
 
 
 def _paired(old: Arrays, new: Arrays, renamed: Renames) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], list[str]]:

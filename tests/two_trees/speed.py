@@ -9,7 +9,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -26,41 +28,57 @@ class Training:
 
     def __init__(self, tree: Path, words: Sequence[str], outputs: Path) -> None:
         self._outputs, self._name = outputs, f"{tree}: {' '.join(words)}"
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-        self._process = start_training(tree, [*words, *ENDLESS], outputs, **quiet)
-        self._read = 0
-        self._rows(COMPILING_ITERATIONS, 0.0)
-        self._signal(signal.SIGSTOP)
+        outputs.mkdir()
+        with open(outputs / "stderr.txt", "w") as errors:
+            own: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": errors, "start_new_session": True}
+            self._process = start_training(tree, [*words, *ENDLESS], outputs, **own)
+        self._rows: BinaryIO | None = None
+        self._rest = b""
+        self._ended = [0.0]
+        self._stopped_at = 0.0
+
+    def compile(self) -> None:
+        """Run the first iterations, then stop."""
+        self._wait_for_rows(COMPILING_ITERATIONS)
+        self._stop()
 
     def turn(self, seconds: float) -> float:
         """Run for at least `seconds`; the mean duration of an iteration."""
+        stopped = time.monotonic() - self._stopped_at
         self._signal(signal.SIGCONT)
-        ended = self._rows(ROWS_OF_A_TURN, seconds)
-        self._signal(signal.SIGSTOP)
-        gaps = sorted(np.diff(ended))
-        return float(np.mean(gaps[:-1]))  # the iteration that was stopped took longest
+        time.sleep(seconds)
+        self._wait_for_rows(ROWS_OF_A_TURN)
+        self._stop()
+        return (self._ended[-1] - self._ended[0] - stopped) / (len(self._ended) - 1)
 
-    def _rows(self, count: int, seconds: float) -> list[float]:
-        """When iterations ended: at least `count` new ones, and those of at least `seconds`; one before them first."""
-        until, path = time.monotonic() + seconds, None
-        while True:
-            path = path or next(self._outputs.rglob("metrics.jsonl"), None)
-            lines = path.read_bytes().split(b"\n")[:-1] if path else []
-            if len(lines) - self._read >= count and time.monotonic() >= until:
-                ended = [json.loads(line)["wall_seconds"] for line in lines[max(self._read - 1, 0) :]]
-                self._read = len(lines)
-                return ended
+    def _stop(self) -> None:
+        self._signal(signal.SIGSTOP)
+        self._stopped_at = time.monotonic()
+
+    def _wait_for_rows(self, count: int) -> None:
+        """Read when iterations ended: at least `count` of them, after the last one that is known."""
+        self._ended = self._ended[-1:]
+        while len(self._ended) <= count:
             if self._process.poll() is not None:
-                raise SystemExit(f"{self._name} has ended with exit code {self._process.returncode}")
-            time.sleep(0.01)
+                errors = (self._outputs / "stderr.txt").read_text()
+                raise SystemExit(f"{self._name} has ended with exit code {self._process.returncode}:\n{errors}")
+            time.sleep(0.05)
+            if self._rows is None and (path := next(self._outputs.rglob("metrics.jsonl"), None)):
+                self._rows = open(path, "rb")  # noqa: SIM115 (read as long as the training runs)
+            if self._rows:
+                *lines, self._rest = (self._rest + self._rows.read()).split(b"\n")
+                self._ended += [json.loads(line)["wall_seconds"] for line in lines]
 
     def _signal(self, number: int) -> None:
         os.killpg(self._process.pid, number)
 
     def close(self) -> None:
         """End the training."""
-        self._signal(signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            self._signal(signal.SIGKILL)
         self._process.wait()
+        if self._rows:
+            self._rows.close()
 
 
 def ratio(old: Path, new: Path, words: Sequence[str], rounds: int, seconds: float) -> tuple[float, float, float]:
@@ -70,6 +88,7 @@ def ratio(old: Path, new: Path, words: Sequence[str], rounds: int, seconds: floa
         try:
             for name, tree in (("old", old), ("new", new)):
                 trainings.append(Training(tree, words, Path(scratch) / name))
+                trainings[-1].compile()
             ratios = []
             for k in range(rounds):
                 taken = [0.0, 0.0]

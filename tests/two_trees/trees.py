@@ -31,9 +31,9 @@ def start_training(tree: Path, words: Sequence[str], outputs: Path, **options: A
 def run_folders(tree: Path, words: Sequence[str], training: subprocess.Popen[str]) -> list[Path]:
     """The run folders that a training prints, once it has ended. Exits if it has failed."""
     printed, errors = training.communicate()
-    if training.returncode:
+    if training.returncode or not printed:
         sys.exit(f"{tree}: {' '.join(words)} failed:\n{errors}")
-    return [tree / line for line in printed.splitlines()]
+    return [Path(line) for line in printed.splitlines()]
 
 
 def train_both(old: Path, new: Path, words: tuple[Sequence[str], Sequence[str]], scratch: Path) -> list[list[Path]]:
@@ -46,6 +46,7 @@ def train_both(old: Path, new: Path, words: tuple[Sequence[str], Sequence[str]],
     finally:
         for training in trainings:
             training.kill()
+            training.wait()
 
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
