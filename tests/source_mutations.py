@@ -94,7 +94,7 @@ def copy_checkout(folder: Path) -> None:
 def run_tests(folder: Path, arguments: Sequence[str]) -> Outcome:
     """Run pytest in a copy until a test fails."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(folder), "OMP_WAIT_POLICY": "passive"}
+    environment = os.environ | {"PYTHONPATH": str(folder), "OMP_WAIT_POLICY": "passive", "PYTEST_ADDOPTS": ""}
     started = time.monotonic()
     ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - started
