@@ -1,4 +1,4 @@
-"""Small faults of the source, one at a time: does `make test` catch each, by which test, after how many seconds?
+"""Small faults of the source, one at a time: whether `make test` catches each, the test that does, and the seconds.
 
     python -m tests.source_mutations [NAME...] [--jobs 2]      faults of tests/source_mutations.yaml, all by default
     python -m tests.source_mutations --unchanged               no fault at all, which no test may catch
