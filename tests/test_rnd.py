@@ -188,8 +188,16 @@ def test_programs_know_the_sizes_that_gymnasium_knows() -> None:
     assert [f"DeepSea{size}-v0" for size in SIZES] == list(DEEP_SEA)
 
 
+VECTORS = ["env=deep_sea", "backend=gymnasium", "algorithm=rnd", "algorithm.features=16", "total_timesteps=8192"]
+IMAGES = [
+    *("experiment=cleanrl/ppo_rnd_envpool", "env=breakout", "ppo.num_envs=4", "ppo.num_steps=16"),
+    *("ppo.num_minibatches=2", "ppo.update_epochs=2", "total_timesteps=256", "frameworks=[torch_eager,jax_xla]"),
+]
+
+
 @pytest.mark.slow
-def test_lockstep_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["env=deep_sea", "backend=gymnasium", "precision=float64", "algorithm.features=16", "total_timesteps=8192"]
-    assert equivalence([*words, "algorithm.warm_up_iterations=2", f"outputs={tmp_path}"]) == 0
+@pytest.mark.parametrize("words", [pytest.param(VECTORS, id="vectors"), pytest.param(IMAGES, id="images")])
+def test_lockstep_holds(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["precision=float64", "algorithm.warm_up_iterations=2", f"outputs={tmp_path}"]
+    assert equivalence([*words, *small]) == 0
     assert "the frameworks do the same" in capsys.readouterr().out

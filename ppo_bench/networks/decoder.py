@@ -72,4 +72,4 @@ def decoder_of(network: NetworkSpec, dim: int) -> Decoder:
 
 def cross_entropy(xp: Any, logits: Array, targets: Array) -> Array:
     """Mean binary cross-entropy, a scalar, of `sigmoid(logits)` against `targets` from 0 to 1, of the same shape."""
-    return xp.mean(xp.clip(logits, 0.0, None) - logits * targets + xp.log1p(xp.exp(-xp.abs(logits))))
+    return xp.mean(xp.logaddexp(xp.zeros_like(logits), logits) - logits * targets)

@@ -19,10 +19,16 @@ from ppo_bench.networks.ops import EPSILON, ScanStep
 from ppo_bench.tuning.jax_convolutions import convolve, max_pool
 from ppo_bench.tuning.switches import ON, Tuning
 
+
+def _leaky_relu(x: jax.Array) -> jax.Array:
+    """`torch.nn.LeakyReLU`. The derivative at 0, which black pixels reach, is 0.01; that of `nn.leaky_relu` is 1."""
+    return jnp.where(x > 0, x, 0.01 * x)
+
+
 _ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
     "tanh": jnp.tanh,
     "relu": nn.relu,
-    "leaky_relu": nn.leaky_relu,
+    "leaky_relu": _leaky_relu,
     "elu": nn.elu,
     "gelu": functools.partial(nn.gelu, approximate=False),
     "silu": nn.silu,
