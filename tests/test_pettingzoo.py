@@ -136,8 +136,8 @@ def test_frames_and_rewards_are_those_of_the_wrappers_of_cleanrls_script(name: s
         env.close()
 
 
-def test_the_preset_leaves_the_planes_that_say_who_looks_undivided() -> None:
-    """As CleanRL's script: four channels over 255, and 255 in the planes of the players."""
+def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
+    """As CleanRL's script, with the wrapper that it pins: frames are divided by 255, the planes are 0 and 1."""
     config = load_config(["experiment=cleanrl/ppo_pettingzoo_ma_atari", "ppo.num_envs=2"])
     env = config.backend.make(config.task)
     network = config.network_for(env)
@@ -146,16 +146,15 @@ def test_the_preset_leaves_the_planes_that_say_who_looks_undivided() -> None:
     arrays = initial_weights(network.parameters, 1)
     params = {name: torch.from_numpy(array) for name, array in arrays.items()}
     head, values, _ = network.forward(TorchOps(torch.float32, torch.float32), params, obs, {}, None)
-    x = torch.cat((obs[..., :4].float() / 255.0, obs[..., 4:].float()), -1).permute(0, 3, 1, 2)
+    x = torch.cat((obs[..., :4].float() / 255.0, (obs[..., 4:] > 0).float()), -1).permute(0, 3, 1, 2)
     for layer, stride in enumerate((4, 2, 1)):
         weight = params[f"trunk.{layer}.weight"].permute(0, 3, 1, 2)
         x = torch.relu(torch.nn.functional.conv2d(x, weight, params[f"trunk.{layer}.bias"], stride))
     x = x.permute(0, 2, 3, 1).flatten(1)
     x = torch.relu(x @ params["trunk.3.weight"].T + params["trunk.3.bias"])
-    torch.testing.assert_close(head[0], x @ params["actor.0.weight"].T + params["actor.0.bias"], rtol=1e-4, atol=1e-4)
-    expected = x @ params["critic.0.weight"].T + params["critic.0.bias"]
-    torch.testing.assert_close(values, expected[:, 0], rtol=1e-4, atol=1e-3)
-    assert abs(values).min() > 1  # planes of 255 are loud
+    torch.testing.assert_close(head[0], x @ params["actor.0.weight"].T + params["actor.0.bias"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(values, (x @ params["critic.0.weight"].T + params["critic.0.bias"])[:, 0])
+    assert abs(values).max() < 10
 
 
 @pytest.mark.parametrize(

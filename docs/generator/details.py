@@ -158,7 +158,7 @@ DETAILS = (
     ),
     Detail(
         lambda c: c["network"].get("undivided_channels", 0) > 0,
-        "**The last {undivided_channels} channels are not divided by 255**, as in the script.",
+        "**The last {undivided_channels} channels are not divided by 255**.",
         "ppo_bench/networks/network.py#NetworkSpec._scaled",
     ),
     Detail(
