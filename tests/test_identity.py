@@ -10,7 +10,7 @@ import pytest
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.values import younger
 from ppo_bench.configuration import load as load_module
-from ppo_bench.configuration.identity import roundest
+from ppo_bench.configuration.identity import REVISION, roundest
 from ppo_bench.configuration.load import load_config
 from tests.test_config import experiment_folder
 
@@ -20,7 +20,6 @@ FIRST_FOLDERS = {
     "env=hopper": "default/hopper-gymnasium-torch_eager-08fe4fa2",
     "env=breakout framework=torch_compile backend=gymnasium": "default/breakout-gymnasium-torch_compile-91edad7b",
     "env=brax_ant checkpoint.every_iterations=320": "default/brax_ant-jax-jax_xla-d95cd079",
-    "env=starpilot": "default/starpilot-envpool-torch_eager-7adce5e1",
     "framework=jax_xla backend=jax ppo.num_envs=64": "default/cartpole-jax-jax_xla-c87f7c1c",
     "checkpoint.every_iterations=3": "default/cartpole-gymnasium-torch_eager-d18c1edc",
     "ppo.num_envs=8 env.kwargs={a:1}": "default/cartpole-gymnasium-torch_eager-5af07ce6",
@@ -37,6 +36,27 @@ OTHER_SPELLINGS = (
 @pytest.mark.parametrize(("words", "folder"), FIRST_FOLDERS.items())
 def test_runs_of_the_first_version_are_where_they_were(words: str, folder: str) -> None:
     assert experiment_folder(*words.split()) == Path("outputs") / folder
+
+
+@pytest.mark.parametrize(
+    ("words", "revised"),
+    [
+        ("", False),
+        ("env=breakout framework=jax_xla", False),
+        ("env=pendulum", False),
+        ("env.id=CartPole-v1 env.kwargs={render_mode:null}", False),
+        ("network=mlp env.id=LunarLander-v3", False),
+        ("network=mlp network.activation=leaky_relu", True),
+        ("env=deep_sea", True),
+        ("env=breakout algorithm=rnd framework=torch_eager", True),  # also where it is the same, to be compared
+        ("env=starpilot", True),
+        ("network=impala_cnn env=breakout", True),
+        ("env=proof_of_memory network=trxl", True),
+        ("env.id=LunarLander-v3", True),  # whose observations, and network, are unknown
+    ],
+)
+def test_trainings_that_a_correction_changes_have_folders_of_their_own(words: str, revised: bool) -> None:
+    assert load_config(words.split()).identity.get("revision") == (REVISION if revised else None)
 
 
 @pytest.mark.parametrize("words", OTHER_SPELLINGS)

@@ -166,7 +166,7 @@ SETTINGS = {
         "ppo_bench.envs.proof_of_memory:ProofOfMemory-v0",
         Trxl,
     ),
-    "cleanrl/ppo_trxl_minigrid": (2_048_000, "envpool", "MiniGrid-MemoryS9-v0", Trxl),
+    "cleanrl/ppo_trxl_minigrid": (2_048_000, "gymnasium", "minigrid:MiniGrid-MemoryS9-v0", Trxl),
     "cleanrl/ppo_pettingzoo_ma_atari": (20_000_000, "pettingzoo", "atari/pong-v3", NatureCnn),
     "cleanrl/ppo_procgen": (25_000_000, "envpool", "StarpilotEasy-v0", ImpalaCnn),
 }

@@ -127,6 +127,7 @@ CASES = {
     "gru": Case("gru", overrides=("ppo.num_minibatches=2",)),
     "lstm_cnn": Case("lstm_cnn", FRAMES, CHOICES),
     "rnd": Case(algorithm="rnd", overrides=RND),
+    "rnd, as CleanRL": Case(algorithm="rnd", overrides=(*RND, *CLEANRL)),
     "rnd, frames": Case("nature_cnn", FRAMES, CHOICES, RND, algorithm="rnd"),
     "rnd, rnd_cnn": Case("rnd_cnn", FRAMES, overrides=RND, algorithm="rnd"),
     "rnd, lstm": Case("lstm", actions=FORCES, overrides=(*RND, "ppo.num_minibatches=2"), algorithm="rnd"),

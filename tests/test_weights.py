@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.extend
@@ -10,10 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.mathematics.noise import Stream
 from ppo_bench.mathematics.weights import Parameter, initial_weights, orthogonal
+from ppo_bench.networks.spec import ImpalaCnn
+from ppo_bench.networks.transformer import Trxl
 
 TALL = Parameter("actor.0.weight", (8, 3), 0.01)
 WIDE = Parameter("critic.0.weight", (3, 8), 1.0)
@@ -99,3 +103,38 @@ def test_weights_depend_on_their_place_and_on_no_name_or_neighbour() -> None:
 def test_gain_only_scales() -> None:
     single, double = (initial_weights((WIDE._replace(gain=gain),), seed=1)[WIDE.name] for gain in (1.0, 2.0))
     assert_array_equal(double, 2.0 * single)
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "orthogonal_weights", "zero_biases"),
+    [
+        (ImpalaCnn(), (3, 64, 64), {"actor.0", "critic.0"}, {"actor.0", "critic.0"}),
+        (
+            Trxl(2, 4, 64, 8, "absolute", 32, False),
+            (84, 84, 3),
+            {"trunk.0", "trunk.1", "trunk.2", "trunk.3", "memory.2", "actor.0", "critic.0"},
+            {f"memory.{block}.{norm}" for block in (0, 1) for norm in ("norm_query", "norm_rows", "norm_linear")},
+        ),
+    ],
+)
+def test_layers_that_cleanrl_leaves_at_pytorchs_defaults_have_those_bounds_and_deviations(
+    network: Any, shape: tuple[int, ...], orthogonal_weights: set[str], zero_biases: set[str]
+) -> None:
+    """Uniform in +- 1 / sqrt(fan-in), weights and biases; `torch.nn.Linear.reset_parameters` says so."""
+    parameters = network.build(spaces.Box(0, 255, shape, np.uint8), spaces.Discrete(4)).parameters
+    arrays = initial_weights(parameters, seed=1)
+    fan_in = {p.name.rsplit(".", 1)[0]: math.prod(p.shape[1:]) for p in parameters if p.name.endswith("weight")}
+    for name, array in arrays.items():
+        layer, kind = name.rsplit(".", 1)
+        if "norm" in layer or layer in (zero_biases if kind == "bias" else orthogonal_weights):
+            continue
+        bound = 1 / math.sqrt(fan_in[layer])
+        assert np.abs(array).max() <= bound, name
+        if array.size >= 32:
+            assert scipy.stats.kstest(array.ravel() / bound, scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-4, name
+    for layer in zero_biases:
+        assert not arrays[f"{layer}.bias"].any()
+    for layer in orthogonal_weights:
+        matrix = arrays[f"{layer}.weight"].reshape(len(arrays[f"{layer}.weight"]), -1).astype(np.float64)
+        gram = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
+        assert_allclose(gram, gram[0, 0] * np.eye(len(gram)), atol=1e-5)

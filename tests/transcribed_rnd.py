@@ -80,7 +80,7 @@ class Curious(Policy):
 
 
 class Rnd(Ppo):
-    """The reference of conf/algorithm/rnd.yaml; resets are not learnt from."""
+    """The reference of conf/algorithm/rnd.yaml."""
 
     policy: Curious
     all_inputs: tuple[np.ndarray, ...] = ()
@@ -101,6 +101,8 @@ class Rnd(Ppo):
         extrinsic, intrinsic = values[..., 0], values[..., 1]
         done = np.stack([step.terminated | step.truncated for step in self.scenes.steps[: first + len(rewards)]])
         valid = self.steps_that_count(done)[first:]
+        if not self.hp.mask_resets:
+            valid = np.ones_like(valid)
         novelty = self.novelty(first, valid)
         if first == 0:
             self.running = np.zeros(rewards.shape[1])

@@ -120,16 +120,18 @@ class Rnd(Ppo):
 
     def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
         """See `Algorithm.warmed`: it updates the moments of the inputs."""
-        inputs = self._inputs(ops, network, rollout)
-        return {**statistics, **named_stats(self._seen(ops, statistics, inputs, rollout["valid"]), "inputs")}
+        inputs, valid = self._inputs(ops, network, rollout), rollout["valid"]
+        counted = valid if hp.mask_resets else ops.xp.ones_like(valid)
+        return {**statistics, **named_stats(self._seen(ops, statistics, inputs, counted), "inputs")}
 
     def targets(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, statistics: Tree, rollout: Tree
     ) -> Targets:
         """See `Algorithm.targets`: PPO's, with a weighted sum of the advantages of both reward streams."""
-        xp, valid = ops.xp, rollout["valid"]
+        xp = ops.xp
         extrinsic, intrinsic = rollout["values"][..., 0], rollout["values"][..., 1]
         own = super().targets(ops, network, hp, arrays, statistics, {**rollout, "values": extrinsic})
+        valid = own.batch["valid"]  # 1 everywhere with mask_resets=false: reset steps are ordinary transitions
         inputs = self._inputs(ops, network, rollout)
         of_inputs = self._seen(ops, statistics, inputs, valid)
         novelty = self._novelty(ops, network, arrays, of_inputs, inputs, valid)
@@ -146,7 +148,7 @@ class Rnd(Ppo):
             "inputs": novelty.inputs,
             "features": novelty.targets,
             "led_on": valid,
-            "words": _words(xp, rollout, valid),
+            "words": _words(xp, rollout),
         }
         seen = {"seen": _ever_seen(ops, statistics["seen"], inputs, valid)} if "seen" in statistics else {}
         count = ops.total(xp.sum(valid))
@@ -260,9 +262,9 @@ def _ever_seen(ops: Ops, seen: Array, inputs: Array, valid: Array) -> Array:
     return ops.xp.clip(seen + ops.total(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
 
 
-def _words(xp: Any, rollout: Tree, valid: Array) -> Array:
+def _words(xp: Any, rollout: Tree) -> Array:
     """A random word for each transition, `[T, N]` int32."""
-    counts = xp.ones_like(valid, dtype=xp.int32)
+    counts = xp.ones_like(rollout["valid"], dtype=xp.int32)
     steps, rows = xp.cumsum(counts[:, 0], 0, dtype=xp.int32) - 1, xp.cumsum(counts[0], 0, dtype=xp.int32) - 1
     seed, iteration, rows = rollout["seed"], rollout["iteration"], rollout["first_row"] + rows
     words, _ = noise.action_words(xp, seed, iteration, steps, rows, 0 * rows[:1], noise.Stream.TRANSITIONS)

@@ -28,6 +28,11 @@ UNUSED: dict[str, dict[str, Any]] = {
 }
 """Keys of `ppo` without effect if the key in front is false, and their canonical values; None leaves a key out."""
 AUTO = {"_target_": "ppo_bench.networks.spec.Auto", "hidden_sizes": [64, 64], "activation": "tanh"}
+REVISION = 1
+"""Number of the latest correction that changes trainings, in the identities that it concerns.
+
+1: the derivative of `leaky_relu` at 0 in JAX; uniform initial weights and biases of `impala_cnn` and `trxl`.
+"""
 NETWORKS = "ppo_bench.networks.spec."
 VECTORS = re.compile(
     r"(CartPole|Acrobot|MountainCar|MountainCarContinuous|Pendulum|Ant|HalfCheetah|Hopper|Humanoid|HumanoidStandup"
@@ -61,6 +66,8 @@ def identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, 
     trained["backend"] = {key: at_defaults.get(key, value) for key, value in config["backend"].items()}
     if trained.get("algorithm") == PLAIN:
         del trained["algorithm"]
+    if _is_revised(trained):
+        trained["revision"] = REVISION
     return trained
 
 
@@ -101,6 +108,18 @@ def _env(config: Mapping[str, Any]) -> dict[str, Any]:
         "wrappers": list(env.get("wrappers") or []),
         **{key: value for key, value in env.items() if key not in known},
     }
+
+
+def _is_revised(trained: Mapping[str, Any]) -> bool:
+    """Whether the training of an identity is another one since `REVISION`, in one of the frameworks or in all."""
+    network, env = trained["network"], {**trained["env"], "kwargs": {}}
+    kind = network["_target_"].rpartition(".")[2]
+    chosen = _chosen_by_auto(env, trained["backend"]["name"]) if kind == "Auto" else kind
+    return (
+        chosen in (None, "ImpalaCnn", "Trxl")  # None: unknown, and so maybe one of these
+        or network.get("activation") == "leaky_relu"
+        or trained.get("algorithm", PLAIN).get("name") == "rnd"
+    )
 
 
 def _without(tree: Mapping[str, Any], *names: str) -> dict[str, Any]:

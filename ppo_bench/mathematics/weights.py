@@ -22,13 +22,15 @@ from ppo_bench.mathematics import noise
 class Parameter(NamedTuple):
     """The declaration of one array of a network.
 
-    Its initial value is an orthogonal matrix times `gain`, or `fill` in every element if `gain` is None.
+    Its initial value is an orthogonal matrix times `gain`; if `gain` is None, elements uniform between `-bound` and
+    `bound`; and if `bound` is None, too, `fill` in every element.
     """
 
     name: str
     shape: tuple[int, ...]
     gain: float | None
     fill: float = 0.0
+    bound: float | None = None
 
 
 def orthogonal(normals: np.ndarray, gain: float) -> np.ndarray:
@@ -51,11 +53,15 @@ def initial_weights(parameters: tuple[Parameter, ...], seed: int) -> dict[str, n
 
 
 def _initial(parameter: Parameter, index: int, seed: int) -> np.ndarray:
-    if parameter.gain is None:
+    if parameter.gain is None and parameter.bound is None:
         return np.full(parameter.shape, parameter.fill, np.float32)
     rows, columns = parameter.shape[0], math.prod(parameter.shape[1:])
     one = np.ones(1, np.int32)
     key = noise.stream_key(np, one * seed, noise.Stream.WEIGHTS, one * index, one * 0)
     places = np.arange(rows, dtype=np.int32)[:, None], np.arange(columns, dtype=np.int32)[None, :]
-    normals = noise.normal(np, noise.threefry2x32(key, places), np.float64)
-    return orthogonal(normals, parameter.gain).reshape(parameter.shape).astype(np.float32, order="C")
+    words = noise.threefry2x32(key, places)
+    if parameter.gain is None:
+        values = parameter.bound * (2.0 * noise.uniform(np, words[0], np.float64) - 1.0)
+    else:
+        values = orthogonal(noise.normal(np, words, np.float64), parameter.gain)
+    return values.reshape(parameter.shape).astype(np.float32, order="C")

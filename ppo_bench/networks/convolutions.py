@@ -10,9 +10,6 @@ from ppo_bench.networks.layers import Activation, Conv, ImageLayer, MaxPool, Res
 
 LEAST_PIXELS = 36
 """Height and width of images, in pixels, below which the convolutions of Mnih et al. 2015 have no output."""
-IMPALA_GAIN = 1.0 / math.sqrt(3.0)
-"""Gain of the hidden layers of `impala_cnn`: the weights get the variance of PyTorch's default initialisation, which
-CleanRL's script uses."""
 
 
 def nature(channels: int, prefix: str = "trunk.", first: int = 0, activation: Activation = "relu") -> tuple[Conv, ...]:
@@ -25,13 +22,13 @@ def nature(channels: int, prefix: str = "trunk.", first: int = 0, activation: Ac
 
 
 def impala(channels: int) -> tuple[ImageLayer, ...]:
-    """The three blocks of Espeholt et al. 2018 on images of `channels`."""
+    """The three blocks of Espeholt et al. 2018 on images of `channels`, initialised as PyTorch does by default."""
     sizes = (channels, 16, 32, 32)
     return tuple(layer for block in range(3) for layer in _impala_block(block, *sizes[block : block + 2]))
 
 
 def _impala_block(block: int, inputs: int, outputs: int) -> tuple[Conv, MaxPool, Residual, Residual]:
-    same = Conv(f"trunk.{5 * block}", outputs, outputs, 3, 1, padding=1, gain=IMPALA_GAIN, activation=None)
+    same = Conv(f"trunk.{5 * block}", outputs, outputs, 3, 1, padding=1, gain=None, activation=None, uniform_bias=True)
     first = dataclasses.replace(same, inputs=inputs)
 
     def residual(index: int) -> Residual:

@@ -67,7 +67,7 @@ def decoder_of(network: NetworkSpec, dim: int) -> Decoder:
                 "decoder, those of 84 x 84 can; set it to 0"
             )
     features = network.trunk[0].inputs
-    return Decoder(Linear("decoder.0", dim, features, HIDDEN_GAIN), shapes[-1], tuple(spreading))
+    return Decoder(Linear("decoder.0", dim, features, HIDDEN_GAIN, uniform_bias=True), shapes[-1], tuple(spreading))
 
 
 def cross_entropy(xp: Any, logits: Array, targets: Array) -> Array:

@@ -14,6 +14,21 @@ Activation = Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"]
 HIDDEN_GAIN = math.sqrt(2.0)  # gain of the orthogonal initialisation of hidden layers (details, 2)
 
 
+def weight_and_bias(
+    name: str, shape: tuple[int, ...], gain: float | None, uniform_bias: bool
+) -> tuple[Parameter, Parameter]:
+    """Weight `[outputs, ..., inputs]` and bias `[outputs]` of the layer `name`.
+
+    The weight is orthogonal with `gain`, or uniform if that is None. The bias is 0, or uniform with `uniform_bias`.
+    Uniform ones are those of PyTorch's linear layers and convolutions: bounded by the inverse root of the fan-in.
+    """
+    bound = 1.0 / math.sqrt(math.prod(shape[1:]))
+    return (
+        Parameter(f"{name}.weight", shape, gain, bound=bound if gain is None else None),
+        Parameter(f"{name}.bias", shape[:1], None, bound=bound if uniform_bias else None),
+    )
+
+
 def normalisation(name: str, size: int) -> tuple[Parameter, Parameter]:
     """Scale and shift of the layer normalisation `name`, for `normalised` of ppo_bench/networks/ops.py."""
     return Parameter(f"{name}.weight", (size,), None, 1.0), Parameter(f"{name}.bias", (size,), None)
@@ -26,19 +41,20 @@ class Linear:
     name: str
     inputs: int
     outputs: int
-    gain: float
+    gain: float | None
+    """See `weight_and_bias`, as for `uniform_bias`."""
     activation: Activation | None = None
     residual: bool = False
     """Whether the layer adds its input to its output."""
     normalised: bool = False
     """Whether its sums are standardised, scaled and shifted before `activation` (layer normalisation, Ba et al.
     2016)."""
+    uniform_bias: bool = False
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Weight and bias, in the neutral layout; those of the normalisation, if there is one."""
-        weight = Parameter(f"{self.name}.weight", (self.outputs, self.inputs), self.gain)
         norm = normalisation(f"{self.name}.norm", self.outputs) if self.normalised else ()
-        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None), *norm
+        return *weight_and_bias(self.name, (self.outputs, self.inputs), self.gain, self.uniform_bias), *norm
 
 
 @dataclass(frozen=True)
@@ -52,14 +68,15 @@ class Conv:
     kernel: int
     stride: int
     padding: int = 0
-    gain: float = HIDDEN_GAIN
+    gain: float | None = HIDDEN_GAIN
+    """See `weight_and_bias`, as for `uniform_bias`."""
     activation: Activation | None = "relu"
+    uniform_bias: bool = False
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Weight and bias, in the neutral layout."""
         shape = (self.outputs, self.kernel, self.kernel, self.inputs)
-        weight = Parameter(f"{self.name}.weight", shape, self.gain)
-        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None)
+        return weight_and_bias(self.name, shape, self.gain, self.uniform_bias)
 
     def output_size(self, size: int) -> int:
         """Height or width of the output in pixels, from that of the input."""
@@ -115,9 +132,7 @@ class Spread:
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Weight and bias, in the neutral layout."""
-        shape = (self.outputs, self.kernel, self.kernel, self.inputs)
-        weight = Parameter(f"{self.name}.weight", shape, HIDDEN_GAIN)
-        return weight, Parameter(f"{self.name}.bias", (self.outputs,), None)
+        return weight_and_bias(self.name, (self.outputs, self.kernel, self.kernel, self.inputs), HIDDEN_GAIN, False)
 
 
 ImageLayer = Conv | MaxPool | Residual

@@ -16,7 +16,6 @@ from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.combined import CombinedSpec, Eye, besides, images_in
 from ppo_bench.networks.convolutions import (
-    IMPALA_GAIN,
     LEAST_PIXELS,
     channels_of,
     impala,
@@ -111,14 +110,18 @@ class NatureCnn:
 
 @dataclass(frozen=True)
 class ImpalaCnn:
-    """`network=impala_cnn`: the residual network of Espeholt et al. 2018 without its LSTM, as in Cobbe et al. 2020."""
+    """`network=impala_cnn`: the residual network of Espeholt et al. 2018 without its LSTM, as in Cobbe et al. 2020.
+
+    Its hidden layers start as PyTorch's do by default, as in CleanRL's ppo_procgen.py.
+    """
 
     def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
         """The network for these spaces."""
         layers: list[Any] = list(impala(channels_of(observation_space.shape)))
         # The linear layer has a ReLU before it, as every convolution but the first has.
         layers[-1] = dataclasses.replace(layers[-1], activation="relu")
-        return _shared_cnn("impala_cnn", tuple(layers), 32, 256, observation_space, action_space, IMPALA_GAIN)
+        spec = _shared_cnn("impala_cnn", tuple(layers), 32, 256, observation_space, action_space)
+        return dataclasses.replace(spec, trunk=(dataclasses.replace(spec.trunk[0], gain=None, uniform_bias=True),))
 
 
 @dataclass(frozen=True)
@@ -160,11 +163,10 @@ def _shared_cnn(
     units: int,
     observation_space: gymnasium.spaces.Box,
     action_space: gymnasium.Space,
-    gain: float = HIDDEN_GAIN,
 ) -> NetworkSpec:
     """A network of image layers with `channels` outputs and a linear layer of `units`, shared by actor and critic.
 
-    Actor and critic have one layer each. `network` is the choice's name, for messages; `gain` is the linear layer's.
+    Actor and critic have one layer each. `network` is the choice's name, for messages.
     """
     shape = observation_space.shape
     pixels = pixels_after(convolutions, *sides_of(shape))
@@ -174,7 +176,7 @@ def _shared_cnn(
     weights = sum(len(layer.parameters()) for layer in convolutions) // 2
     return NetworkSpec(
         convolutions=convolutions,
-        trunk=(Linear(f"trunk.{weights}", pixels * channels, units, gain, "relu"),),
+        trunk=(Linear(f"trunk.{weights}", pixels * channels, units, HIDDEN_GAIN, "relu"),),
         actor=(Linear("actor.0", units, actions.lanes, ACTOR_GAIN),),
         critic=(Linear("critic.0", units, 1, CRITIC_GAIN),),
         observation_shape=shape,

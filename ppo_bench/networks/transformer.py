@@ -2,13 +2,14 @@
 
 Layers, their order and their defaults are those of CleanRL's ppo_trxl.py (Pleines et al. 2023, "Memory Gym"): attention
 heads share their projections, inputs are normalised before each layer, and scores are divided by the square root of all
-dimensions. Remembered inputs carry no gradient. At the first step of an episode there is no row to attend to, and the
-attention's mean is 0.
+dimensions. All biases, and the weights of the transformer's layers, start as PyTorch's do by default. Remembered inputs
+carry no gradient. At the first step of an episode there is no row to attend to, and the attention's mean is 0.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from ppo_bench.mathematics.recurrent import sigmoid
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import LEAST_PIXELS, sides_of
 from ppo_bench.networks.decoder import Decoder, cross_entropy, decoder_of
-from ppo_bench.networks.layers import HIDDEN_GAIN, Linear, normalisation
+from ppo_bench.networks.layers import HIDDEN_GAIN, Conv, Linear, normalisation, weight_and_bias
 from ppo_bench.networks.network import Carry, NetworkSpec, Outputs
 from ppo_bench.networks.ops import Ops, normalised
 from ppo_bench.networks.spec import CRITIC_GAIN, Mlp, nature_network
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 Positions = Literal["none", "absolute", "learned"]
 
 ACTOR_GAIN = 0.1
-GAIN = 1.0 / math.sqrt(3.0)
-"""Gain of the transformer's layers: the weights get the variance of PyTorch's default initialisation, which CleanRL's
-script uses."""
 GATE_BIAS = 2.0
 """Initial bias of a gate: a larger one passes less of the new values (Parisotto et al. 2020, section 3.2)."""
 
@@ -53,19 +51,18 @@ class Block:
     def parameters(self) -> tuple[Parameter, ...]:
         """All parameters, in the order of use."""
         head, square = self.dim // self.heads, (self.dim, self.dim)
+        uniform = functools.partial(weight_and_bias, gain=None, uniform_bias=True)  # as PyTorch does by default
         arrays = [
             *normalisation(f"{self.name}.norm_query", self.dim),
             *normalisation(f"{self.name}.norm_rows", self.dim),
-            *(Parameter(f"{self.name}.{part}.weight", (head, head), GAIN) for part in ("query", "key", "value")),
-            Parameter(f"{self.name}.out.weight", square, GAIN),
-            Parameter(f"{self.name}.out.bias", (self.dim,), None),
+            *(uniform(f"{self.name}.{part}", (head, head))[0] for part in ("query", "key", "value")),
+            *uniform(f"{self.name}.out", square),
             *normalisation(f"{self.name}.norm_linear", self.dim),
-            Parameter(f"{self.name}.linear.weight", square, GAIN),
-            Parameter(f"{self.name}.linear.bias", (self.dim,), None),
+            *uniform(f"{self.name}.linear", square),
         ]
         for gate in ("gate_attention", "gate_linear") if self.gated else ():
             for part in ("reset", "update", "candidate"):
-                arrays += [Parameter(f"{self.name}.{gate}.{part}_{of}.weight", square, GAIN) for of in ("new", "old")]
+                arrays += [uniform(f"{self.name}.{gate}.{part}_{of}", square)[0] for of in ("new", "old")]
             arrays.append(Parameter(f"{self.name}.{gate}.bias", (self.dim,), None, GATE_BIAS))
         return tuple(arrays)
 
@@ -238,22 +235,25 @@ class Trxl:
         decoder = None
         if images:
             plain = nature_network("trxl", observation_space, action_space)
-            trunk = dataclasses.replace(plain.trunk[0], outputs=self.dim)
+            convolutions = [layer for layer in plain.convolutions if isinstance(layer, Conv)]
+            convolutions = [dataclasses.replace(layer, uniform_bias=True) for layer in convolutions]
+            plain = dataclasses.replace(plain, convolutions=tuple(convolutions))
+            trunk = dataclasses.replace(plain.trunk[0], outputs=self.dim, uniform_bias=True)
             if self.reconstruction_coef:
                 decoder = decoder_of(plain, self.dim)
         else:
             plain = Mlp([], "tanh").build(observation_space, action_space)
-            trunk = Linear("trunk.0", plain.actor[0].inputs, self.dim, HIDDEN_GAIN)
+            trunk = Linear("trunk.0", plain.actor[0].inputs, self.dim, HIDDEN_GAIN, uniform_bias=True)
         parts = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         parts |= {
             "trunk": (trunk,),
-            "actor": (Linear("actor.0", self.dim, plain.actions.lanes, ACTOR_GAIN),),
-            "critic": (Linear("critic.0", self.dim, 1, CRITIC_GAIN),),
+            "actor": (Linear("actor.0", self.dim, plain.actions.lanes, ACTOR_GAIN, uniform_bias=True),),
+            "critic": (Linear("critic.0", self.dim, 1, CRITIC_GAIN, uniform_bias=True),),
         }
         return TransformerSpec(
             **parts,
             blocks=tuple(Block(f"memory.{layer}", self.dim, self.heads, self.gated) for layer in range(self.layers)),
-            behind=Linear(f"memory.{self.layers}", self.dim, self.dim, HIDDEN_GAIN),
+            behind=Linear(f"memory.{self.layers}", self.dim, self.dim, HIDDEN_GAIN, uniform_bias=True),
             memory=self.memory,
             positions=self.positions,  # type: ignore[arg-type]
             max_episode_steps=self.max_episode_steps,
