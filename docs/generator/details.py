@@ -54,7 +54,7 @@ DETAILS = (
         "ppo_bench/envs/base.py#Step",
     ),
     Detail(
-        _always,
+        lambda c: not _network("ImpalaCnn", "Trxl")(c),
         "**Orthogonal initial weights**, biases of 0, from the seed by a counter-based generator: the same in"
         " every framework.",
         "ppo_bench/mathematics/weights.py#orthogonal",
@@ -167,6 +167,12 @@ DETAILS = (
         "ppo_bench/networks/spec.py#ImpalaCnn",
     ),
     Detail(
+        _network("ImpalaCnn"),
+        "**Initial weights and biases are uniform** within one over the root of the fan-in, as PyTorch's are by default; "
+        "those of the output layers are orthogonal, with biases of 0.",
+        "ppo_bench/networks/layers.py#weight_and_bias",
+    ),
+    Detail(
         _network("RecurrentCnn"),
         "**The Nature CNN and a memory ({cell}) of {units} units**, shared by actor and critic. A minibatch "
         "holds whole environments, and the memory is cleared at the start of an episode, lost lives included.",
@@ -182,6 +188,12 @@ DETAILS = (
         "**A transformer over the latest {memory} steps** of an episode: {layers} layers of width {dim}, "
         "heads: {heads}, positions: {positions}.",
         "ppo_bench/networks/transformer.py#TransformerSpec",
+    ),
+    Detail(
+        _network("Trxl"),
+        "**Initial biases, and weights within the transformer, are uniform** within one over the root of the fan-in, as "
+        "PyTorch's are by default; other weights are orthogonal.",
+        "ppo_bench/networks/layers.py#weight_and_bias",
     ),
     Detail(
         lambda c: c["algorithm"]["name"] == "rnd",
