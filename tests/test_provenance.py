@@ -28,13 +28,16 @@ def trained(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_run_says_if_the_users_own_code_has_changed(tmp_path: Path) -> None:
-    (tmp_path / "nets.py").write_text(OWN)
+    """A module that no name of the configuration leads to; others belong to the run's identity (test_own_code.py)."""
+    (tmp_path / "nets.py").write_text(f"import importlib\nimportlib.import_module('late')\n{OWN}")
+    (tmp_path / "late.py").touch()
     folder = tmp_path / trained(tmp_path, "total_timesteps=1024").stdout.strip()
-    assert list(json.loads((folder / "run.json").read_text())["own_code"]) == ["nets"]  # no package, nothing of ours
+    own_code = json.loads((folder / "run.json").read_text())["own_code"]
+    assert list(own_code) == ["late", "nets"]  # no package, nothing of ours
     assert "the code of" not in trained(tmp_path, "total_timesteps=1024").stderr
-    (tmp_path / "nets.py").write_text(f"{OWN}    # a further thought\n")
+    (tmp_path / "late.py").write_text("# a further thought\n")
     again = trained(tmp_path, "total_timesteps=1024").stderr
-    assert "warning: not what the run started with: the code of nets" in again
+    assert "warning: not what the run started with: the code of late" in again
 
 
 def test_packages_of_any_folder_that_pip_installed_into_are_no_code_of_the_user(tmp_path: Path) -> None:
@@ -42,7 +45,7 @@ def test_packages_of_any_folder_that_pip_installed_into_are_no_code_of_the_user(
     (target / "theirs.py").touch()
     (target / "theirs-1.0.dist-info").mkdir()  # as `pip install --target` leaves it
     (tmp_path / "mine.py").touch()
-    program = "import theirs, mine; from ppo_bench.runs.provenance import own_code; print(*own_code())"
+    program = "import theirs, mine; from ppo_bench.common.own_code import loaded_own_code; print(*loaded_own_code())"
     paths = [str(target), str(tmp_path), ENVIRONMENT.get("PYTHONPATH", "")]
     environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-c", program]

@@ -13,6 +13,7 @@ from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import are_complete
 from ppo_bench.common.launched import launched
+from ppo_bench.common.own_code import configured_own_code
 from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.choices import Network, Tracker
 from ppo_bench.configuration.compose import key_of
@@ -259,7 +260,7 @@ class Config:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The identity of the experiment, without the seed; see ppo_bench/configuration/identity.py."""
-        return identity(self.hashed, self._loaded)
+        return identity(self.hashed, self._loaded, configured_own_code(self.resolved, self.task.id))
 
     @property
     def _loaded(self) -> str | None:

@@ -45,11 +45,11 @@ PROCGEN_MODES = ("Easy-v0", "Hard-v0", "Extreme-v0", "Memory-v0", "Exploration-v
 """Endings of the ids of Procgen's games on `ENVPOOL`; elsewhere ids with them are of other environments."""
 
 
-def identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, Any]:
+def identity(config: Mapping[str, Any], loaded: str | None = None, code: str | None = None) -> dict[str, Any]:
     """The identity of a configuration of plain values, such as run.json has.
 
-    `loaded` is the digest of the arrays that the run starts from. Nothing here depends on the machine, so that a
-    cluster's login node and its compute nodes find the same folder.
+    `loaded` is the digest of the arrays that the run starts from, `code` that of the user's own modules. Nothing else
+    here depends on the machine, so that a cluster's login node and its compute nodes find the same folder.
     """
     trained = _without(config, *NOT_TRAINED)
     ppo, env = trained["ppo"], _env(config)
@@ -68,6 +68,8 @@ def identity(config: Mapping[str, Any], loaded: str | None = None) -> dict[str, 
         del trained["algorithm"]
     if _is_revised(trained):
         trained["revision"] = REVISION
+    if code:
+        trained["code"] = code
     return trained
 
 

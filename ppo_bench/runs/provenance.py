@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import subprocess
-import sys
-import sysconfig
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ppo_bench.common.own_code import loaded_own_code
 from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.machine import cpu_model, gpu_model, memory_bytes
 
@@ -35,8 +33,6 @@ PACKAGES = (
     "hydra-core",
 )
 
-PACKAGES_IN = {"site-packages", "dist-packages"}
-"""Names of folders of installed packages."""
 JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
 """Environment variable that a sweep sets to the number of jobs that run on this machine at the same time."""
 
@@ -46,7 +42,7 @@ def provenance() -> dict[str, Any]:
     return {
         "versions": {"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
         "git_commit": _git_commit(),
-        "own_code": own_code(),
+        "own_code": loaded_own_code(),
         "hardware": {
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
@@ -75,22 +71,6 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
         + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"]
         * (then.get("git_commit") != now["git_commit"])
     )
-
-
-def own_code() -> dict[str, str]:
-    """Digests of the loaded modules that belong to no installed package, by name: the user's own code."""
-    installed = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), str(Path(__file__).parent.parent)}
-    elsewhere = [folder for folder in sys.path if folder and Path(folder).resolve() != Path.cwd()]
-    installed |= {folder for folder in elsewhere if any(Path(folder).glob("*.dist-info"))}  # pip install --target
-    folders = {path for folder in installed for path in (Path(folder).absolute(), Path(folder).resolve())}
-    files = {name: Path(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
-    own = {name: file.absolute() for name, file in sorted(files.items()) if not PACKAGES_IN & set(file.parts)}
-    return {
-        name: hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-        for name, file in own.items()
-        if file.is_file()
-        and not any(path.is_relative_to(folder) for path in (file, file.resolve()) for folder in folders)
-    }
 
 
 def version_of(package: str) -> str | None:

@@ -1,0 +1,122 @@
+"""The user's own code: modules that belong to no installed package, and digests of their files."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+PACKAGES_IN = {"site-packages", "dist-packages"}
+"""Names of folders of installed packages."""
+
+
+def loaded_own_code() -> dict[str, str]:
+    """Digests of the loaded modules that are the user's own, by name."""
+    files = {name: Path(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
+    return {name: _digest([file]) for name, file in sorted(_own(files).items())}
+
+
+def configured_own_code(config: Mapping[str, Any], env_id: str) -> str | None:
+    """Digest of the user's own modules that a configuration names; None if it names none.
+
+    It names classes as `_target_` and the module of an environment as `module:id`. Modules that these import from the
+    same folder count as well. Nothing is executed.
+    """
+    names = [*_targets(config), *([env_id.partition(":")[0]] if ":" in env_id else [])]
+    files = _own({name: file for name in names for name, file in _with_imports(name)})
+    return _digest(files[name] for name in sorted(files)) if files else None
+
+
+def _targets(node: Any) -> Iterator[str]:
+    """The values of `_target_` in a tree of mappings and lists."""
+    if isinstance(node, Mapping):
+        if isinstance(target := node.get("_target_"), str):
+            yield target
+        node = list(node.values())
+    if isinstance(node, list | tuple):
+        for child in node:
+            yield from _targets(child)
+
+
+def _with_imports(name: str) -> Iterator[tuple[str, Path]]:
+    """Name and file of the module in the dotted `name`, and of what it imports, directly or not, from its folder."""
+    module, file = _module_of(name)
+    if file is None or not _own({module: file}):
+        return
+    folder = file.parents[module.count(".") + (file.name == "__init__.py")]
+    found: dict[str, Path] = {}
+    waiting = [module]
+    while waiting:
+        module = waiting.pop()
+        path = folder.joinpath(*module.split("."))
+        file = next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
+        if file is not None and module not in found:
+            found[module] = file
+            waiting += _imports(module, file)
+    yield from found.items()
+
+
+def _module_of(name: str) -> tuple[str, Path | None]:
+    """The longest part of the dotted `name` that is a module, and its file; None if there is none of Python."""
+    module, *further = name.split(".")
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return name, None
+    for part in further:
+        if spec is None or spec.submodule_search_locations is None:
+            break
+        below = PathFinder.find_spec(f"{module}.{part}", spec.submodule_search_locations)
+        if below is None:
+            break
+        module, spec = f"{module}.{part}", below
+    origin = spec.origin if spec else None
+    return module, Path(origin) if origin and origin.endswith(".py") else None
+
+
+def _imports(module: str, file: Path) -> Iterator[str]:
+    """Names that may be modules imported by a file, with the packages that hold them. None if it is no Python."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    try:
+        nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    except (SyntaxError, ValueError):
+        return
+    for node in nodes:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*filter(None, above), *([node.module] if node.module else [])])
+            names = [base, *(f"{base}.{name}" if base else name for name in names)]
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+def _own(files: Mapping[str, Path]) -> dict[str, Path]:
+    """Those of the `files` of modules that belong to no installed package, nor to this one."""
+    here = Path(__file__).parent.parent
+    candidates = {name: file.absolute() for name, file in files.items() if file.is_file()}
+    candidates = {n: file for n, file in candidates.items() if not PACKAGES_IN & set(file.parts)}
+    candidates = {n: file for n, file in candidates.items() if not file.is_relative_to(here)}
+    if not candidates:
+        return {}
+    installed = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), str(here)}
+    elsewhere = [folder for folder in sys.path if folder and Path(folder).resolve() != Path.cwd()]
+    installed |= {folder for folder in elsewhere if any(Path(folder).glob("*.dist-info"))}  # pip install --target
+    folders = {path for folder in installed for path in (Path(folder).absolute(), Path(folder).resolve())}
+    return {
+        name: file
+        for name, file in candidates.items()
+        if not any(path.is_relative_to(folder) for path in (file, file.resolve()) for folder in folders)
+    }
+
+
+def _digest(files: Iterable[Path]) -> str:
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return digests[0][:16] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16]

@@ -1,0 +1,116 @@
+"""The user's own code in a run's identity: a change of it is another training, for a run, a sweep and the report."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppo_bench.commands.report.command import main as report
+from ppo_bench.common.own_code import configured_own_code
+from tests.training import ENVIRONMENT
+
+ALGORITHM = """
+from dataclasses import dataclass
+from ppo_bench.algorithms.ppo import Ppo
+import signs
+
+@dataclass(frozen=True)
+class Mine(Ppo):
+    def targets(self, *args):
+        targets = super().targets(*args)
+        return targets._replace(batch={**targets.batch, "advantages": signs.SIGN * targets.batch["advantages"]})
+"""
+WORDS = ["algorithm._target_=nets.Mine", "device=cpu", "total_timesteps=1024", "outputs=o"]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with an algorithm whose advantages have the sign of another module."""
+    (tmp_path / "nets.py").write_text(ALGORITHM)
+    (tmp_path / "signs.py").write_text("SIGN = 1.0\n")
+    return tmp_path
+
+
+def trained(folder: Path, *words: str) -> list[Path]:
+    """Folders of all runs after the command, which ends well."""
+    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(folder), ENVIRONMENT.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "ppo_bench", *WORDS, *words]
+    subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return sorted(path.parent for path in folder.glob("o/*/*/*/result.json"))
+
+
+def policy_losses(folder: Path) -> list[float]:
+    return [json.loads(line)["policy_loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_with_changed_code_is_another_run(own: Path) -> None:
+    (first,) = trained(own)
+    assert trained(own) == [first]
+    (own / "notes.py").write_text("unused = 1\n")  # imported by nobody
+    assert trained(own) == [first]
+    (own / "signs.py").write_text("SIGN = -1.0\n")
+    both = trained(own)
+    (second,) = set(both) - {first}
+    assert first.name == second.name
+    assert policy_losses(first) != policy_losses(second)
+
+
+def test_a_sweep_with_changed_code_trains_again(own: Path) -> None:
+    assert len(trained(own, "-m", "seed=1,2")) == 2
+    (own / "signs.py").write_text("SIGN = -1.0\n")
+    assert len(trained(own, "-m", "seed=1,2")) == 4
+    assert len(trained(own, "-m", "seed=1,2")) == 4
+
+
+def test_the_report_keeps_seeds_of_changed_code_apart(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(own, "-m", "seed=1,2")
+    (own / "signs.py").write_text("SIGN = -1.0\n")
+    trained(own, "-m", "seed=3,4")
+    assert report([str(own / "o"), "--out", str(own / "r")]) == 0
+    with (own / "r" / "tables" / "speed.csv").open() as table:
+        assert [row["seeds"] for row in csv.DictReader(table)] == ["2", "2"]
+    assert "cartpole was trained with 2 settings, which are not pooled: code" in capsys.readouterr().err
+
+
+def test_the_named_modules_and_what_they_import_from_their_folder_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "pack"
+    (package / "deep").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "deep" / "__init__.py").write_text("from .inner import Net\n")
+    (package / "deep" / "inner.py").write_text("from .. import other\nimport numpy\nclass Net: pass\n")
+    (package / "other.py").write_text("import pack.further as f\n")
+    (package / "further.py").write_text("")
+    (package / "unused.py").write_text("")
+    (tmp_path / "wrap.py").write_text("raise SystemExit('is not executed')\n")
+    (tmp_path / "game.py").write_text("from deeper import *\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config: dict[str, Any] = {
+        "network": {"_target_": "pack.deep.Net"},
+        "env": {"wrappers": [{"_target_": "gymnasium.wrappers.TimeLimit", "arg": {"_target_": "wrap.Wrapper"}}]},
+        "algorithm": {"_target_": "ppo_bench.algorithms.ppo.Ppo"},
+    }
+
+    def digest() -> str | None:
+        return configured_own_code(config, "game:Game-v0")
+
+    changed = [package / "__init__.py", package / "deep" / "__init__.py", package / "deep" / "inner.py"]
+    changed += [package / "other.py", package / "further.py", tmp_path / "wrap.py", tmp_path / "game.py"]
+    for path in changed:
+        before = digest()
+        path.write_text(f"{path.read_text()}# more\n")
+        assert digest() != before, path
+    before = digest()
+    (package / "unused.py").write_text("# more\n")
+    assert digest() == before
+    plain = {"network": {"_target_": "ppo_bench.networks.spec.Mlp"}}
+    assert configured_own_code(plain, "ale_py:ALE/Pong-v5") is None
+    assert configured_own_code(plain, "CartPole-v1") is None
