@@ -51,6 +51,7 @@ WRONG = {
     "+ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
     "+surprise=1": "there is no key surprise",
     "~ppo.gama": "there is no key ppo.gama",
+    "~ppo.target_kl": "~ppo.target_kl: the key is null",
     "~env.ids": "env.ids",
     # types
     "ppo.gamma=high": "ppo.gamma: Value 'high'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,15 @@ def test_a_disk_that_fails_is_exit_code_1_and_names_the_file(
 ) -> None:
     assert exit_code(without_a_file, [str(tmp_path / "gone")]) == 1
     assert_one_line(capsys.readouterr().err, f"No such file or directory: {tmp_path / 'gone'}")
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {}])
+def test_a_path_that_stdouts_encoding_lacks_is_printed_as_its_bytes(locale: dict[str, str], tmp_path: Path) -> None:
+    small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu", "name=ä"]
+    environment = ENVIRONMENT | locale | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "ppo_bench", *small]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert (tmp_path / os.fsdecode(ended.stdout.rstrip()) / "result.json").is_file()
 
 
 def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:

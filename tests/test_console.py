@@ -70,6 +70,16 @@ def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list
     assert line in said[0]
 
 
+def test_the_program_finds_modules_in_the_current_folder(tmp_path: Path) -> None:
+    """As `python -m ppo_bench` does; a word that begins with ~ trains, too."""
+    (tmp_path / "mine.py").write_text("from ppo_bench.algorithms.ppo import Ppo\nclass Mine(Ppo): pass\n")
+    small = ["ppo.num_envs=2", "ppo.num_steps=32", "total_timesteps=128", "device=cpu"]
+    words = ["~checkpoint.keep", *small, "algorithm._target_=mine.Mine"]
+    ended = subprocess.run([str(PROGRAM), *words], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "checkpoint.keep: has no value" in ended.stderr
+    subprocess.run([str(PROGRAM), *words[1:]], capture_output=True, text=True, check=True, cwd=tmp_path)
+
+
 def test_the_program_lists_its_commands() -> None:
     ended = subprocess.run([PROGRAM], capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in ended.stdout.splitlines()[2:]] == list(COMMANDS)

@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     if name in ("-sc", "--shell-completion"):
         return _complete(rest)
     if name not in COMMANDS:
-        if "=" in name or name.startswith("-"):
+        if "=" in name or name.startswith(("-", "~")):
             return _of("train", arguments)
         close = nearest(name, COMMANDS)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
@@ -78,5 +78,7 @@ def _complete(words: list[str]) -> int:
 
 
 def console() -> None:
-    """Run `ppo-bench` with the command line's words."""
+    """Run `ppo-bench` with the command line's words. It finds modules in the current folder, as `python -m` does."""
+    if not sys.flags.safe_path:
+        sys.path.insert(0, os.getcwd())
     sys.exit(exit_code(main, sys.argv[1:]))

@@ -6,6 +6,8 @@ Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 75 another ma
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
 import os
 import select
 import sys
@@ -48,6 +50,8 @@ def overrides_of(options: argparse.Namespace) -> list[str]:
 
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command and return its exit code. Errors that a user cannot correct are raised with their traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_AS_FILE_NAMES)
     try:
         code = main(arguments)
         if sys.stdout:  # None if it was closed before the start
@@ -69,6 +73,19 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
         raise
     except KeyboardInterrupt:
         return _fail(130, "stopped at once")
+
+
+def _as_file_names(error: UnicodeError) -> tuple[bytes | str, int]:
+    """What stdout's encoding lacks, as the bytes of a file's name, so that a printed path can be used; else escaped."""
+    assert isinstance(error, UnicodeEncodeError)
+    try:
+        return os.fsencode(error.object[error.start : error.end]), error.end
+    except UnicodeEncodeError:
+        return codecs.backslashreplace_errors(error)
+
+
+_AS_FILE_NAMES = "ppo_bench.as_file_names"
+codecs.register_error(_AS_FILE_NAMES, _as_file_names)
 
 
 def _nobody_reads() -> bool:

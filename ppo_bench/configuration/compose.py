@@ -140,7 +140,9 @@ def explain(error: Exception, path: str = "", root: str = "config", chosen: Sequ
         return f"{error.override!r} cannot be read: expected key=value; a value with spaces or brackets is quoted"
     text = str(error).split("Config search path")[0]
     if override := re.search(r"Could not (?:override|delete)[^']*'([^']*)'", text):
-        return _no_key(override[1], root, chosen)
+        is_null = "delete" in override[0] and override[1] in _known_keys(root, chosen)
+        nothing = f"~{override[1]}: the key is null, so there is nothing to delete; leave ~{override[1]} out"
+        return nothing if is_null else _no_key(override[1], root, chosen)
     full_key = re.search(r"full_key: (\S+)", text)
     text = re.sub(r"\s*(full_key|object_type|reference_type)[:=].*", "", text)
     text = re.sub(r"\s*See https?://\S+.*", "", text)
