@@ -21,8 +21,10 @@ class Mine(Ppo):
 WORDS = ["algorithm._target_=nets.Mine", "device=cpu", "checkpoint.every_iterations=2", "outputs=o"]
 
 
-def trained(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(folder), ENVIRONMENT.get("PYTHONPATH", "")])}
+def trained(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = (
+        ENVIRONMENT | variables | {"PYTHONPATH": os.pathsep.join([str(folder), ENVIRONMENT.get("PYTHONPATH", "")])}
+    )
     command = [sys.executable, "-m", "ppo_bench", *WORDS, *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
 
@@ -38,6 +40,20 @@ def test_a_run_says_if_the_users_own_code_has_changed(tmp_path: Path) -> None:
     (tmp_path / "late.py").write_text("# a further thought\n")
     again = trained(tmp_path, "total_timesteps=1024").stderr
     assert "warning: not what the run started with: the code of late" in again
+
+
+def test_a_run_that_goes_on_under_other_variables_of_a_library_says_so(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(OWN)
+    words = ["total_timesteps=1024", "framework=torch_eager"]
+    folder = tmp_path / trained(tmp_path, *words, ATEN_CPU_CAPABILITY="default").stdout.strip()
+    recorded = json.loads((folder / "run.json").read_text())["variables"]
+    assert recorded["ATEN_CPU_CAPABILITY"] == "default"
+    (folder / "result.json").unlink()  # as if it had not finished
+    same = trained(tmp_path, *words, ATEN_CPU_CAPABILITY="default", TORCHINDUCTOR_CACHE_DIR=str(tmp_path)).stderr
+    assert "not what the run started with" not in same
+    (folder / "result.json").unlink()
+    said = trained(tmp_path, *words, XLA_FLAGS="--xla_cpu_enable_fast_math=true").stderr
+    assert "not what the run started with: ATEN_CPU_CAPABILITY: default -> unset; XLA_FLAGS: unset -> --xla_cpu" in said
 
 
 def test_packages_of_any_folder_that_pip_installed_into_are_no_code_of_the_user(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -31,7 +32,26 @@ PACKAGES = (
     "shimmy",
     "dm-control",
     "hydra-core",
+    "gymnax",
+    "craftax",
+    "minigrid",
+    "memory-gym",
+    "pettingzoo",
+    "multi-agent-ale-py",
+    "box2d",
 )
+ARITHMETIC = re.compile(
+    r"(XLA_FLAGS|JAX_|ATEN_|TORCH_|TORCHINDUCTOR_|NVIDIA_TF32_OVERRIDE|CUBLAS_|CUDNN_|MKL_|DNNL_|ONEDNN_|OPENBLAS_).*"
+)
+"""Pattern of the environment variables that can change how a library computes."""
+NOT_ARITHMETIC = re.compile(r".*(_DIR|_HOME|_LOGS?|_PLATFORMS?|_VERBOSE|_NUM_THREADS)|JAX_.*CACHE.*")
+"""Pattern of those among them that change where files are and what is printed, or that are recorded elsewhere."""
+VARIABLES = {
+    name: value
+    for name, value in sorted(os.environ.items())
+    if ARITHMETIC.fullmatch(name) and not NOT_ARITHMETIC.fullmatch(name)
+}
+"""Those that were set when the process started; frameworks add to them later."""
 
 JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
 """Environment variable that a sweep sets to the number of jobs that run on this machine at the same time."""
@@ -43,6 +63,7 @@ def provenance() -> dict[str, Any]:
         "versions": {"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
         "git_commit": _git_commit(),
         "own_code": loaded_own_code(),
+        "variables": VARIABLES,
         "hardware": {
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
@@ -60,6 +81,14 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Entries that differ between two provenances, each as `name: then -> now`, except those that `then` lacks."""
     code = then.get("own_code", {})
     changed = [f"the code of {name}" for name, digest in now["own_code"].items() if code.get(name, digest) != digest]
+    if "variables" in then:  # older runs do not have them
+        before, after = then["variables"], now["variables"]
+        names = sorted({*before, *after})
+        changed += [
+            f"{name}: {before.get(name, 'unset')} -> {after.get(name, 'unset')}"
+            for name in names
+            if before.get(name) != after.get(name)
+        ]
     return (
         changed
         + [

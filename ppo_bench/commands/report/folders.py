@@ -173,7 +173,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     if together > 1:  # several runs in one program: the speed of each is the program's, divided by their number
         execution["runs_at_once"] = together
     facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
-    facts |= flat({"own_code": about.get("own_code", {})})
+    facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")})
     if isinstance(device := facts.get("execution.device"), str):
         facts["execution.device"] = execution["device"] = device.removesuffix(":0")  # the actual device, not `auto`
     return Run(
