@@ -86,6 +86,17 @@ def test_a_path_that_stdouts_encoding_lacks_is_printed_as_its_bytes(locale: dict
     assert (tmp_path / os.fsdecode(ended.stdout.rstrip()) / "result.json").is_file()
 
 
+def test_without_a_cxx_compiler_torch_compile_is_refused_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ppo_bench", "framework=torch_compile", "total_timesteps=512"]
+    environment = ENVIRONMENT | {"CXX": "/nonexistent/c++"}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].startswith(
+        "ppo_bench: framework=torch_compile needs a C++ compiler, and there is no /nonexistent/c++ on PATH"
+    )
+    assert "Traceback" not in ended.stderr
+
+
 def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:
     with pytest.raises(IndexError):
         exit_code(without_a_file, [])

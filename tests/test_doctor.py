@@ -171,6 +171,7 @@ HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
     "programs": (
         no_path,
         {
+            "C++ compiler": "no g++ on PATH mend: apt install g++",
             "Chromium": "no chromium or chromium-browser or google-chrome on PATH mend: apt install chromium",
             "SLURM": "no sbatch on PATH mend: apt install slurm-client",
         },

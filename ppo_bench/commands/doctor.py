@@ -24,7 +24,7 @@ from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import reason
 from ppo_bench.runs.provenance import version_of
 from ppo_bench.tuning.cores import cores_here
-from ppo_bench.tuning.machine import has_nvidia_gpu
+from ppo_bench.tuning.machine import cxx_compiler, has_nvidia_gpu
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -95,6 +95,7 @@ def examine(outputs: Path) -> Iterator[Row]:
     yield _roms("ROMs, ale-py", "ale_py", "roms", "atari")
     yield _qt()
     yield _egl(answers["mujoco"])
+    yield _program("C++ compiler", (cxx_compiler(),), "apt install g++")
     yield _program("Chromium", CHROMIUM, "apt install chromium")
     yield _program("SLURM", ("sbatch",), "apt install slurm-client")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import socket
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.idle_threads import let_idle_threads_sleep
+from ppo_bench.tuning.machine import cxx_compiler
 from ppo_bench.tuning.switches import ON, Tuning
 
 if TYPE_CHECKING:
@@ -127,6 +129,11 @@ class TorchCompile(Torch):
             raise ConfigError(f"framework.cudagraphs={self.cudagraphs}: choose auto, true or false")
 
     def _compiler(self) -> Compiler:
+        if not shutil.which(cxx := cxx_compiler()):
+            raise ConfigError(
+                f"framework=torch_compile needs a C++ compiler, and there is no {cxx} on PATH: apt install g++, or name "
+                "one by the environment variable CXX"
+            )
         if folder := _cache_folder(self.compile_cache, "torch"):
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # read when something is first compiled
         import torch

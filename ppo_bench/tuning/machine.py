@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import sys
 from pathlib import Path
 
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
@@ -53,3 +54,8 @@ def _value(path: Path, key: str) -> str | None:
     except OSError:
         return None
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), None)
+
+
+def cxx_compiler() -> str:
+    """The C++ compiler that `torch.compile` calls."""
+    return os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
