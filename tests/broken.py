@@ -1,4 +1,4 @@
-"""Broken environments, one for each kind of fault, as a user might write them."""
+"""Broken environments and wrappers, one for each kind of fault, as a user might write them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,70 @@ class Raises(Sound):
         raise KeyError("velocity")
 
 
+class Parts(Sound):
+    """Observations of two parts, of which the second has another shape than declared."""
+
+    observation_space = spaces.Dict({"a": Sound.observation_space, "b": spaces.Box(-1, 1, (2,))})  # type: ignore[assignment]
+
+    def obs(self) -> Any:
+        return {"a": super().obs(), "b": np.zeros(3, np.float32)}
+
+
+class MissingPart(Parts):
+    def obs(self) -> Any:
+        return {"a": super().obs()["a"]}
+
+
+class Repair(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that gives the observations of `Type` their declared type."""
+
+    def reset(self, **how: Any) -> Any:
+        obs, info = super().reset(**how)
+        return obs.astype(np.float32), info
+
+    def step(self, action: Any) -> Any:
+        obs, *rest = super().step(action)
+        return obs.astype(np.float32), *rest
+
+
+class Changed(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that replaces the values of a step, by their positions."""
+
+    changes: dict[int, Any] = {}  # noqa: RUF012
+
+    def step(self, action: Any) -> Any:
+        given = super().step(action)
+        return tuple(self.changes.get(i, value) for i, value in enumerate(given))
+
+
+class WrapsReward(Changed):
+    changes = {1: np.ones(1)}  # noqa: RUF012
+
+
+class WrapsInfo(Changed):
+    changes = {4: None}  # noqa: RUF012
+
+
+class WrapsFlag(Changed):
+    changes = {2: None}  # noqa: RUF012
+
+
+class WrapsShape(Changed):
+    changes = {0: np.zeros(3, np.float32)}  # noqa: RUF012
+
+
+class WrapsType(Changed):
+    changes = {0: np.zeros(4)}  # noqa: RUF012
+
+
+class WrapsOldApi(Changed):
+    def step(self, action: Any) -> Any:
+        return super().step(action)[:4]
+
+
 KINDS = (
+    Parts,
+    MissingPart,
     Sound,
     Shape,
     Type,

@@ -9,7 +9,9 @@ import pytest
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.check import main as check
 from ppo_bench.common.cli import exit_code
+from ppo_bench.envs.base import Task
 from tests.refusals import assert_one_line
+from tests.test_envs import BACKENDS, refusal
 
 DECLARED = "and its observation_space says (4,) and float32"
 SAYS = {
@@ -21,6 +23,16 @@ SAYS = {
     "RewardArray": "step gives a reward of shape (1,), and not a number",
     "NoInfo": "reset gives an array of shape (4,) alone, and not (observation, info)",
     "Raises": "step raises KeyError: 'velocity'",
+    "Parts": "reset gives obs['b'] of shape (3,) and type float32, and its observation_space says (2,) and float32",
+    "MissingPart": "reset gives an observation without ['b'], which its observation_space has",
+}
+WRAPPED = {
+    "WrapsReward": "step gives a reward of shape (1,), and not a number",
+    "WrapsInfo": "step gives None as info, and not a dict",
+    "WrapsFlag": "step gives terminated=None, and not True or False",
+    "WrapsShape": f"step gives an observation of shape (3,) and type float32, {DECLARED}",
+    "WrapsType": f"step gives an observation of shape (4,) and type float64, {DECLARED}",
+    "WrapsOldApi": "step gives 4 values, and not the five of gymnasium: (observation, reward, terminated, truncated, ",
 }
 
 
@@ -32,6 +44,29 @@ def test_a_broken_environment_is_named(kind: str, tmp_path: Path, capfd: pytest.
         assert exit_code(command, arguments) == 2
         assert_one_line(capfd.readouterr().err, f"{env_id}: {SAYS[kind]}")
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_a_broken_wrapper_is_named(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    env_id, wrapper = "tests.broken:Sound-v0", f"env.wrappers=[{{_target_:tests.broken.{kind}}}]"
+    for command, more in ((main, [f"outputs={tmp_path}"]), (check, [])):
+        assert exit_code(command, ["backend=gymnasium", f"env.id={env_id}", wrapper, *more]) == 2
+        assert_one_line(capfd.readouterr().err, f"{env_id} in its wrappers: {WRAPPED[kind]}")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_fault_of_the_environment_comes_before_what_its_wrappers_make_of_it() -> None:
+    limited = Task("x", "tests.broken:OldApi-v0", 1, kwargs={"max_episode_steps": 5})
+    assert f"x: {SAYS['OldApi']}" in refusal(BACKENDS["gymnasium-sync"], limited).replace(limited.id, "x")
+
+
+def test_a_wrapper_may_repair_an_environment() -> None:
+    repaired = Task("x", "tests.broken:Type-v0", 2, wrappers=({"_target_": "tests.broken.Repair"},))
+    BACKENDS["gymnasium-sync"](repaired).close()
+
+
+def test_arrays_of_jax_are_observations() -> None:
+    BACKENDS["gymnasium-sync"](Task("x", "phys2d/CartPole-v1", 2)).close()
 
 
 def test_a_sound_one_trains(tmp_path: Path) -> None:
