@@ -56,6 +56,19 @@ def test_arguments_and_wrappers_reach_the_environment() -> None:
     env.close()
 
 
+def test_arguments_of_wrappers_may_be_functions_and_objects() -> None:
+    tanh = {"_target_": "hydra.utils.get_method", "path": "numpy.tanh"}
+    wrapper = {"_target_": "gymnasium.wrappers.TransformReward", "func": tanh}
+    env = BACKENDS["gymnasium-sync"](Task("x", "CartPole-v1", 1, wrappers=(wrapper,)))
+    env.reset([1])
+    assert env.step(np.zeros(1, np.int64)).reward == pytest.approx(np.tanh(1.0))
+    env.close()
+    tanh["path"] = "numpy.nope"
+    said = refusal(BACKENDS["gymnasium-sync"], Task("x", "CartPole-v1", 1, wrappers=(wrapper,)))
+    assert "cannot be built: " in said
+    assert "numpy.nope" in said
+
+
 @pytest.mark.parametrize(
     ("task", "message"),
     [
