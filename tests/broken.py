@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -152,7 +155,36 @@ class WrapsOldApi(Changed):
         return super().step(action)[:4]
 
 
+class Fails(Sound):
+    """Fails as `how` says, once, in the method `where`, from the call number `when` of it in a process.
+
+    Calls are counted over all environments of a process: one is tried before a training, and resets twice for that.
+    """
+
+    calls: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, how: str, where: str, when: int = 1) -> None:
+        self.how, self.where, self.when = how, where, when
+        self._call("__init__")
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._call("reset")
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        self._call("step")
+        return super().step(action)
+
+    def _call(self, method: str) -> None:
+        Fails.calls[method] += 1
+        if method == self.where and Fails.calls[method] >= self.when:
+            if self.how == "exits":
+                sys.exit(0)
+            (Path(__file__).parent / "level.dat").read_bytes()
+
+
 KINDS = (
+    Fails,
     Parts,
     MissingPart,
     Sound,

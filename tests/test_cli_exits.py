@@ -60,6 +60,10 @@ def interrupted(_: list[str]) -> int:
     raise KeyboardInterrupt
 
 
+def exits(_: list[str]) -> int:
+    sys.exit(0)
+
+
 def without_a_file(arguments: list[str]) -> int:
     return len(Path(arguments[0]).read_bytes())
 
@@ -74,6 +78,11 @@ def test_a_disk_that_fails_is_exit_code_1_and_names_the_file(
 ) -> None:
     assert exit_code(without_a_file, [str(tmp_path / "gone")]) == 1
     assert_one_line(capsys.readouterr().err, f"No such file or directory: {tmp_path / 'gone'}")
+
+
+def test_an_exit_by_code_of_the_users_own_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(exits, []) == 1
+    assert_one_line(capsys.readouterr().err, f"the command raises SystemExit: 0 ({__file__}, line ")
 
 
 def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:

@@ -10,6 +10,7 @@ from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.check import main as check
 from ppo_bench.common.cli import exit_code
 from ppo_bench.envs.base import Task
+from tests.broken import Fails
 from tests.refusals import assert_one_line
 from tests.test_envs import BACKENDS, refusal
 
@@ -65,8 +66,37 @@ def test_a_wrapper_may_repair_an_environment() -> None:
     BACKENDS["gymnasium-sync"](repaired).close()
 
 
-def test_arrays_of_jax_are_observations() -> None:
-    BACKENDS["gymnasium-sync"](Task("x", "phys2d/CartPole-v1", 2)).close()
+@pytest.mark.parametrize(
+    ("where", "when", "said"),
+    [
+        ("__init__", 1, "tests.broken:Fails-v0"),
+        ("reset", 1, "tests.broken:Fails-v0: reset"),
+        ("step", 1, "tests.broken:Fails-v0: step"),
+        ("__init__", 4, "environment 0 of tests.broken:Fails-v0: its constructor"),
+        ("reset", 9, "of tests.broken:Fails-v0: reset"),
+        ("step", 40, "of tests.broken:Fails-v0: step"),
+    ],
+)
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("how", ["exits", "file"])
+def test_an_exit_or_a_missing_file_of_an_environment_is_its_failure(
+    how: str, vectorization: str, where: str, when: int, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Fails.calls.clear()
+    kwargs = f"env.kwargs={{how:{how},where:{where},when:{when}}}"
+    words = ["backend=gymnasium", "env.id=tests.broken:Fails-v0", kwargs, f"backend.vectorization={vectorization}"]
+    code = exit_code(main, [*words, "ppo.num_steps=16", "total_timesteps=512", f"outputs={tmp_path}"])
+    lines = capfd.readouterr().err.splitlines()
+    assert all(line.startswith("ppo_bench: ") for line in lines)
+    if how == "file" and when == 1:  # found before anything runs, as any error
+        assert code == 2
+        assert "tests.broken:Fails-v0" in lines[-1]
+    else:
+        assert code == 1
+        assert f"{said} raises {'SystemExit: 0' if how == 'exits' else 'FileNotFoundError'}" in lines[-1]
+        assert "broken.py, line " in lines[-1]
+    assert how == "exits" or "level.dat" in lines[-1]
+    assert not list(tmp_path.rglob("result.json"))
 
 
 def test_a_sound_one_trains(tmp_path: Path) -> None:

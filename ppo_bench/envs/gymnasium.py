@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import ConfigError, Failed, one_line, require
+from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
 from ppo_bench.common.flattened import Flattened, leaves
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.tried import require_sound
@@ -54,11 +54,12 @@ class GymnasiumEnv:
         build = functools.partial(_make_one, task, render_mode)
         try:
             # Built once in this process first, where an error has a readable cause; worker processes hide it.
-            env = _own_env(task, render_mode, checked=False)
-            require_sound(task.id, env)
-            env = _as_vectors(task, env)
-            _, info = env.reset(seed=0)
-        except ConfigError:
+            with exits_are_failures(task.id):
+                env = _own_env(task, render_mode, checked=False)
+                require_sound(task.id, env)
+                env = _as_vectors(task, env)
+                _, info = env.reset(seed=0)
+        except (ConfigError, Failed):
             raise
         except Exception as error:  # whatever the environment's own constructor raises
             if "mujoco" in str(error).lower():

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line
 from ppo_bench.envs.base import choices_of
 
 
 def require_sound(name: str, env: Any) -> None:
     """Raise `ConfigError` if `env`, with all its wrappers, violates gymnasium's API or its own observation space.
 
-    A fault that the environment has without wrappers is reported first. `name` is its name in messages.
+    Raises `Failed` if it calls `sys.exit`. A fault that the environment has without wrappers is reported first. `name`
+    is its name in messages.
     """
     try:
         _require_sound(f"{name} in its wrappers" if env.unwrapped is not env else name, env)
-    except ConfigError:
+    except (ConfigError, Failed):
         _require_sound(name, env.unwrapped)
         raise
 
@@ -57,11 +58,14 @@ def _require_sound(name: str, env: Any) -> None:
 
 
 def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except Exception as error:  # whatever the environment's own code raises
-        said = one_line(error)
-        raise ConfigError(f"{name}: {method} raises {type(error).__name__}" + (f": {said}" if said else "")) from error
+    with exits_are_failures(f"{name}: {method}"):
+        try:
+            return call()
+        except Exception as error:  # whatever the environment's own code raises
+            said = one_line(error)
+            raise ConfigError(
+                f"{name}: {method} raises {type(error).__name__}" + (f": {said}" if said else "")
+            ) from error
 
 
 def _action(space: Any, info: Mapping[str, Any]) -> Any:

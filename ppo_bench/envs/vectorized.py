@@ -7,6 +7,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,12 +35,14 @@ class Vectorized:
     def __init__(self, env_id: str, build: Callable[[], Any], num_envs: int, vectorization: str) -> None:
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+        # What gymnasium says of errors in worker processes beside their traceback; for `Failed`, the traceback too.
+        known = r"(?s).*(Received the following error|Raising the last exception|ppo_bench\.common\.errors\.Failed: )"
+        warnings.filterwarnings("ignore", known, module="gymnasium")
         self._lost_worker = False
-        self._has_workers = vectorization == "async"
-        kind = AsyncVectorEnv if self._has_workers else SyncVectorEnv
-        one = functools.partial(_built, build, os.getpid())
+        kind = AsyncVectorEnv if vectorization == "async" else SyncVectorEnv
+        each = [functools.partial(_built, build, os.getpid(), f"environment {i} of {env_id}") for i in range(num_envs)]
         try:
-            self._envs: Any = kind([one] * num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+            self._envs: Any = kind(each, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
         except EOFError as error:
             raise Failed(f"a worker process of {env_id} has ended as it began") from error
 
@@ -63,8 +66,6 @@ class Vectorized:
         try:
             return method(*args, **options)
         except (EOFError, ConnectionError) as error:
-            if not self._has_workers:  # the environment itself raised it
-                raise
             self._lost_worker = True
             raise Failed(self._ended()) from error
 
@@ -85,19 +86,24 @@ class Vectorized:
             try:
                 self._envs.close()
                 return
-            except (EOFError, ConnectionError):  # a worker has ended unnoticed, or the environment itself raises
-                if not self._has_workers:
-                    raise
+            except (EOFError, ConnectionError):  # a worker has ended unnoticed
+                pass
         for process in self._envs.processes:  # gymnasium's close would wait forever for the worker that has ended
             process.terminate()
         self._envs.closed = True
 
 
-def _built(build: Callable[[], Any], maker: int) -> Any:
-    """An environment; `maker` is the id of the process that created the vector of environments."""
-    if os.getpid() != maker:
-        # Workers of AsyncVectorEnv leave Ctrl-C to that process.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # drops the parent's handlers, if inherited
-            signal.signal(number, signal.SIG_DFL)
-    return build()
+def _built(build: Callable[[], Any], maker: int, name: str) -> Any:
+    """An environment, called `name`; `maker` is the id of the process that created the vector of environments."""
+    from ppo_bench.envs.env_errors import EnvErrors
+
+    if os.getpid() == maker:
+        return EnvErrors(build, name)
+    # Workers of AsyncVectorEnv leave Ctrl-C to that process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # drops the parent's handlers, if inherited
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        return EnvErrors(build, name)
+    except Failed as error:
+        raise SystemExit(f"ppo_bench: {error}") from error  # multiprocessing prints it
