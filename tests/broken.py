@@ -52,12 +52,38 @@ class NotANumber(Sound):
         return np.full(4, np.nan, np.float32)
 
 
+class TooLarge(Sound):
+    observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float64)  # type: ignore[arg-type]
+
+    def obs(self) -> Any:
+        return np.full(4, 1e39)
+
+
 class BreaksLater(Sound):
     count = 0
 
     def obs(self) -> Any:
         self.count += 1
         return super().obs() if self.count < 300 else np.full(4, np.nan, np.float32)
+
+
+class Vast(Sound):
+    """A single number of float64's range in the 300th observation, or in its reward."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float64)  # type: ignore[arg-type]
+    count = 0
+
+    def __init__(self, obs: float = 0.0, reward: float = 1.0) -> None:
+        self.vast_obs, self.vast_reward = obs, reward
+
+    def obs(self) -> Any:
+        self.count += 1
+        obs = self.np_random.uniform(-1, 1, 4)
+        return obs if self.count != 300 else np.array([0.0, 0.0, self.vast_obs, 0.0])
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, reward if self.count != 300 else self.vast_reward, *rest
 
 
 class BreaksAtRestart(Sound):
@@ -185,6 +211,8 @@ class Fails(Sound):
 
 KINDS = (
     Fails,
+    TooLarge,
+    Vast,
     Parts,
     MissingPart,
     Sound,

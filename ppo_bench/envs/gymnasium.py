@@ -18,6 +18,7 @@ from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
 from ppo_bench.common.flattened import Flattened, leaves
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
+from ppo_bench.envs.float_range import as_float32
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
@@ -102,7 +103,7 @@ class GymnasiumEnv:
         """See `VectorEnv.step`."""
         obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype, copy=False))
         self.told = {name: _numbers(info, name) for name in self._kept if name in info}
-        raw_reward = reward.astype(np.float32)
+        raw_reward = as_float32(reward)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         life_lost = info.get("life_lost", np.False_) if self._is_atari else np.False_
         episode_over = (terminated & ~life_lost) | truncated

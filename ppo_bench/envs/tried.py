@@ -10,6 +10,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line
 from ppo_bench.envs.base import choices_of
+from ppo_bench.envs.float_range import complaint, fits
 
 
 def require_sound(name: str, env: Any) -> None:
@@ -53,8 +54,8 @@ def _require_sound(name: str, env: Any) -> None:
         raise ConfigError(f"{name}: step gives a reward of shape {np.shape(reward)}, and not a number")
     if np.asarray(reward).dtype.kind not in "biuf":
         raise ConfigError(f"{name}: step gives a reward of {reward!r}, and not a number")
-    if not np.isfinite(reward):
-        raise ConfigError(f"{name}: step gives a reward of {reward}, which is no finite number")
+    if not fits(np.asarray(reward, np.float64)):
+        raise ConfigError(f"{name}: step gives a reward of {reward}, which {complaint(reward)}")
 
 
 def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
@@ -107,14 +108,15 @@ def _require_observation(name: str, method: str, space: Any, obs: Any, part: str
         if not part and not hasattr(obs, "__array__"):
             raise ConfigError(f"{name}: {method} gives {_kind(obs)} as observation, and not an array of {space.dtype}")
         obs = np.asarray(obs)
-        fits = np.can_cast(obs.dtype, space.dtype, "same_kind") if part else obs.dtype == space.dtype
-        if obs.shape != space.shape or not fits:
+        castable = np.can_cast(obs.dtype, space.dtype, "same_kind") if part else obs.dtype == space.dtype
+        if obs.shape != space.shape or not castable:
             raise ConfigError(
                 f"{gives} of shape {obs.shape} and type {obs.dtype}, and its observation_space says {space.shape} and "
                 f"{space.dtype}"
             )
-        if not np.isfinite(obs).all():
-            raise ConfigError(f"{gives} that is not of finite numbers")
+        if obs.dtype.kind == "f" and not fits(obs):
+            kind = "within the range of float32" if np.isfinite(obs).all() else "of finite numbers"
+            raise ConfigError(f"{gives} that is not {kind}")
 
 
 def _kind(value: Any) -> str:
