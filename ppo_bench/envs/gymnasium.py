@@ -173,7 +173,7 @@ def _own_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
             drawn: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # some constructors lack it
             if not checked:
                 drawn["disable_env_checker"] = True
-            env = gymnasium.make(task.id, **drawn | dict(task.kwargs))
+            env = gymnasium.make(task.id, **{**task.kwargs, **drawn})
             if render_mode:
                 _follow_robot(env)
             return _wrapped(task, env)
