@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import envpool_assets
 import gymnasium
 import numpy as np
 import pytest
@@ -67,6 +69,13 @@ def test_arguments_of_wrappers_may_be_functions_and_objects() -> None:
     said = refusal(BACKENDS["gymnasium-sync"], Task("x", "CartPole-v1", 1, wrappers=(wrapper,)))
     assert "cannot be built: " in said
     assert "numpy.nope" in said
+
+
+def test_a_film_is_drawn_whatever_the_render_mode_of_the_task() -> None:
+    env = GymnasiumEnv(Task("x", "CartPole-v1", 1, kwargs={"render_mode": "ansi"}), "sync", render_mode="rgb_array")
+    env.reset([1])
+    assert env.render().shape == (400, 600, 3)
+    env.close()
 
 
 @pytest.mark.parametrize(
@@ -132,6 +141,22 @@ def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "cannot make 'Pong-v5': Invalid game mode" in refusal(BACKENDS["envpool"], mode)
     wrapped = Task("x", "CartPole-v1", 1, wrappers=({"_target_": "gymnasium.wrappers.TimeLimit"},))
     assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
+
+
+def test_files_of_a_scenario_are_arguments_of_vizdoom() -> None:
+    scenario = Path(envpool_assets.__file__).parent / "vizdoom" / "maps" / "basic"
+    files = {"cfg_path": f"{scenario}.cfg", "wad_path": f"{scenario}.wad"}
+    env = BACKENDS["envpool"](Task("x", "VizdoomCustom-v1", 1, kwargs=files))
+    assert env.reset([1]).obs.shape == (1, *env.observation_space.shape)
+    env.close()
+    for kwargs, said in (
+        ({}, "; env.kwargs={cfg_path:...,wad_path:...} are its files"),
+        ({**files, "cfg_path": "nope"}, "does not exist"),
+        ({**files, "nope": 1}, "unexpected keyword argument 'nope'"),
+    ):
+        refused = refusal(BACKENDS["envpool"], Task("x", "VizdoomCustom-v1", 1, kwargs=kwargs))
+        assert refused.startswith("EnvPool cannot make 'VizdoomCustom-v1': ")
+        assert said in refused
 
 
 def build(trouble: Callable[[], None]) -> Any:
