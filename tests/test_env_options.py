@@ -143,7 +143,8 @@ def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
 
 
-def test_files_of_a_scenario_are_arguments_of_vizdoom() -> None:
+def test_files_of_a_scenario_are_arguments_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where VizDoom writes its settings
     scenario = Path(envpool_assets.__file__).parent / "vizdoom" / "maps" / "basic"
     files = {"cfg_path": f"{scenario}.cfg", "wad_path": f"{scenario}.wad"}
     env = BACKENDS["envpool"](Task("x", "VizdoomCustom-v1", 1, kwargs=files))
