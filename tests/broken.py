@@ -1,8 +1,11 @@
-"""Broken environments, one for each kind of fault, as a user might write them."""
+"""Broken environments and wrappers, one for each kind of fault, as a user might write them."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -49,12 +52,38 @@ class NotANumber(Sound):
         return np.full(4, np.nan, np.float32)
 
 
+class TooLarge(Sound):
+    observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float64)  # type: ignore[arg-type]
+
+    def obs(self) -> Any:
+        return np.full(4, 1e39)
+
+
 class BreaksLater(Sound):
     count = 0
 
     def obs(self) -> Any:
         self.count += 1
         return super().obs() if self.count < 300 else np.full(4, np.nan, np.float32)
+
+
+class Vast(Sound):
+    """A single number of float64's range in the 300th observation, or in its reward."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float64)  # type: ignore[arg-type]
+    count = 0
+
+    def __init__(self, obs: float = 0.0, reward: float = 1.0) -> None:
+        self.vast_obs, self.vast_reward = obs, reward
+
+    def obs(self) -> Any:
+        self.count += 1
+        obs = self.np_random.uniform(-1, 1, 4)
+        return obs if self.count != 300 else np.array([0.0, 0.0, self.vast_obs, 0.0])
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, reward if self.count != 300 else self.vast_reward, *rest
 
 
 class BreaksAtRestart(Sound):
@@ -91,7 +120,101 @@ class Raises(Sound):
         raise KeyError("velocity")
 
 
+class Parts(Sound):
+    """Observations of two parts, of which the second has another shape than declared."""
+
+    observation_space = spaces.Dict({"a": Sound.observation_space, "b": spaces.Box(-1, 1, (2,))})  # type: ignore[assignment]
+
+    def obs(self) -> Any:
+        return {"a": super().obs(), "b": np.zeros(3, np.float32)}
+
+
+class MissingPart(Parts):
+    def obs(self) -> Any:
+        return {"a": super().obs()["a"]}
+
+
+class Repair(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that gives the observations of `Type` their declared type."""
+
+    def reset(self, **how: Any) -> Any:
+        obs, info = super().reset(**how)
+        return obs.astype(np.float32), info
+
+    def step(self, action: Any) -> Any:
+        obs, *rest = super().step(action)
+        return obs.astype(np.float32), *rest
+
+
+class Changed(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that replaces the values of a step, by their positions."""
+
+    changes: dict[int, Any] = {}  # noqa: RUF012
+
+    def step(self, action: Any) -> Any:
+        given = super().step(action)
+        return tuple(self.changes.get(i, value) for i, value in enumerate(given))
+
+
+class WrapsReward(Changed):
+    changes = {1: np.ones(1)}  # noqa: RUF012
+
+
+class WrapsInfo(Changed):
+    changes = {4: None}  # noqa: RUF012
+
+
+class WrapsFlag(Changed):
+    changes = {2: None}  # noqa: RUF012
+
+
+class WrapsShape(Changed):
+    changes = {0: np.zeros(3, np.float32)}  # noqa: RUF012
+
+
+class WrapsType(Changed):
+    changes = {0: np.zeros(4)}  # noqa: RUF012
+
+
+class WrapsOldApi(Changed):
+    def step(self, action: Any) -> Any:
+        return super().step(action)[:4]
+
+
+class Fails(Sound):
+    """Fails as `how` says, once, in the method `where`, from the call number `when` of it in a process.
+
+    Calls are counted over all environments of a process: one is tried before a training, and resets twice for that.
+    """
+
+    calls: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, how: str, where: str, when: int = 1) -> None:
+        self.how, self.where, self.when = how, where, when
+        self._call("__init__")
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._call("reset")
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        self._call("step")
+        return super().step(action)
+
+    def _call(self, method: str) -> None:
+        Fails.calls[method] += 1
+        if method == self.where and Fails.calls[method] >= self.when:
+            if self.how == "exits":
+                sys.exit(0)
+            (Path(__file__).parent / "level.dat").read_bytes()
+
+
 KINDS = (
+    Fails,
+    TooLarge,
+    Vast,
+    Parts,
+    MissingPart,
     Sound,
     Shape,
     Type,

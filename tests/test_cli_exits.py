@@ -61,6 +61,10 @@ def interrupted(_: list[str]) -> int:
     raise KeyboardInterrupt
 
 
+def exits(_: list[str]) -> int:
+    sys.exit(0)
+
+
 def without_a_file(arguments: list[str]) -> int:
     return len(Path(arguments[0]).read_bytes())
 
@@ -95,6 +99,11 @@ def test_without_a_cxx_compiler_torch_compile_is_refused_in_one_line(tmp_path: P
         "ppo_bench: framework=torch_compile needs a C++ compiler, and there is no /nonexistent/c++ on PATH"
     )
     assert "Traceback" not in ended.stderr
+
+
+def test_an_exit_by_code_of_the_users_own_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(exits, []) == 1
+    assert_one_line(capsys.readouterr().err, f"the command raises SystemExit: 0 ({__file__}, line ")
 
 
 def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import envpool_assets
 import gymnasium
 import numpy as np
 import pytest
@@ -53,6 +55,26 @@ def test_arguments_and_wrappers_reach_the_environment() -> None:
     # Without gravity and torque the pendulum keeps its speed.
     speeds = [float(step.obs[0, 2]) for step in steps]
     assert speeds == pytest.approx([speeds[0]] * 3)
+    env.close()
+
+
+def test_arguments_of_wrappers_may_be_functions_and_objects() -> None:
+    tanh = {"_target_": "hydra.utils.get_method", "path": "numpy.tanh"}
+    wrapper = {"_target_": "gymnasium.wrappers.TransformReward", "func": tanh}
+    env = BACKENDS["gymnasium-sync"](Task("x", "CartPole-v1", 1, wrappers=(wrapper,)))
+    env.reset([1])
+    assert env.step(np.zeros(1, np.int64)).reward == pytest.approx(np.tanh(1.0))
+    env.close()
+    tanh["path"] = "numpy.nope"
+    said = refusal(BACKENDS["gymnasium-sync"], Task("x", "CartPole-v1", 1, wrappers=(wrapper,)))
+    assert "cannot be built: " in said
+    assert "numpy.nope" in said
+
+
+def test_a_film_is_drawn_whatever_the_render_mode_of_the_task() -> None:
+    env = GymnasiumEnv(Task("x", "CartPole-v1", 1, kwargs={"render_mode": "ansi"}), "sync", render_mode="rgb_array")
+    env.reset([1])
+    assert env.render().shape == (400, 600, 3)
     env.close()
 
 
@@ -121,6 +143,23 @@ def test_envpool_has_its_own_arguments_and_no_wrappers() -> None:
     assert "use backend=gymnasium" in refusal(BACKENDS["envpool"], wrapped)
 
 
+def test_files_of_a_scenario_are_arguments_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where VizDoom writes its settings
+    scenario = Path(envpool_assets.__file__).parent / "vizdoom" / "maps" / "basic"
+    files = {"cfg_path": f"{scenario}.cfg", "wad_path": f"{scenario}.wad"}
+    env = BACKENDS["envpool"](Task("x", "VizdoomCustom-v1", 1, kwargs=files))
+    assert env.reset([1]).obs.shape == (1, *env.observation_space.shape)
+    env.close()
+    for kwargs, said in (
+        ({}, "; env.kwargs={cfg_path:...,wad_path:...} are its files"),
+        ({**files, "cfg_path": "nope"}, "does not exist"),
+        ({**files, "nope": 1}, "unexpected keyword argument 'nope'"),
+    ):
+        refused = refusal(BACKENDS["envpool"], Task("x", "VizdoomCustom-v1", 1, kwargs=kwargs))
+        assert refused.startswith("EnvPool cannot make 'VizdoomCustom-v1': ")
+        assert said in refused
+
+
 def build(trouble: Callable[[], None]) -> Any:
     """A constructor that takes no `render_mode`, as one of a user's own may not."""
     return lambda: Breaks(trouble)
@@ -177,13 +216,13 @@ def test_a_worker_process_that_dies_is_named_and_nothing_hangs(moment: str, monk
 
 def test_an_environment_that_loses_a_connection_of_its_own_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     env = breaking(monkeypatch, lose_its_simulator, "sync")
-    with pytest.raises(ConnectionResetError, match="the simulator has gone"):
+    with pytest.raises(Failed, match=r"environment 0 of Breaks-v0: reset raises ConnectionResetError: the simulator"):
         env.reset([1, 2])
     env.close()
     env = breaking(monkeypatch, lose_its_simulator, "sync")
     for one in env._envs._envs.envs:
         monkeypatch.setattr(one.unwrapped, "close", lose_its_simulator)
-    with pytest.raises(ConnectionResetError, match="the simulator has gone"):
+    with pytest.raises(Failed, match=r"environment 0 of Breaks-v0: close raises ConnectionResetError: the simulator"):
         env.close()
 
 

@@ -147,3 +147,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 def test_a_vectorization_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^backend\.vectorization=threads: choose sync or async$"):
         GymnasiumBackend("gymnasium", "threads").require()
+
+
+def test_arrays_of_jax_are_observations() -> None:
+    BACKENDS["gymnasium-sync"](Task("x", "phys2d/CartPole-v1", 2)).close()

@@ -102,6 +102,17 @@ def test_an_environment_is_stepped_as_it_steps_itself(env_id: str) -> None:
             break
 
 
+@pytest.mark.parametrize("env_id", [CARTPOLE, BREAKOUT])
+def test_the_default_generator_of_jax_changes_nothing(env_id: str) -> None:
+    shown = []
+    for generator in ("threefry2x32", "rbg"):
+        with jax.default_prng_impl(generator):
+            env = made(env_id)
+            start = env.reset([5, 6])
+            shown.append([start.seen.obs, start.step(start.state, jnp.array([0, 1]))[1].obs])
+    assert_array_equal(*np.asarray(shown))
+
+
 @pytest.mark.parametrize("env_id", [CARTPOLE, PENDULUM, BREAKOUT])
 def test_it_keeps_the_contract(env_id: str) -> None:
     findings = check_contract(lambda: made(env_id, 4), 400)

@@ -202,6 +202,12 @@ def test_observations_of_several_parts_are_taken_as_the_environment_gives_them(
     trained = [ppo_bench.load(folder, greedy=False) for _ in range(2)]
     for _ in range(5):
         np.testing.assert_array_equal(trained[0].act(stacked), trained[1].act(vectors.astype(np.float32)))
+    singles = [observed[0]]
+    if not isinstance(env.observation_space, gymnasium.spaces.Discrete):  # else a vector is as many choices
+        singles.append(vectors[0])
+    for single in singles:
+        with pytest.raises(ConfigError, match=r"^a single observation: expected arrays \[N, ...\]"):
+            trained[0].act(single)
 
 
 def test_wrong_use_is_named(run: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import jax
@@ -13,7 +14,9 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
+from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.interface import load, train
+from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
@@ -121,6 +124,30 @@ def test_the_constructor_of_ones_own_dynamics_has_the_arguments_that_are_given()
     assert ends == [False] * (1 - begun) + [True]
     with pytest.raises(ConfigError, match=r"cannot make 'tests.test_jax_envs:Counter': .* argument 'ends'"):
         JaxBackend("jax").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"ends": 2}))
+
+
+class Leaving(Counter):
+    """The same, which ends the process as it is made, or in its first step."""
+
+    def __init__(self, at_once: bool) -> None:
+        super().__init__()
+        if at_once:
+            sys.exit(0)
+
+    def step(self, state: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        sys.exit(0)
+
+
+@pytest.mark.parametrize(
+    ("at_once", "said"), [(True, "backend=jax: tests.test_jax_envs:Leaving raises"), (False, "the command raises")]
+)
+def test_an_exit_of_dynamics_is_a_failure(
+    at_once: bool, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["env.id=tests.test_jax_envs:Leaving", f"env.kwargs={{at_once:{at_once}}}", "framework=jax_xla"]
+    words += ["backend=jax", "device=cpu", "total_timesteps=4096", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 1
+    assert capfd.readouterr().err.splitlines()[-1].startswith(f"ppo_bench: {said} SystemExit: 0 ({__file__}, line ")
 
 
 @pytest.mark.parametrize(

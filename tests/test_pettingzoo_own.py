@@ -28,13 +28,16 @@ from ppo_bench.envs.random_play import random_actions
 
 
 class Pulling(ParallelEnv[str, np.ndarray, np.ndarray]):  # type: ignore[misc]
-    """Tug of war: who pulls harder in each of five steps gets a point of the other."""
+    """Tug of war: who pulls harder in each of five steps gets a point of the other.
+
+    In step number `exits` of all games the process ends.
+    """
 
     metadata = {"name": "pulling"}  # noqa: RUF012
     possible_agents = ["a", "b"]  # noqa: RUF012
 
-    def __init__(self, render_mode: str | None = None) -> None:
-        self.render_mode = render_mode
+    def __init__(self, render_mode: str | None = None, exits: int = 0) -> None:
+        self.render_mode, self._exits, self._count = render_mode, exits, 0
 
     def observation_space(self, agent: str) -> Any:
         return spaces.Box(0, 5, (1,), np.float32)
@@ -49,6 +52,9 @@ class Pulling(ParallelEnv[str, np.ndarray, np.ndarray]):  # type: ignore[misc]
     def step(self, actions: Any) -> Any:
         assert all(abs(action).max() <= 2 for action in actions.values())  # within the bounds
         self._steps += 1
+        self._count += 1
+        if self._count == self._exits:
+            sys.exit(0)
         lead = float(np.sign(actions["a"][0] - actions["b"][0]))
         over = dict.fromkeys("ab", self._steps == 5)
         return self._seen(), {"a": lead, "b": -lead}, over, dict.fromkeys("ab", False), {agent: {} for agent in "ab"}
@@ -64,6 +70,18 @@ def pulling() -> Iterator[list[str]]:
     pettingzoo.register("parallel", "test/pulling-v0", f"{__name__}:Pulling")
     yield ["backend=pettingzoo", "env.id=test/pulling-v0", "env.players=2", "ppo=continuous", "framework=torch_eager"]
     del pettingzoo.parallel_registry["test/pulling-v0"]
+
+
+EXITS = {3: "test/pulling-v0 raises SystemExit: 0", 402: "environment 0 of test/pulling-v0: step raises SystemExit: 0"}
+"""Of these steps 400 are tried."""
+
+
+@pytest.mark.parametrize("step", EXITS)
+def test_an_exit_of_a_game_is_its_failure(
+    step: int, pulling: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, [*pulling, f"env.kwargs={{exits:{step}}}", "ppo.num_envs=2", f"outputs={tmp_path}"]) == 1
+    assert capfd.readouterr().err.splitlines()[-1].startswith(f"ppo_bench: {EXITS[step]} ({__file__}, line ")
 
 
 def test_games_of_floats_are_trained_against_the_past_and_rated(pulling: list[str], tmp_path: Path) -> None:

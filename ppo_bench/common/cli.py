@@ -15,15 +15,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from ppo_bench.common.errors import ConfigError, Failed, Interrupted, Lost
+from ppo_bench.common.errors import ConfigError, Failed, Interrupted, Lost, failure_of
 from ppo_bench.common.values import quoted
 
 LOST = 75
 EXIT_CODES: dict[type[Exception], int] = {ConfigError: 2, Lost: LOST, Failed: 1, Interrupted: 130}
 
 
+class _HelpShown(SystemExit):
+    """The end of a command that has shown its help."""
+
+
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` whose errors are one line."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """See `argparse.ArgumentParser.exit`."""
+        raise _HelpShown(status)
 
     def add_overrides(self, words: str = "") -> None:
         """Add the arguments that `overrides_of` reads: configuration overrides, and `--config-dir`.
@@ -65,12 +73,18 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
                 return _fail(code, error)
         if isinstance(error, OSError):
             # Such as a full disk: the message names the file and the reason.
-            return _fail(1, f"{error.strerror or error}: {error.filename}" if error.filename else error)
-        if _out_of_memory(error):
+            said: object = f"{error.strerror or error}: {error.filename}" if error.filename else error
+        elif _out_of_memory(error):
             what = (str(error).strip() or type(error).__name__).splitlines()[0]
             less = "fewer ppo.num_envs or ppo.num_steps or a smaller network need less"
-            return _fail(1, f"out of memory ({what}): {less}; what was saved is kept")
+            said = f"out of memory ({what}): {less}; what was saved is kept"
+        else:
+            raise
+        return _fail(1, said)
+    except _HelpShown:
         raise
+    except SystemExit as error:  # of code that is not ppo_bench's
+        return _fail(1, failure_of("the command", error))
     except KeyboardInterrupt:
         return _fail(130, "stopped at once")
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
+
+ENV_ERRORS = (OSError, EOFError, SystemExit)
+"""Errors of environments that look as if they were the program's own: a missing file, a lost process, an exit."""
 
 
 class ConfigError(ValueError):
@@ -53,6 +59,24 @@ def require(module: str, extra: str, purpose: str) -> None:
 def one_line(said: object) -> str:
     """`said`, such as an exception, as text without line breaks."""
     return " ".join(str(said).split())
+
+
+def failure_of(what: str, error: BaseException) -> Failed:
+    """Failure of `what`, the code of a user, which raised `error`; it names the line, but none of Python's library."""
+    said, frames = one_line(error), traceback.extract_tb(error.__traceback__)
+    raised = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    library = (sysconfig.get_path("stdlib"), "<")
+    place = [f for f in frames if not f.filename.startswith(library) or "site-packages" in f.filename][-1]
+    return Failed(f"{what} raises {raised} ({place.filename}, line {place.lineno})")
+
+
+@contextmanager
+def exits_are_failures(what: str) -> Iterator[None]:
+    """A context in which `sys.exit`, called by `what`, raises `Failed` and does not end the program."""
+    try:
+        yield
+    except SystemExit as error:
+        raise failure_of(what, error) from error
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:

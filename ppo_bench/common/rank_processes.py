@@ -51,7 +51,7 @@ def serve(connection: Connection, make: Callable[[Ticks], Any]) -> None:
     except (ConfigError, Failed) as error:
         with suppress(OSError):
             send("failed", error)
-    except Exception:
+    except (Exception, SystemExit):
         with suppress(OSError):
             send("broken", traceback.format_exc())
     finally:

@@ -77,13 +77,23 @@ def _known(envpool: Any, task: Task) -> set[str]:
         hint = f"did you mean {', '.join(close)}?" if close else "envpool.list_all_envs() lists them"
         raise ConfigError(f"EnvPool has no environment {task.id!r}; {hint}")
     try:
-        return set(envpool.make_spec(task.id).config._fields) - SET_HERE  # once: 0.1 s
+        return _options(envpool, task.id)
+    except RuntimeError:  # of a missing file: VizdoomCustom-v1 has none but those that its arguments name
+        try:
+            return _options(envpool, task.id, **task.kwargs)
+        except (RuntimeError, TypeError) as error:
+            needs = "" if task.kwargs else "; env.kwargs={cfg_path:...,wad_path:...} are its files"
+            raise ConfigError(f"EnvPool cannot make {task.id!r}: {one_line(error)}{needs}") from error
     except ImportError as error:
         if "Qt" not in str(error):
             raise ConfigError(f"EnvPool cannot make {task.id!r}: {one_line(error)}") from error
         raise ConfigError(
             f"{task.id} on EnvPool needs Qt 5 of the system (libqt5core5a and libqt5gui5 on Debian): make setup-procgen"
         ) from error
+
+
+def _options(envpool: Any, env_id: str, **arguments: Any) -> set[str]:
+    return set(envpool.make_spec(env_id, **arguments).config._fields) - SET_HERE  # once: 0.1 s
 
 
 def _with_roms() -> list[str]:

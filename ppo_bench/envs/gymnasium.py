@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import ConfigError, Failed, one_line, require
+from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
 from ppo_bench.common.flattened import Flattened, leaves
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
+from ppo_bench.envs.float_range import as_float32
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
@@ -54,10 +55,12 @@ class GymnasiumEnv:
         build = functools.partial(_make_one, task, render_mode)
         try:
             # Built once in this process first, where an error has a readable cause; worker processes hide it.
-            env = build()
-            require_sound(task.id, env.unwrapped)
-            _, info = env.reset(seed=0)  # of the wrappers too, which may add masks
-        except ConfigError:
+            with exits_are_failures(task.id):
+                env = _own_env(task, render_mode, checked=False)
+                require_sound(task.id, env)
+                env = _as_vectors(task, env)
+                _, info = env.reset(seed=0)
+        except (ConfigError, Failed):
             raise
         except Exception as error:  # whatever the environment's own constructor raises
             if "mujoco" in str(error).lower():
@@ -100,7 +103,7 @@ class GymnasiumEnv:
         """See `VectorEnv.step`."""
         obs, reward, terminated, truncated, info = self._envs.step(actions.astype(self.action_space.dtype, copy=False))
         self.told = {name: _numbers(info, name) for name in self._kept if name in info}
-        raw_reward = reward.astype(np.float32)
+        raw_reward = as_float32(reward)
         learnt = np.sign(raw_reward) if self._reward_clip else raw_reward
         life_lost = info.get("life_lost", np.False_) if self._is_atari else np.False_
         episode_over = (terminated & ~life_lost) | truncated
@@ -154,6 +157,12 @@ def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
 
 
 def _make_one(task: Task, render_mode: str | None = None) -> Any:
+    """One environment as it is trained."""
+    return _as_vectors(task, _own_env(task, render_mode))
+
+
+def _own_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
+    """The environment that the task names, in the task's wrappers; if `checked`, with gymnasium's passive checker."""
     import gymnasium
 
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # no sound
@@ -162,10 +171,12 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         _register(task)
         if task.atari is None:
             drawn: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # some constructors lack it
-            env = gymnasium.make(task.id, **drawn, **task.kwargs)
+            if not checked:
+                drawn["disable_env_checker"] = True
+            env = gymnasium.make(task.id, **{**task.kwargs, **drawn})
             if render_mode:
                 _follow_robot(env)
-            return _flat(_from_zero(_told(task, _wrapped(task, env))))
+            return _wrapped(task, env)
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
@@ -175,7 +186,13 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         rules = task.atari
         shown: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
         env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **shown)
-        return _told(task, _wrapped(task, env))
+        return _wrapped(task, env)
+
+
+def _as_vectors(task: Task, env: Any) -> Any:
+    """`env` as the vector of environments takes it: choices from 0, one array as observation."""
+    env = _told(task, env)
+    return env if task.atari else _flat(_from_zero(env))
 
 
 def _told(task: Task, env: Any) -> Any:
@@ -222,6 +239,7 @@ def _register(task: Task) -> None:
 def _wrapped(task: Task, env: Any) -> Any:
     """`env` inside the wrappers of `task.wrappers`. Raises `ConfigError` if one cannot be built."""
     import gymnasium
+    from hydra.utils import instantiate
 
     for wrapper in task.wrappers:
         if not isinstance(wrapper, Mapping) or "_target_" not in wrapper:
@@ -234,7 +252,7 @@ def _wrapped(task: Task, env: Any) -> Any:
         if own := NORMALIZERS.get(cls.__name__):
             raise ConfigError(f"env.wrappers: {cls.__name__} has statistics that checkpoints lack: use {own}=true")
         try:
-            env = cls(env, **arguments)
+            env = cls(env, **instantiate(arguments, _convert_="all"))
         except Exception as error:  # building whatever was named
             raise ConfigError(f"env.wrappers: {dict(wrapper)} cannot be built: {one_line(error)}") from error
     return env

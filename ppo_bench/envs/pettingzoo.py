@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, Failed, nearest, one_line, require
+from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, nearest, one_line, require
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
 from ppo_bench.envs.base import Seen, Step, Task, require_no_info, supported_spaces
 from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
@@ -53,7 +53,8 @@ class PettingZooEnv:
         self.players = len(game.agents)
         require_players(task, self.players)
         supported_spaces(task, game.player_observation_space, game.player_action_space)
-        _try(task, game)
+        with exits_are_failures(task.id):
+            _try(task, game)
         game.close()
         self.num_envs, games = task.num_envs, games_of(task)
         self.observation_space: Any = game.player_observation_space
@@ -128,15 +129,16 @@ def _make_game(task: Task) -> Game:
 
 
 def _called(env_id: str, make: Callable[[], Any]) -> Any:
-    try:
-        return make()
-    except Exception as error:  # whatever the environment's own code raises
-        said = one_line(error) or type(error).__name__
-        if isinstance(error, OSError) and "rom " in said:
-            raise ConfigError(
-                f"{env_id}: {said.split('.', maxsplit=1)[0]}: pip install --force-reinstall ale-py, which brings it"
-            ) from error
-        raise ConfigError(f"PettingZoo cannot make {env_id!r}: {said}") from error
+    with exits_are_failures(env_id):
+        try:
+            return make()
+        except Exception as error:  # whatever the environment's own code raises
+            said = one_line(error) or type(error).__name__
+            if isinstance(error, OSError) and "rom " in said:
+                raise ConfigError(
+                    f"{env_id}: {said.split('.', maxsplit=1)[0]}: pip install --force-reinstall ale-py, which brings it"
+                ) from error
+            raise ConfigError(f"PettingZoo cannot make {env_id!r}: {said}") from error
 
 
 def _try(task: Task, game: Game) -> None:

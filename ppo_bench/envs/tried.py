@@ -1,4 +1,5 @@
-"""A trial of a gymnasium environment with one reset and one step, which reports its faults before a run starts."""
+"""A trial of a gymnasium environment in its wrappers, by one reset and one step, which reports faults before a run
+starts."""
 
 from __future__ import annotations
 
@@ -7,15 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line
 from ppo_bench.envs.base import choices_of
+from ppo_bench.envs.float_range import complaint, fits
 
 
 def require_sound(name: str, env: Any) -> None:
-    """Raise `ConfigError` if `env` violates gymnasium's API, or if its observations do not fit its space.
+    """Raise `ConfigError` if `env`, with all its wrappers, violates gymnasium's API or its own observation space.
 
-    `name` is its name in messages.
+    Raises `Failed` if it calls `sys.exit`. A fault that the environment has without wrappers is reported first. `name`
+    is its name in messages.
     """
+    try:
+        _require_sound(f"{name} in its wrappers" if env.unwrapped is not env else name, env)
+    except (ConfigError, Failed):
+        _require_sound(name, env.unwrapped)
+        raise
+
+
+def _require_sound(name: str, env: Any) -> None:
     given = _called(name, "reset", lambda: env.reset(seed=0))
     match given:
         case (obs, dict() as info):
@@ -32,22 +43,30 @@ def require_sound(name: str, env: Any) -> None:
             f"{name}: step gives {count} values, and not the five of gymnasium: (observation, reward, terminated, "
             "truncated, info)" + ("; four are those of gym before 0.26" if count == 4 else "")
         )
-    obs, reward, *_ = given
+    obs, reward, terminated, truncated, info = given
     _require_observation(name, "step", env.observation_space, obs)
+    if not isinstance(info, dict):
+        raise ConfigError(f"{name}: step gives {_kind(info)} as info, and not a dict")
+    for flag, value in (("terminated", terminated), ("truncated", truncated)):
+        if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "biu":
+            raise ConfigError(f"{name}: step gives {flag}={value!r}, and not True or False")
     if np.ndim(reward) != 0:
         raise ConfigError(f"{name}: step gives a reward of shape {np.shape(reward)}, and not a number")
     if np.asarray(reward).dtype.kind not in "biuf":
         raise ConfigError(f"{name}: step gives a reward of {reward!r}, and not a number")
-    if not np.isfinite(reward):
-        raise ConfigError(f"{name}: step gives a reward of {reward}, which is no finite number")
+    if not fits(np.asarray(reward, np.float64)):
+        raise ConfigError(f"{name}: step gives a reward of {reward}, which {complaint(reward)}")
 
 
 def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except Exception as error:  # whatever the environment's own code raises
-        said = one_line(error)
-        raise ConfigError(f"{name}: {method} raises {type(error).__name__}" + (f": {said}" if said else "")) from error
+    with exits_are_failures(f"{name}: {method}"):
+        try:
+            return call()
+        except Exception as error:  # whatever the environment's own code raises
+            said = one_line(error)
+            raise ConfigError(
+                f"{name}: {method} raises {type(error).__name__}" + (f": {said}" if said else "")
+            ) from error
 
 
 def _action(space: Any, info: Mapping[str, Any]) -> Any:
@@ -63,24 +82,46 @@ def _action(space: Any, info: Mapping[str, Any]) -> Any:
     return np.array([part.argmax() for part in np.split(legal, np.cumsum(choices_of(space))[:-1])])
 
 
-def _require_observation(name: str, method: str, space: Any, obs: Any) -> None:
-    """Raise `ConfigError` if `space` is a `Box` and `obs` has another shape or dtype or is not finite."""
+def _require_observation(name: str, method: str, space: Any, obs: Any, part: str = "") -> None:
+    """Raise `ConfigError` if `obs`, or a part of it, has another shape or dtype than `space` or is not finite.
+
+    `part` is the path of a part within the observation, such as `['camera']`. Parts are converted to the dtype of their
+    space, as gymnasium's `flatten` does, if they are of the same kind.
+    """
     from gymnasium import spaces
 
-    if not isinstance(space, spaces.Box):
-        return
-    if not isinstance(obs, np.ndarray | np.generic):
-        raise ConfigError(f"{name}: {method} gives {_kind(obs)} as observation, and not an array of {space.dtype}")
-    if obs.shape != space.shape or obs.dtype != space.dtype:
-        raise ConfigError(
-            f"{name}: {method} gives an observation of shape {obs.shape} and type {obs.dtype}, and its "
-            f"observation_space says {space.shape} and {space.dtype}"
-        )
-    if not np.isfinite(obs).all():
-        raise ConfigError(f"{name}: {method} gives an observation that is not of finite numbers")
+    gives = f"{name}: {method} gives {'obs' + part if part else 'an observation'}"
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        kind: Any = Mapping if isinstance(space, spaces.Dict) else tuple
+        if not isinstance(obs, kind):
+            raise ConfigError(f"{gives} that is {_kind(obs)}, and not a {'dict' if kind is Mapping else 'tuple'}")
+        both: tuple[Any, Any] = space.spaces, obs
+        inner, parts = (dict(x if kind is Mapping else enumerate(x)) for x in both)
+        for key in inner:
+            if key not in parts:
+                raise ConfigError(f"{gives} without [{key!r}], which its observation_space has")
+            _require_observation(name, method, inner[key], parts[key], f"{part}[{key!r}]")
+    elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        if not space.contains(obs):
+            raise ConfigError(f"{gives} of {one_line(obs)}, which is not in its observation_space {one_line(space)}")
+    elif isinstance(space, spaces.Box):
+        if not part and not hasattr(obs, "__array__"):
+            raise ConfigError(f"{name}: {method} gives {_kind(obs)} as observation, and not an array of {space.dtype}")
+        obs = np.asarray(obs)
+        castable = np.can_cast(obs.dtype, space.dtype, "same_kind") if part else obs.dtype == space.dtype
+        if obs.shape != space.shape or not castable:
+            raise ConfigError(
+                f"{gives} of shape {obs.shape} and type {obs.dtype}, and its observation_space says {space.shape} and "
+                f"{space.dtype}"
+            )
+        if obs.dtype.kind == "f" and not fits(obs):
+            kind = "within the range of float32" if np.isfinite(obs).all() else "of finite numbers"
+            raise ConfigError(f"{gives} that is not {kind}")
 
 
 def _kind(value: Any) -> str:
+    if value is None:
+        return "None"
     return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
 
 

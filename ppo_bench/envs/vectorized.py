@@ -7,13 +7,15 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.errors import ENV_ERRORS, ConfigError, Failed, failure_of
 from ppo_bench.envs.base import Backend
 
 
@@ -34,12 +36,15 @@ class Vectorized:
     def __init__(self, env_id: str, build: Callable[[], Any], num_envs: int, vectorization: str) -> None:
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-        self._lost_worker = False
+        # What gymnasium says of errors in worker processes beside their traceback; for `Failed`, the traceback too.
+        known = r"(?s).*(Received the following error|Raising the last exception|ppo_bench\.common\.errors\.Failed: )"
+        warnings.filterwarnings("ignore", known, module="gymnasium")
+        self._id, self._lost_worker = env_id, False
         self._has_workers = vectorization == "async"
         kind = AsyncVectorEnv if self._has_workers else SyncVectorEnv
-        one = functools.partial(_built, build, os.getpid())
+        each = [functools.partial(_built, build, os.getpid(), f"environment {i} of {env_id}") for i in range(num_envs)]
         try:
-            self._envs: Any = kind([one] * num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+            self._envs: Any = kind(each, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
         except EOFError as error:
             raise Failed(f"a worker process of {env_id} has ended as it began") from error
 
@@ -62,11 +67,21 @@ class Vectorized:
         """The result of `method`. Raises `Failed` if a worker process has ended."""
         try:
             return method(*args, **options)
-        except (EOFError, ConnectionError) as error:
-            if not self._has_workers:  # the environment itself raised it
+        except ENV_ERRORS as error:
+            if not self._has_workers:
+                raise self._failure(error) from error
+            if not isinstance(error, EOFError | ConnectionError):
                 raise
             self._lost_worker = True
             raise Failed(self._ended()) from error
+
+    def _failure(self, error: BaseException) -> Failed:
+        """Failure that names the environment of this process that raised `error`, and its method."""
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            for i, env in enumerate(self._envs.envs):
+                if frame.f_locals.get("self") is env:
+                    return failure_of(f"environment {i} of {self._id}: {frame.f_code.co_name}", error)
+        return failure_of(self._id, error)
 
     def _ended(self) -> str:
         """A message that names the worker processes that have ended, with their exit codes."""
@@ -85,19 +100,34 @@ class Vectorized:
             try:
                 self._envs.close()
                 return
-            except (EOFError, ConnectionError):  # a worker has ended unnoticed, or the environment itself raises
+            except ENV_ERRORS as error:
                 if not self._has_workers:
+                    raise self._failure(error) from error
+                if not isinstance(error, EOFError | ConnectionError):  # else a worker has ended unnoticed
                     raise
         for process in self._envs.processes:  # gymnasium's close would wait forever for the worker that has ended
             process.terminate()
         self._envs.closed = True
 
 
-def _built(build: Callable[[], Any], maker: int) -> Any:
-    """An environment; `maker` is the id of the process that created the vector of environments."""
-    if os.getpid() != maker:
-        # Workers of AsyncVectorEnv leave Ctrl-C to that process.
+def _built(build: Callable[[], Any], maker: int, name: str) -> Any:
+    """An environment, called `name`; `maker` is the id of the process that created the vector of environments.
+
+    In a worker process of `AsyncVectorEnv`, the errors `ENV_ERRORS` of the environment are `Failed`.
+    """
+    in_worker = os.getpid() != maker
+    if in_worker:  # such a process leaves Ctrl-C to that process
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):  # drops the parent's handlers, if inherited
             signal.signal(number, signal.SIG_DFL)
-    return build()
+    try:
+        env = build()
+    except ENV_ERRORS as error:
+        failure = failure_of(f"{name}: its constructor", error)
+        # Multiprocessing prints the argument of SystemExit.
+        raise SystemExit(f"ppo_bench: {failure}") if in_worker else failure from error
+    if not in_worker:
+        return env
+    from ppo_bench.envs.env_errors import EnvErrors
+
+    return EnvErrors(env, name)

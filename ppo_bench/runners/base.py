@@ -12,10 +12,12 @@ import numpy as np
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters, shares_minibatches
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Arrays, Tree
 from ppo_bench.mathematics.normalize import Across, ActionBounds, Moments, action_bounds, here
 from ppo_bench.mathematics.parts import WHOLE, Part
+from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.runners.opponents import NONE, Opponents, Sides, sides
@@ -98,6 +100,12 @@ class Problem:
                 f"devices={self.devices}: algorithm={self.algorithm.name} states a loss without `whole`, which "
                 "several devices that share a minibatch need (docs/own.md); use devices=1"
             )
+
+    @property
+    def max_reward(self) -> float:
+        """Largest reward that can be learnt from: the critic's loss squares it, unless rewards are normalised."""
+        squares = PRECISIONS[self.precision].parameters == "float32" and not self.ppo.norm_reward
+        return SQUARE_MAX if squares else FLOAT32_MAX
 
     def _require_equal_minibatches(self) -> None:
         """Raise `ConfigError` unless every shard contributes equally many samples to each minibatch."""

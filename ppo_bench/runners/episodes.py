@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.common.errors import Failed
 from ppo_bench.runners.base import Episode
 
 NOTHING: Mapping[str, np.ndarray] = {}
@@ -19,13 +18,6 @@ class Totals(NamedTuple):
 
     returns: np.ndarray
     lengths: np.ndarray
-
-
-def not_finite(what: str, values: np.ndarray, first: int = 0) -> Failed:
-    """Error that names the first environment with non-finite `values [N, ...]`; row 0 is environment `first`."""
-    row, place = np.argwhere(~np.isfinite(values).reshape(len(values), -1))[0]
-    value = values.reshape(len(values), -1)[row, place]
-    return Failed(f"environment {first + row} gave {what} of {value}, which is no finite number")
 
 
 def no_totals(num_envs: int) -> Totals:

@@ -131,8 +131,8 @@ class TorchCompile(Torch):
     def _compiler(self) -> Compiler:
         if not shutil.which(cxx := cxx_compiler()):
             raise ConfigError(
-                f"framework=torch_compile needs a C++ compiler, and there is no {cxx} on PATH: apt install g++, or name "
-                "one by the environment variable CXX"
+                f"framework=torch_compile needs a C++ compiler, and there is no {cxx} on PATH: apt install g++, or "
+                "name one by the environment variable CXX"
             )
         if folder := _cache_folder(self.compile_cache, "torch"):
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # read when something is first compiled

@@ -9,12 +9,13 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.envs.base import GraphEnv, Seen
+from ppo_bench.envs.float_range import FLOAT32_MAX, fits, out_of_range
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays, filled
 from ppo_bench.mathematics.normalize import Moments
 from ppo_bench.runners.base import Episode, Problem
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
-from ppo_bench.runners.episodes import Totals, fold_episodes, not_finite
+from ppo_bench.runners.episodes import Totals, fold_episodes
 
 
 class PlainNumpy:
@@ -38,10 +39,6 @@ class PlainNumpy:
         return x if high is None else np.minimum(x, high)
 
 
-def _all_finite(x: np.ndarray) -> bool:
-    return bool(np.logical_and.reduce(np.isfinite(x), None))
-
-
 class HostEnvs:
     """The environments of a problem. Their state is a dictionary with `env_arrays` and `normalization_arrays`."""
 
@@ -58,6 +55,7 @@ class HostEnvs:
         self._first_choices = np.cumsum([0, *problem.network.actions.choices[:-1]])
         self._floats = space.dtype is not None and space.dtype.kind == "f"
         self._action_bounds = problem.action_bounds
+        self._max_reward = problem.max_reward
 
     # --- Between rollouts ---------------------------------------------------------------------------------------------
 
@@ -71,7 +69,7 @@ class HostEnvs:
         state = self.own(arrays | filled(self._stands))
         state |= {f"envs.{name}": array for name, array in seen._asdict().items() if array is not None}
         self._require_choice(seen.legal)
-        self._require_finite(seen.obs)
+        self._require_range(seen.obs)
         state["envs.obs"] = self._observe(state, seen.obs)
         return state
 
@@ -84,9 +82,12 @@ class HostEnvs:
             env = self._first + int(np.flatnonzero(~possible)[0])
             raise Failed(f"environment {env} forbids every choice of an action")
 
-    def _require_finite(self, obs: np.ndarray) -> None:
-        if self._floats and not _all_finite(obs):
-            raise not_finite("an observation", obs, self._first)
+    def _require_range(self, obs: np.ndarray) -> None:
+        if not self._floats:
+            return
+        within = np.isfinite(obs) if obs.dtype.itemsize <= 4 else np.absolute(obs) <= FLOAT32_MAX
+        if not np.logical_and.reduce(within, None):
+            raise out_of_range("an observation", obs, self._first)
 
     def export(self, state: Arrays) -> Arrays:
         """Copies of the state's arrays, by name."""
@@ -130,7 +131,7 @@ class HostEnvs:
             self._require_choice(step.legal)
             state["envs.legal"] = step.legal
         state["envs.start"], state["envs.done"] = state["envs.done"], done
-        self._require_finite(step.obs)
+        self._require_range(step.obs)
         state["envs.obs"] = self._observe(state, step.obs)
         return state, rollout
 
@@ -146,8 +147,9 @@ class HostEnvs:
     def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Arrays, list[Episode]]:
         """State after a rollout, its arrays for learning (`Computation.flags`, `[T, N]`), and its finished episodes."""
         rewards, raw_rewards, valid = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
-        if not np.isfinite(raw_rewards).all():
-            raise not_finite("a reward", raw_rewards.T, self._first)
+        for given, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):
+            if not fits(given, limit):
+                raise out_of_range("a reward", given.T, self._first, limit)
         if self._ppo.norm_reward:
             rewards = self._normalized_rewards(state, rewards, valid)
         totals = Totals(state["envs.returns"], state["envs.lengths"])

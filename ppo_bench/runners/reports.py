@@ -11,8 +11,9 @@ import numpy as np
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import FailedRuns
+from ppo_bench.envs.float_range import out_of_range
 from ppo_bench.runners.base import Episode, Problem
-from ppo_bench.runners.episodes import Ended, Totals, episodes_of, folded, not_finite
+from ppo_bench.runners.episodes import Ended, Totals, episodes_of, folded
 from ppo_bench.runners.program import Played
 from ppo_bench.runners.seeds import Measured
 
@@ -30,14 +31,15 @@ def reported(
     """Totals after an iteration of S runs, and what it measured, from its results on the host.
 
     Arrays of `ahead` are those of one run, stacked `[S, ...]`; rows past the S learning rates are padding. `totals` are
-    those of all `S * N` environments before it, run by run. Raises `FailedRuns` if a reward is not finite.
+    those of all `S * N` environments before it, run by run. Raises `FailedRuns` if a reward is out of range.
     """
     runs = len(learning_rates)
     raw_rewards, episode_over, valid = (np.asarray(array)[:runs] for array in ahead.played)
-    finite = np.isfinite(raw_rewards).all(axis=(1, 2))
-    if not finite.all():
-        failed = np.flatnonzero(~finite).tolist()
-        reasons = (not_finite("a reward", raw_rewards[k], problem.first_env) for k in failed)
+    limit = problem.max_reward
+    within = (np.absolute(raw_rewards) <= limit).all(axis=(1, 2))
+    if not within.all():
+        failed = np.flatnonzero(~within).tolist()
+        reasons = (out_of_range("a reward", raw_rewards[k], problem.first_env, limit) for k in failed)
         raise FailedRuns(dict(zip(failed, map(str, reasons), strict=True)))
     side_by_side = (array.reshape(-1, array.shape[-1]) for array in (raw_rewards, episode_over, valid))
     totals, ended = folded(totals, *side_by_side)

@@ -87,7 +87,7 @@ def _error_kept(path: Path, position: int) -> Iterator[None]:
         yield
     except (Interrupted, ConfigError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
         if isinstance(error, FailedRuns):
             said = error.reasons.get(position, "")

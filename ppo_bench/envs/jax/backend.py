@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import ConfigError, one_line, require
+from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.envs.base import Task, require_no_info
 from ppo_bench.envs.turns import require_players
@@ -109,10 +109,11 @@ def _own_dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
     from ppo_bench.envs.jax import gymnax
 
     try:
-        if all(hasattr(of_id, name) for name in gymnax.METHODS):
-            return gymnax.Gymnax(of_id(), kwargs)
-        dynamics: Dynamics = of_id(**kwargs)
-    except ConfigError:
+        with exits_are_failures(f"backend=jax: {env_id}"):
+            if all(hasattr(of_id, name) for name in gymnax.METHODS):
+                return gymnax.Gymnax(of_id(), kwargs)
+            dynamics: Dynamics = of_id(**kwargs)
+    except (ConfigError, Failed):
         raise
     except Exception as error:  # whatever the environment's own constructor raises
         raise ConfigError(f"backend=jax cannot make {env_id!r}: {one_line(error) or type(error).__name__}") from error

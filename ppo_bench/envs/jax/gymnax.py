@@ -23,6 +23,9 @@ METHODS = ("reset_env", "step_env")
 LIMITS = ("max_steps_in_episode", "max_timesteps")
 """Names that gymnax and Craftax have for the time limit among the environment's parameters."""
 
+_PRNG = "threefry2x32"
+"""The generator of keys of two words, whatever `JAX_DEFAULT_PRNG_IMPL` says."""
+
 
 class GymnaxState(NamedTuple):
     """State of N environments; arrays `[N, ...]`."""
@@ -51,7 +54,7 @@ class Gymnax:
 
     def __init__(self, env: Any, params: Mapping[str, Any]) -> None:
         """`params` replace default parameters of these names. Raises `ConfigError` if one is unknown."""
-        with jax.enable_x64(False):
+        with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
             self._env, self._params = env, _replaced(env.default_params, params)
             shown, acts = env.observation_space(self._params), env.action_space(self._params)
             obs: Any = jax.eval_shape(env.reset_env, jax.random.PRNGKey(0), self._params)[0]
@@ -81,13 +84,13 @@ class Gymnax:
     def reset(self, words: jax.Array) -> GymnaxState:
         """See `Dynamics.reset`."""
         key = jax.lax.bitcast_convert_type(words, jnp.uint32)
-        with jax.enable_x64(False):
+        with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
             obs, env = jax.vmap(self._env.reset_env, (0, None))(key, self._params)
             return GymnaxState(env, obs, key, jnp.zeros(len(key), jnp.int32))
 
     def step(self, state: GymnaxState, actions: jax.Array) -> tuple[GymnaxState, jax.Array, jax.Array]:
         """See `Dynamics.step`."""
-        with jax.enable_x64(False):
+        with jax.enable_x64(False), jax.default_prng_impl(_PRNG):
             steps = state.steps + 1
             keys = jax.vmap(jax.random.fold_in)(state.key, steps)
             taken = actions.astype(jnp.int32 if isinstance(self.action_space, spaces.Discrete) else jnp.float32)

@@ -140,7 +140,8 @@ def _by_gymnasium(task: Task) -> Scene:
 
 
 def _by_pettingzoo(task: Task) -> Scene:
-    return _drawn(PettingZooEnv(task, "sync"), task)
+    drawn = replace(task, kwargs={**task.kwargs, "render_mode": "rgb_array"})
+    return _drawn(PettingZooEnv(drawn, "sync"), task)
 
 
 def _drawn(env: GymnasiumEnv | PettingZooEnv, task: Task) -> Scene:
