@@ -124,6 +124,29 @@ def test_images_too_small_for_convolutions_are_warned_of() -> None:
     assert said(*words, "network=impala_cnn") == []
 
 
+class Wide(Small):
+    """The same of 40 x 40 integers, which are no bytes."""
+
+    observation_space = spaces.Box(0, 255, (40, 40, 3), np.int32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros((40, 40, 3), np.int32), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return np.zeros((40, 40, 3), np.int32), 0.0, False, False, {}
+
+
+gymnasium.register("Wide-v0", "tests.test_advice:Wide")
+
+
+def test_arrays_that_auto_does_not_take_for_images_are_warned_of() -> None:
+    words = ("env.id=tests.test_advice:Wide-v0", "env=cartpole")
+    (line,) = said(*words)
+    assert "are arrays (40, 40, 3) of int32, laid out as one vector for an MLP" in line
+    assert said(*words, "network=mlp") == []
+
+
 def test_steps_that_whole_iterations_leave_out_are_warned_of() -> None:
     (line,) = said("total_timesteps=1000")
     assert "total_timesteps=1000 is rounded down to 512: iterations have 512 steps" in line

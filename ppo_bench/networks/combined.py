@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ppo_bench.common.flattened import Flattened, Placed
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import LEAST_PIXELS, channels_first, channels_of, sides_of
+from ppo_bench.networks.convolutions import LEAST_PIXELS, channels_last, channels_of, sides_of
 from ppo_bench.networks.layers import Conv, Linear
 from ppo_bench.networks.network import NetworkSpec, features
 from ppo_bench.networks.ops import Ops
@@ -64,7 +64,7 @@ def images_in(space: Any) -> list[Placed]:
     An image has at least `LEAST_PIXELS` in height and width, and fewer channels than that.
     """
     arrays = space.arrays if isinstance(space, Flattened) else ()
-    images = [array for array in arrays if len(array.shape) == 3 and 0 not in array.shape]
+    images = [array for array in arrays if len(array.shape) in (2, 3, 4) and 0 not in array.shape]
     return [image for image in images if min(sides_of(image.shape)) >= LEAST_PIXELS > channels_of(image.shape)]
 
 
@@ -77,4 +77,4 @@ def besides(images: Sequence[Placed], size: int) -> list[tuple[int, int]]:
 def _image(ops: Ops, obs: Array, image: Placed) -> Array:
     """Images `[B, H, W, C]` of observations `[B, D]`."""
     images = obs[:, image.start : image.stop].reshape((-1, *image.shape))
-    return ops.xp.moveaxis(images, 1, -1) if channels_first(image.shape) else images
+    return channels_last(ops.xp, images, image.shape)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
+
+import numpy as np
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.mathematics.arrays import Array
 from ppo_bench.networks.layers import Activation, Conv, ImageLayer, MaxPool, Residual
 
 LEAST_PIXELS = 36
@@ -38,17 +42,49 @@ def _impala_block(block: int, inputs: int, outputs: int) -> tuple[Conv, MaxPool,
     return first, MaxPool(), residual(1), residual(3)
 
 
+def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Height, width and channels of images of `shape`, as `channels_last` lays them out.
+
+    `shape` is `[H, W]`, `[H, W, C]`, `[C, H, W]`, or several frames of one of the latter. Raises `ConfigError` if it is
+    none of these.
+    """
+    if not 2 <= len(shape) <= 4:
+        raise ConfigError(f"this network takes images, not observations of shape {shape}: use network=mlp, lstm or gru")
+    frames, image = (shape[0], shape[1:]) if len(shape) == 4 else (1, shape)
+    if len(image) == 2:
+        return *image, 1
+    height, width, channels = (*image[1:], image[0]) if channels_first(image) else image
+    return height, width, frames * channels
+
+
+def channels_last(xp: Any, images: Array, shape: tuple[int, ...]) -> Array:
+    """Images `[N, H, W, C]` from `images [N, *shape]`; the channels of several frames are concatenated."""
+    if len(shape) == 2:
+        return images[..., None]
+    if channels_first(shape[-3:]):
+        images = xp.moveaxis(images, -3, -1)
+    if len(shape) == 3:
+        return images
+    return xp.moveaxis(images, 1, -2).reshape((images.shape[0], *image_shape(shape)))
+
+
+def are_images(shape: tuple[int, ...], dtype: np.dtype | None) -> bool:
+    """Whether `network=auto` takes arrays of `shape` and `dtype` for images: bytes or floats, of `LEAST_PIXELS` or more
+    in height and width. Arrays of two axes are images if they are bytes."""
+    if len(shape) not in (2, 3, 4) or 0 in shape or dtype is None:
+        return False
+    image = shape[-3:]
+    return sorted(image)[-2] >= LEAST_PIXELS and (dtype == np.uint8 or (dtype.kind == "f" and len(image) == 3))
+
+
 def channels_of(shape: tuple[int, ...]) -> int:
     """The number of channels of images of `shape`. Raises `ConfigError` if they are no images."""
-    if len(shape) != 3:
-        raise ConfigError(f"this network takes images, not observations of shape {shape}: use network=mlp, lstm or gru")
-    return shape[0] if channels_first(shape) else shape[2]
+    return image_shape(shape)[2]
 
 
 def sides_of(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Height and width of images of `shape`, in either layout."""
-    height, width = shape[1:] if channels_first(shape) else shape[:2]
-    return height, width
+    """Height and width of images of `shape`, in any layout."""
+    return image_shape(shape)[:2]
 
 
 def pixels_after(convolutions: tuple[ImageLayer, ...], height: int, width: int) -> int:

@@ -17,7 +17,7 @@ from ppo_bench.mathematics import distributions
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import channels_first
+from ppo_bench.networks.convolutions import channels_last
 from ppo_bench.networks.layers import Conv, ImageLayer, Linear, MaxPool
 from ppo_bench.networks.ops import Ops, normalised
 
@@ -247,10 +247,10 @@ class NetworkSpec:
         return f"{self.actor[0].name}.weight", f"{self.critic[0].name}.weight"
 
     def arrange(self, observations: Array) -> Array:
-        """A view `[N, ...]` of `observations` in the network's layout: images channels last, everything else flat."""
+        """`observations [N, ...]` in the network's layout, views where possible: images channels last, others flat."""
         if not self.convolutions:
             return observations.reshape(observations.shape[0], -1)
-        return np.moveaxis(observations, 1, -1) if channels_first(self.observation_shape) else observations
+        return channels_last(np, observations, self.observation_shape)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -8,8 +8,6 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-import numpy as np
-
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import younger
 from ppo_bench.mathematics.normalize import are_bytes
@@ -17,6 +15,7 @@ from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.combined import CombinedSpec, Eye, besides, images_in
 from ppo_bench.networks.convolutions import (
     LEAST_PIXELS,
+    are_images,
     channels_of,
     impala,
     nature,
@@ -220,10 +219,8 @@ class Auto(Mlp):
         network: NatureCnn | ImpalaCnn | MinAtarCnn | Mlp = Mlp(**vars(self))
         if images_in(observation_space):
             network = Combined(**vars(self))
-        elif sorted(shape) == [3, 64, 64] and observation_space.dtype == np.uint8:
-            network = ImpalaCnn()
-        elif len(shape) == 3 and observation_space.dtype == np.uint8 and sorted(shape)[1] >= LEAST_PIXELS:
-            network = NatureCnn()
+        elif are_images(shape, observation_space.dtype):
+            network = ImpalaCnn() if sorted(shape) == [3, 64, 64] else NatureCnn()
         elif len(shape) == 3 and observation_space.dtype == bool:
             network = MinAtarCnn()
         return network.build(observation_space, action_space)

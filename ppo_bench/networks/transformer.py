@@ -226,7 +226,7 @@ class Trxl:
         if not 0 <= self.reconstruction_coef < math.inf:
             raise ConfigError(f"network.reconstruction_coef={self.reconstruction_coef}: must be at least 0, and finite")
         shape = observation_space.shape
-        images = len(shape) == 3 and min(sides_of(shape)) >= LEAST_PIXELS
+        images = len(shape) in (2, 3, 4) and min(sides_of(shape)) >= LEAST_PIXELS
         if self.reconstruction_coef and not (images and are_bytes(observation_space)):
             raise ConfigError(
                 f"network.reconstruction_coef={self.reconstruction_coef}: observations of shape {shape} and type "

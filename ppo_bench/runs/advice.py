@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.networks.combined import CombinedSpec, images_in
+from ppo_bench.networks.convolutions import LEAST_PIXELS
 from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.spec import Auto
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.recorded import read_run
 
@@ -46,10 +49,18 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
     if images_in(env.observation_space):
         yield from _images_as_numbers(config, network)
     shape = env.observation_space.shape or ()
-    if len(shape) == 3 and network.uint8 and len(network.input_shape) == 1:
+    if len(network.input_shape) > 1:
+        return
+    if len(shape) == 3 and network.uint8:
         yield (
             f"warning: observations of {config.task.id} are images {shape} that are too small for network=nature_cnn, "
             "and are laid out as one vector for an MLP: network=minatar_cnn and impala_cnn take them as images"
+        )
+    elif len(shape) > 1 and math.prod(shape) >= LEAST_PIXELS**2 and isinstance(config.network, Auto):
+        yield (
+            f"warning: observations of {config.task.id} are arrays {shape} of {env.observation_space.dtype}, laid out "
+            "as one vector for an MLP: network=auto takes bytes [H, W], and bytes or floats [H, W, C], [C, H, W] or "
+            "several frames of these, as images"
         )
 
 
