@@ -17,14 +17,13 @@ import numpy as np
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, one_line, require
 from ppo_bench.common.flattened import Flattened, leaves
+from ppo_bench.envs.action_masks import MASK, legal_choices, masks_actions, only_after_reset, with_masks
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization
 from ppo_bench.envs.vectors import ByRows, with_scaled_bytes
 
-_MASK = "action_mask"
-"""The key of `info` with the mask of legal choices: an array, or a tuple with an array for each component."""
 NORMALIZERS = {"NormalizeObservation": "ppo.norm_obs", "NormalizeReward": "ppo.norm_reward"}
 """Wrappers of gymnasium with running statistics, which a resumed run would begin anew, and keys that do the same."""
 
@@ -56,7 +55,7 @@ class GymnasiumEnv:
             # Built once in this process first, where an error has a readable cause; worker processes hide it.
             env = build()
             require_sound(task.id, env.unwrapped)
-            _, info = env.reset(seed=0)  # of the wrappers too, which may add masks
+            self.masks_actions = masks_actions(task.id, env)  # of the wrappers too, which may add masks
         except ConfigError:
             raise
         except Exception as error:  # whatever the environment's own constructor raises
@@ -79,16 +78,14 @@ class GymnasiumEnv:
         # Shimmy's render_fps is wrong: it is 1,000 times the time step of the dm_control task.
         of_shimmy = task.id.startswith("dm_control/")
         self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
-        self.masks_actions = _MASK in info
-        if self.masks_actions:
-            _require_width(task.id, info[_MASK], env.action_space)
         env.close()
         require_players(task, 1)
-        self.num_envs = task.num_envs
+        self.num_envs, self._id = task.num_envs, task.id
         self._kept = task.info
         self.told: dict[str, np.ndarray] = {}
         self._is_atari = task.atari is not None
         self._reward_clip = task.atari is not None and task.atari.reward_clip
+        build = functools.partial(_make_one, task, render_mode, self.masks_actions)
         self._envs = Vectorized(task.id, build, task.num_envs, vectorization)
 
     def reset(self, seeds: Sequence[int]) -> Seen:
@@ -110,16 +107,16 @@ class GymnasiumEnv:
     def _legal(self, info: dict[str, Any], done: np.ndarray) -> np.ndarray | None:
         """See `Seen.legal`. In done environments every choice is legal, since the next step ignores it."""
         if not self.masks_actions:
+            if MASK in info:
+                raise Failed(f"{self._id}: {only_after_reset('info')}")
             return None
-        given = info.get(f"_{_MASK}", np.zeros(self.num_envs, bool))
-        if not (given | done).all():
-            raise Failed(f"an environment gave no info[{_MASK!r}], which it gave at first")
         legal = np.ones((self.num_envs, int(choices_of(self.action_space).sum())), bool)
-        if not done.all():
-            masks = info[_MASK][~done]
-            if masks.dtype == object:  # a list, or a tuple of masks, one for each component
-                masks = np.stack([np.concatenate([np.ravel(part) for part in parts]) for parts in masks])
-            legal[~done] = masks.reshape(len(masks), -1)
+        for i in np.flatnonzero(~done):
+            (mask,) = info[MASK][i]
+            try:
+                legal[i] = legal_choices(mask, self.action_space)
+            except ValueError as error:
+                raise Failed(f"environment {i} of {self._id}: {error}") from error
         return legal
 
     def render(self) -> np.ndarray:
@@ -129,14 +126,6 @@ class GymnasiumEnv:
     def close(self) -> None:
         """See `VectorEnv.close`."""
         self._envs.close()
-
-
-def _require_width(env_id: str, mask: Any, action_space: Any) -> None:
-    """Raise `ConfigError` unless a mask of legal choices, or a tuple of masks, has a place for each choice."""
-    given = sum(np.size(part) for part in mask) if isinstance(mask, tuple) else np.size(mask)
-    choices = int(choices_of(action_space).sum())
-    if given != choices:
-        raise ConfigError(f"{env_id}: info[{_MASK!r}] has {given} places, and its actions {choices} choices")
 
 
 def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
@@ -153,7 +142,8 @@ def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
         raise Failed(f"info[{name!r}] is not one number: leave it out of env.info") from error
 
 
-def _make_one(task: Task, render_mode: str | None = None) -> Any:
+def _make_one(task: Task, render_mode: str | None = None, masks_actions: bool = False) -> Any:
+    """One environment; `masks_actions` says that it is known to give masks."""
     import gymnasium
 
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # no sound
@@ -165,7 +155,7 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
             env = gymnasium.make(task.id, **drawn, **task.kwargs)
             if render_mode:
                 _follow_robot(env)
-            return _flat(_from_zero(_told(task, _wrapped(task, env))))
+            return _flat(_from_zero(_told(task, with_masks(_wrapped(task, env), masks_actions))))
         if not str(gymnasium.spec(task.id).entry_point).startswith("ale_py"):
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         from ppo_bench.envs.atari import make_atari
@@ -175,7 +165,7 @@ def _make_one(task: Task, render_mode: str | None = None) -> Any:
         rules = task.atari
         shown: dict[str, Any] = {"render_mode": render_mode, "kwargs": task.kwargs, "frames": rules.frames}
         env = make(task.id, rules.episodic_life, repeat_action_probability=rules.repeat_action_probability, **shown)
-        return _told(task, _wrapped(task, env))
+        return _told(task, with_masks(_wrapped(task, env), masks_actions))
 
 
 def _told(task: Task, env: Any) -> Any:

@@ -12,10 +12,9 @@ from gymnasium.vector.utils import batch_space
 
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.flattened import Flattened, leaves
+from ppo_bench.envs.action_masks import MASK, legal_choices, only_after_reset
 from ppo_bench.envs.vectors import with_scaled_bytes
 
-_MASK = "action_mask"
-"""The key of the mask of legal choices, in a dictionary observation or in `infos`."""
 COME_AND_GO = "environments whose agents come and go are not supported"
 
 
@@ -36,10 +35,10 @@ class Game(gymnasium.Env):
             if _spaces(table, other) != (self._given_space, self.player_action_space):
                 raise ConfigError(f"{name}: {first} and {other} have other spaces, and one network is to play both")
         own = self._given_space
-        self._in_dictionary = isinstance(own, spaces.Dict) and _MASK in own.spaces
+        self._in_dictionary = isinstance(own, spaces.Dict) and MASK in own.spaces
         if self._in_dictionary:
             if "observation" not in own.spaces:
-                raise ConfigError(f"{name}: observations with {_MASK!r} have no key 'observation'")
+                raise ConfigError(f"{name}: observations with {MASK!r} have no key 'observation'")
             own = own["observation"]
         self._flat = not isinstance(own, spaces.Box) and own.is_np_flattenable
         self._own_space, self._scaled = with_scaled_bytes(own) if self._flat else (own, lambda obs: obs)
@@ -48,7 +47,7 @@ class Game(gymnasium.Env):
         )
         self._seeds = np.random.default_rng()
         self._table.reset(0)
-        self.masks_actions = self._in_dictionary or any(_MASK in info for info in self._table.infos.values())
+        self.masks_actions = self._in_dictionary or any(MASK in info for info in self._table.infos.values())
         self.render_fps = int(getattr(table.env, "metadata", {}).get("render_fps") or 30)
         players = len(self.agents)
         parts: dict[str, spaces.Space] = {
@@ -58,7 +57,7 @@ class Game(gymnasium.Env):
         }
         if self.masks_actions:
             if not isinstance(self.player_action_space, spaces.Discrete):
-                raise ConfigError(f"{name}: {_MASK!r} is for actions that are one integer")
+                raise ConfigError(f"{name}: {MASK!r} is for actions that are one integer")
             parts["legal"] = spaces.MultiBinary((players, int(self.player_action_space.n)))
         self.observation_space = spaces.Dict(parts)
         self.action_space = batch_space(self.player_action_space, players)
@@ -93,10 +92,12 @@ class Game(gymnasium.Env):
         table = self._table
         given = [table.observe(agent) for agent in self.agents]
         acts = np.array([not over and table.acts(agent) for agent in self.agents])
+        if not self.masks_actions and any(MASK in info for info in table.infos.values()):
+            raise Failed(f"{self._name}: {only_after_reset('infos[...]')}")
         seen = {"rewards": np.array([rewards.get(agent, 0.0) for agent in self.agents], np.float32), "acts": acts}
         if self.masks_actions:
             masks = [self._mask(*player) for player in zip(self.agents, given, acts, strict=True)]
-            seen["legal"] = np.stack(masks).astype(bool) | ~acts[:, None]
+            seen["legal"] = np.stack(masks) | ~acts[:, None]
         own = [obs["observation"] for obs in given] if self._in_dictionary else given
         if self._flat:
             own = [spaces.flatten(self._own_space, self._scaled(obs)) for obs in own]
@@ -104,12 +105,14 @@ class Game(gymnasium.Env):
 
     def _mask(self, agent: str, obs: Any, acts: bool) -> Any:
         """The player's mask of legal choices; in turns, `infos` may have that of the player to move alone."""
-        if self._in_dictionary:
-            return obs[_MASK]
-        info = self._table.infos[agent]
-        if _MASK not in info and acts:
-            raise Failed(f"{self._name}: infos[{agent!r}] has no {_MASK!r}, and {agent} is to move")
-        return info.get(_MASK, np.ones(self.player_action_space.n, np.int8))
+        info = obs if self._in_dictionary else self._table.infos[agent]
+        if MASK not in info and acts:
+            raise Failed(f"{self._name}: infos[{agent!r}] has no {MASK!r}, and {agent} is to move")
+        try:
+            mask = info.get(MASK, np.ones(self.player_action_space.n, np.int8))
+            return legal_choices(mask, self.player_action_space)
+        except ValueError as error:
+            raise Failed(f"{self._name}, {agent}: {error}") from error
 
     def render(self) -> Any:
         """See `gymnasium.Env.render`."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.envs.action_masks import legal_choices, mask_of
 from ppo_bench.envs.base import choices_of
 
 
@@ -25,7 +26,11 @@ def require_sound(name: str, env: Any) -> None:
         case _:
             raise ConfigError(f"{name}: reset gives {_kind(given)} alone, and not (observation, info)")
     env.action_space.seed(0)
-    given = _called(name, "step", lambda: env.step(_action(env.action_space, info)))
+    try:
+        action = _action(env, obs, info)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {one_line(error)}") from error
+    given = _called(name, "step", lambda: env.step(action))
     if not isinstance(given, tuple) or len(given) != 5:
         count = len(given) if isinstance(given, tuple) else 1
         raise ConfigError(
@@ -50,17 +55,18 @@ def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
         raise ConfigError(f"{name}: {method} raises {type(error).__name__}" + (f": {said}" if said else "")) from error
 
 
-def _action(space: Any, info: Mapping[str, Any]) -> Any:
-    """A random action of `space`, or the first legal one if `info` has a mask of legal choices."""
+def _action(env: Any, obs: Any, info: dict[str, Any]) -> Any:
+    """A random action of `env`, or the first legal one if it gives a mask of legal choices."""
     from gymnasium import spaces
 
-    if "action_mask" not in info:
+    space, mask = env.action_space, mask_of(env, obs, info)
+    if mask is None or isinstance(space, spaces.Box):
         return space.sample()
-    mask = info["action_mask"]
-    legal = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple) else np.ravel(mask)
+    legal = legal_choices(mask, space)
+    first = getattr(space, "start", 0)
     if isinstance(space, spaces.Discrete):
-        return space.start + legal.argmax()
-    return np.array([part.argmax() for part in np.split(legal, np.cumsum(choices_of(space))[:-1])])
+        return first + legal.argmax()
+    return first + np.array([part.argmax() for part in np.split(legal, np.cumsum(choices_of(space))[:-1])])
 
 
 def _require_observation(name: str, method: str, space: Any, obs: Any) -> None:
