@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import itertools
+import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
@@ -147,3 +150,42 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 def test_a_vectorization_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^backend\.vectorization=threads: choose sync or async$"):
         GymnasiumBackend("gymnasium", "threads").require()
+
+
+LINE, WIDE = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Box(-2.0, 2.0, (2,), np.float32)
+
+
+@pytest.mark.parametrize("backend", ["gymnasium-sync", "gymnasium-async"])
+@pytest.mark.parametrize(
+    ("kind", "space", "other"),
+    [
+        ("observation", LINE, WIDE),
+        ("observation", LINE, spaces.Box(-1.0, 1.0, (3,), np.float32)),
+        ("observation", spaces.MultiDiscrete([2, 3]), spaces.MultiDiscrete([3, 2])),  # vectors of the same length
+        ("observation", LINE, spaces.Text(5)),
+        ("action", LINE, WIDE),
+        ("action", spaces.Discrete(2), spaces.Discrete(3)),
+        ("action", spaces.Discrete(2, start=1), spaces.Discrete(2, start=2)),
+    ],
+    ids=str,
+)
+def test_an_environment_with_other_spaces_is_named(
+    register: Callable[[spaces.Space[Any]], Task], backend: str, kind: str, space: Any, other: Any
+) -> None:
+    built = itertools.count()
+
+    def entry(**_: Any) -> Spaces:
+        worker = multiprocessing.current_process().name  # in this process, the third one is environment 1
+        is_second = worker.endswith("-1") if "Worker" in worker else next(built) == 2
+        env = Spaces(spaces.Discrete(2))
+        setattr(env, f"{kind}_space", other if is_second else space)
+        env.reset = lambda **_: (env.observation_space.sample(), {})  # type: ignore[method-assign]
+        env.step = lambda action: (env.observation_space.sample(), 0.0, False, False, {})  # type: ignore[method-assign]
+        return env
+
+    task = dataclasses.replace(register(LINE), num_envs=3)
+    gymnasium.registry[task.id].entry_point = entry
+    assert refusal(BACKENDS[backend], task) == (
+        f"Spaces-v0: environment 1 has the {kind} space {other}, and the first one made has {space}: the environments "
+        "of a run need the same spaces"
+    )

@@ -21,7 +21,7 @@ from ppo_bench.envs.action_masks import MASK, legal_choices, masks_actions, only
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
-from ppo_bench.envs.vectorized import Vectorized, require_vectorization
+from ppo_bench.envs.vectorized import Vectorized, require_vectorization, spaces_of
 from ppo_bench.envs.vectors import ByRows, with_scaled_bytes
 
 NORMALIZERS = {"NormalizeObservation": "ppo.norm_obs", "NormalizeReward": "ppo.norm_reward"}
@@ -70,8 +70,8 @@ class GymnasiumEnv:
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
-        own = "own_action_space"
-        self.own_action_space: Any = env.get_wrapper_attr(own) if env.has_wrapper_attr(own) else env.action_space
+        spaces = spaces_of(env)
+        self.own_action_space: Any = spaces[1]
         """The space before choices were made to start at 0."""
         # The limit of an Atari game is not in gymnasium's spec.
         self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
@@ -86,7 +86,7 @@ class GymnasiumEnv:
         self._is_atari = task.atari is not None
         self._reward_clip = task.atari is not None and task.atari.reward_clip
         build = functools.partial(_make_one, task, render_mode, self.masks_actions)
-        self._envs = Vectorized(task.id, build, task.num_envs, vectorization)
+        self._envs = Vectorized(task.id, build, task.num_envs, vectorization, spaces)
 
     def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
@@ -258,6 +258,7 @@ def _flat(env: Any) -> Any:
     if isinstance(space, spaces.Box) or not space.is_np_flattenable:
         return env
     scaled, scale = with_scaled_bytes(space)
-    flat = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
+    flat: Any = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
+    flat.own_observation_space = space
     flat.observation_space = Flattened(flat.observation_space, leaves(scaled), ByRows(space))
     return flat

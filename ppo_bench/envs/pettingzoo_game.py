@@ -30,11 +30,11 @@ class Game(gymnasium.Env):
         self.agents: list[str] = list(table.env.possible_agents)
         self.takes_turns = isinstance(table, InTurn)
         first, *others = self.agents
-        self._given_space, self.player_action_space = _spaces(table, first)
+        self.own_observation_space, self.player_action_space = _spaces(table, first)
         for other in others:
-            if _spaces(table, other) != (self._given_space, self.player_action_space):
+            if _spaces(table, other) != (self.own_observation_space, self.player_action_space):
                 raise ConfigError(f"{name}: {first} and {other} have other spaces, and one network is to play both")
-        own = self._given_space
+        own = self.own_observation_space
         self._in_dictionary = isinstance(own, spaces.Dict) and MASK in own.spaces
         if self._in_dictionary:
             if "observation" not in own.spaces:
