@@ -16,13 +16,13 @@ import numpy as np
 
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, one_line, require
-from ppo_bench.common.flattened import Flattened, leaves
+from ppo_bench.common.flattened import Flattened, can_flatten, is_text, leaves, named_leaves
 from ppo_bench.envs.action_masks import MASK, legal_choices, masks_actions, only_after_reset, with_masks
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization, spaces_of
-from ppo_bench.envs.vectors import ByRows, with_scaled_bytes
+from ppo_bench.envs.vectors import ByRows, with_scaled_bytes, without_texts
 
 NORMALIZERS = {"NormalizeObservation": "ppo.norm_obs", "NormalizeReward": "ppo.norm_reward"}
 """Wrappers of gymnasium with running statistics, which a resumed run would begin anew, and keys that do the same."""
@@ -73,6 +73,8 @@ class GymnasiumEnv:
         spaces = spaces_of(env)
         self.own_action_space: Any = spaces[1]
         """The space before choices were made to start at 0."""
+        texts = "dropped_texts"
+        self.dropped_texts: list[str] = env.get_wrapper_attr(texts) if env.has_wrapper_attr(texts) else []
         # The limit of an Atari game is not in gymnasium's spec.
         self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
         # Shimmy's render_fps is wrong: it is 1,000 times the time step of the dm_control task.
@@ -251,14 +253,19 @@ def first_action(space: Any) -> Any:
 
 
 def _flat(env: Any) -> Any:
-    """`env` with flattened observations: dictionaries, tuples and discrete values (one-hot) become one vector."""
+    """`env` with flattened observations: dictionaries, tuples and discrete values (one-hot) become one vector, without
+    texts."""
     from gymnasium import spaces, wrappers
 
-    space = env.observation_space
-    if isinstance(space, spaces.Box) or not space.is_np_flattenable:
+    given = env.observation_space
+    space, select = without_texts(given)
+    if isinstance(space, spaces.Box) or not can_flatten(space):
         return env
+    if space is not given:
+        env = wrappers.TransformObservation(env, select, space)
+        env.dropped_texts = [name for name, part in named_leaves(given).items() if is_text(part)]
     scaled, scale = with_scaled_bytes(space)
     flat: Any = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
     flat.own_observation_space = space
-    flat.observation_space = Flattened(flat.observation_space, leaves(scaled), ByRows(space))
+    flat.observation_space = Flattened(flat.observation_space, leaves(scaled), ByRows(given))
     return flat

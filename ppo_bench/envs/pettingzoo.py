@@ -58,7 +58,7 @@ class PettingZooEnv:
         self.num_envs, games = task.num_envs, games_of(task)
         self.observation_space: Any = game.player_observation_space
         self.action_space: Any = game.player_action_space
-        self.masks_actions = game.masks_actions
+        self.masks_actions, self.dropped_texts = game.masks_actions, game.dropped_texts
         self.render_fps = game.render_fps
         self._takes_turns = game.takes_turns
         self._reward_clip = task.atari is not None and task.atari.reward_clip

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from ppo_bench.common.errors import ConfigError, Failed
-from ppo_bench.common.flattened import Flattened, leaves
+from ppo_bench.common.flattened import Flattened, can_flatten, is_text, leaves, named_leaves
 from ppo_bench.envs.action_masks import MASK, legal_choices, only_after_reset
-from ppo_bench.envs.vectors import with_scaled_bytes
+from ppo_bench.envs.vectors import with_scaled_bytes, without_texts
 
 COME_AND_GO = "environments whose agents come and go are not supported"
 
@@ -40,7 +40,9 @@ class Game(gymnasium.Env):
             if "observation" not in own.spaces:
                 raise ConfigError(f"{name}: observations with {MASK!r} have no key 'observation'")
             own = own["observation"]
-        self._flat = not isinstance(own, spaces.Box) and own.is_np_flattenable
+        self.dropped_texts = [name for name, part in named_leaves(own).items() if is_text(part)]
+        own, self._select = without_texts(own)
+        self._flat = not isinstance(own, spaces.Box) and can_flatten(own)
         self._own_space, self._scaled = with_scaled_bytes(own) if self._flat else (own, lambda obs: obs)
         self.player_observation_space = (
             Flattened(spaces.flatten_space(self._own_space), leaves(self._own_space)) if self._flat else own
@@ -100,7 +102,7 @@ class Game(gymnasium.Env):
             seen["legal"] = np.stack(masks) | ~acts[:, None]
         own = [obs["observation"] for obs in given] if self._in_dictionary else given
         if self._flat:
-            own = [spaces.flatten(self._own_space, self._scaled(obs)) for obs in own]
+            own = [spaces.flatten(self._own_space, self._scaled(self._select(obs))) for obs in own]
         return seen | {"obs": np.stack(own)}
 
     def _mask(self, agent: str, obs: Any, acts: bool) -> Any:
