@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -10,12 +11,12 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.random_play import random_actions
 from tests.runners import problem_for, train
-from tests.test_envs import BACKENDS
+from tests.test_envs import BACKENDS, refusal
 
 
 class Locks(gymnasium.Env[Any, Any]):
@@ -122,6 +123,91 @@ def test_a_wrapper_may_add_masks() -> None:
     assert np.any([step.terminated for step in steps])
     env.close()
     with pytest.raises(
-        ConfigError, match=r"CartPole-v1: info\['action_mask'\] has 3 places, and its actions 2 choices"
+        ConfigError, match=r"CartPole-v1 in its wrappers: its 'action_mask' has 3 places, and its actions 2 choices"
     ):
         made(3)
+
+
+class Doors(gymnasium.Env[Any, Any]):
+    """Three doors, of which the one chosen last is closed, and a mask that `places` lists the ways of giving."""
+
+    action_space = spaces.Discrete(3)
+
+    def __init__(self, places: str, last_width: int = 3) -> None:
+        self._in_info, self._in_obs = "info" in places, "observation" in places
+        parts = {"observation": spaces.Box(-1.0, 1.0, (2,), np.float32), "action_mask": spaces.MultiBinary(3)}
+        self.observation_space: Any = spaces.Dict(parts) if self._in_obs else parts["observation"]
+        self._at_reset = "step" not in places
+        self._last_width = last_width
+        if "method" in places:
+            self.action_masks = lambda: self._mask
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._t, self._mask = 0, np.array([1, 1, 0], np.int8)
+        return self._seen(self._at_reset)
+
+    def step(self, action: Any) -> Any:
+        assert self._mask[action] or not self._at_reset, "not legal"
+        self._t += 1
+        self._mask = (np.arange(3 if self._t < 3 else self._last_width) != action).astype(np.int8)
+        obs, info = self._seen(self._in_info)
+        return obs, 1.0, self._t == 5, False, info
+
+    def _seen(self, told: bool) -> Any:
+        obs = np.zeros(2, np.float32)
+        seen = {"observation": obs, "action_mask": self._mask} if self._in_obs else obs
+        return seen, {"action_mask": self._mask} if self._in_info and told else {}
+
+
+@pytest.fixture
+def doors(monkeypatch: pytest.MonkeyPatch) -> Task:
+    spec = EnvSpec("Doors-v0", entry_point="tests.test_env_masks:Doors", disable_env_checker=True)
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    return Task("doors", spec.id, 2)
+
+
+@pytest.mark.parametrize("places", ["info", "method", "observation"])
+@pytest.mark.parametrize("backend", ["gymnasium-sync", "gymnasium-async"])
+def test_masks_are_heeded_wherever_they_are(backend: str, places: str, doors: Task) -> None:
+    env = BACKENDS[backend](replace(doors, kwargs={"places": places}))
+    assert env.masks_actions
+    assert env.observation_space.shape == (2,)  # a mask among the observations is no number to learn from
+    seen, actions = env.reset([1, 2]), np.array([0, 1])
+    for t in range(1, 13):
+        legal = seen.legal.copy()
+        expected = [[True, True, False]] * 2 if t % 6 == 1 else np.arange(3) != actions[:, None]
+        np.testing.assert_array_equal(legal, np.ones((2, 3)) if t % 6 == 0 else expected)
+        actions = np.array([legal[0].argmax(), 2 - legal[1, ::-1].argmax()])
+        seen = env.step(actions).seen
+    env.close()
+
+
+def test_a_mask_that_reset_lacks_is_refused(doors: Task) -> None:
+    message = refusal(BACKENDS["gymnasium-sync"], replace(doors, kwargs={"places": "info step"}))
+    assert (
+        message == "Doors-v0: info['action_mask'] comes with a step and is missing from reset: return it from reset too"
+    )
+
+
+@pytest.mark.parametrize("places", ["info", "method", "observation"])
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_a_mask_whose_width_changes_fails_in_one_line(places: str, width: int, doors: Task) -> None:
+    env = BACKENDS["gymnasium-sync"](replace(doors, kwargs={"places": places, "last_width": width}))
+    env.reset([1, 2])
+    env.step(np.array([0, 0]))
+    env.step(np.array([1, 1]))
+    with pytest.raises(Failed) as error:
+        env.step(np.array([0, 0]))
+    env.close()
+    assert str(error.value) == (
+        f"environment 0 of Doors-v0: its 'action_mask' has {width} places, and its actions 3 choices"
+    )
+
+
+def test_a_mask_for_actions_of_floats_is_refused() -> None:
+    wrapper = {"_target_": "tests.test_env_masks.Masked", "places": 2}
+    message = refusal(BACKENDS["gymnasium-sync"], Task("pendulum", "Pendulum-v1", 1, wrappers=(wrapper,)))
+    assert (
+        message
+        == "Pendulum-v1 in its wrappers: 'action_mask' is for actions that are choices, and its actions are floats"
+    )

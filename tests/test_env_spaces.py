@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import itertools
+import multiprocessing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -16,7 +20,10 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
+from ppo_bench.envs.pettingzoo import PettingZooBackend
 from tests.test_envs import BACKENDS, refusal
+from tests.test_pettingzoo_own import Pulling
+from tests.training import trained
 
 
 class Spaces(gymnasium.Env[Any, Any]):
@@ -151,3 +158,131 @@ def test_a_vectorization_that_does_not_exist_is_refused() -> None:
 
 def test_arrays_of_jax_are_observations() -> None:
     BACKENDS["gymnasium-sync"](Task("x", "phys2d/CartPole-v1", 2)).close()
+
+
+LINE, WIDE = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Box(-2.0, 2.0, (2,), np.float32)
+
+
+@pytest.mark.parametrize("backend", ["gymnasium-sync", "gymnasium-async"])
+@pytest.mark.parametrize(
+    ("kind", "space", "other"),
+    [
+        ("observation", LINE, WIDE),
+        ("observation", LINE, spaces.Box(-1.0, 1.0, (3,), np.float32)),
+        ("observation", spaces.MultiDiscrete([2, 3]), spaces.MultiDiscrete([3, 2])),  # vectors of the same length
+        ("observation", LINE, spaces.Text(5)),
+        ("action", LINE, WIDE),
+        ("action", spaces.Discrete(2), spaces.Discrete(3)),
+        ("action", spaces.Discrete(2, start=1), spaces.Discrete(2, start=2)),
+    ],
+    ids=str,
+)
+def test_an_environment_with_other_spaces_is_named(
+    register: Callable[[spaces.Space[Any]], Task], backend: str, kind: str, space: Any, other: Any
+) -> None:
+    built = itertools.count()
+
+    def entry(**_: Any) -> Spaces:
+        worker = multiprocessing.current_process().name  # in this process, the third one is environment 1
+        is_second = worker.endswith("-1") if "Worker" in worker else next(built) == 2
+        env = Spaces(spaces.Discrete(2))
+        setattr(env, f"{kind}_space", other if is_second else space)
+        env.reset = lambda **_: (env.observation_space.sample(), {})  # type: ignore[method-assign]
+        env.step = lambda action: (env.observation_space.sample(), 0.0, False, False, {})  # type: ignore[method-assign]
+        return env
+
+    task = dataclasses.replace(register(LINE), num_envs=3)
+    gymnasium.registry[task.id].entry_point = entry
+    assert refusal(BACKENDS[backend], task) == (
+        f"Spaces-v0: environment 1 has the {kind} space {other}, and the first one made has {space}: the environments "
+        "of a run need the same spaces"
+    )
+
+
+class Spoken(gymnasium.Env[Any, Any]):
+    """Two numbers, a choice and texts, of gymnasium's kind and of a user's own; or nothing but a text."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, only_text: bool = False) -> None:
+        own: Any = spaces.Space((), str)  # as MiniGrid's missions are: gymnasium cannot flatten it
+        hint = spaces.Tuple([spaces.Text(40), spaces.Discrete(2)])
+        parts = {"at": spaces.Box(-1.0, 1.0, (2,), np.float32), "goal": own, "hint": hint}
+        self.observation_space: Any = spaces.Text(40) if only_text else spaces.Dict(parts)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action: Any) -> Any:
+        return self._seen(), 1.0, False, False, {}
+
+    def _seen(self) -> Any:
+        at = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return {"at": at, "goal": "go to the door", "hint": ("it is red", 1)}
+
+
+@pytest.mark.parametrize("backend", ["gymnasium-sync", "gymnasium-async"])
+def test_texts_among_observations_are_left_out(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = EnvSpec("Spoken-v0", entry_point=f"{__name__}:Spoken", disable_env_checker=True)
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    env: Any = BACKENDS[backend](Task("spoken", spec.id, 2))
+    assert env.dropped_texts == ["goal", "hint:0"]
+    first = env.reset([1, 2]).obs.copy()
+    env.close()
+    assert first.shape == (2, 4)
+    np.testing.assert_array_equal(first[:, 2:], [[0, 1]] * 2)
+    parts = {"at": first[:, :2], "goal": ("a", "b"), "hint": (("c", "d"), np.array([1, 1]))}
+    np.testing.assert_array_equal(env.observation_space.flatten(parts), first)
+    del parts["goal"]
+    np.testing.assert_array_equal(env.observation_space.flatten(parts), first)
+    only = dataclasses.replace(Task("spoken", spec.id, 2), kwargs={"only_text": True})
+    assert refusal(BACKENDS[backend], only) == (
+        "Spoken-v0: observations of kind Text are not supported here, only Box (one array)"
+    )
+
+
+class SpokenGame(Pulling):
+    """Tug of war whose players hear a text."""
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Dict({"lead": super().observation_space(agent), "said": spaces.Text(20)})
+
+    def _seen(self) -> Any:
+        return {agent: {"lead": lead, "said": "pull harder"} for agent, lead in super()._seen().items()}
+
+
+def test_texts_among_the_observations_of_players_are_left_out() -> None:
+    import pettingzoo
+
+    pettingzoo.register("parallel", "test/spoken-v0", f"{__name__}:SpokenGame")
+    env = PettingZooBackend("pettingzoo", "sync").make(Task("any", "test/spoken-v0", 2, players=2))
+    assert (env.dropped_texts, env.reset([1, 2]).obs.tolist()) == (["said"], [[0.0], [0.0]])
+    env.close()
+    del pettingzoo.parallel_registry["test/spoken-v0"]
+
+
+def test_a_training_says_which_texts_its_policy_does_not_see(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    id_ = "minigrid:MiniGrid-Empty-5x5-v0"
+    words = ["backend=gymnasium", f"env.id={id_}", "ppo.num_steps=16", "total_timesteps=64", "framework=torch_eager"]
+    trained(tmp_path, *words)
+    said = capfd.readouterr().err.splitlines()
+    assert f"ppo_bench: warning: the policy does not see the texts in the observations of {id_}: mission" in said
+
+
+def test_parts_that_no_vector_holds_are_named(register: Callable[[spaces.Space[Any]], Task]) -> None:
+    task = register(LINE)
+    parts = {"at": LINE, "net": spaces.Graph(LINE, None), "own": spaces.Space(())}
+
+    class Odd(Spaces):
+        observation_space: Any = spaces.Dict(parts)
+
+        def reset(self, **_: Any) -> Any:
+            return {"at": LINE.sample(), "net": None, "own": None}, {}
+
+        def step(self, action: Any) -> Any:
+            return self.reset()[0], 0.0, False, False, {}
+
+    gymnasium.registry[task.id].entry_point = lambda **_: Odd(LINE)
+    message = refusal(BACKENDS["gymnasium-sync"], task)
+    assert message.endswith("only Box (one array), and net, own cannot be laid out as one")

@@ -17,7 +17,7 @@ from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto
 from ppo_bench.networks.torch import TorchOps
 from tests.runners import problem_for, runner_for
-from tests.transcription import Endings
+from tests.scenes import Endings
 
 AUTO = Auto([8], "tanh")
 CHOICE = spaces.Discrete(3)
@@ -82,7 +82,8 @@ def test_images_in_dictionaries_are_found_in_every_layout(shape: tuple[int, ...]
     space = Flattened(box, parts.spaces.values())
     assert [image.shape for image in images_in(space)] == [shape]
     network = AUTO.build(space, CHOICE)
-    obs = np.stack([spaces.utils.flatten(parts, parts.sample()) for _ in range(2)]).astype(np.float32)
+    flat: Any = [spaces.utils.flatten(parts, parts.sample()) for _ in range(2)]
+    obs = np.stack(flat).astype(np.float32)
     assert np.isfinite(outputs(network, obs)).all()
 
 

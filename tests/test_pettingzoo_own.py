@@ -218,6 +218,18 @@ class Boxed(Leaving):
         return spaces.MultiDiscrete([2, 2]) if self._several else spaces.Discrete(2)
 
 
+class Masked(Leaving):
+    """A game whose masks in `infos` get wider, or are missing from its reset."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        obs, infos = super().reset(seed, options)
+        return obs, infos if self._comes else {agent: {"action_mask": np.ones(2, np.int8)} for agent in infos}
+
+    def step(self, actions: Any) -> Any:
+        *given, infos = super().step(actions)
+        return *given, {agent: {"action_mask": np.ones(3, np.int8)} for agent in infos}
+
+
 def said(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> str:
     """The one line with which a training ends in exit code 2."""
     assert exit_code(main, [f"outputs={tmp_path}", "framework=torch_eager", *words]) == 2
@@ -233,6 +245,8 @@ def said(capfd: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> str:
         ("Leaving", "comes:true", "test/game-v0: it has a, b, c, and had a, b: environments whose agents come and go"),
         ("Boxed", "", "test/game-v0: observations with 'action_mask' have no key 'observation'"),
         ("Boxed", "several:true", "test/game-v0: 'action_mask' is for actions that are one integer"),
+        ("Masked", "", "test/game-v0, a: its 'action_mask' has 3 places, and its actions 2 choices"),
+        ("Masked", "comes:true", "test/game-v0: infos[...]['action_mask'] comes with a step and is missing from reset"),
         ("Unlike", "", "test/game-v0: a and b have other spaces, and one network is to play both"),
     ],
 )

@@ -40,8 +40,26 @@ class Flattened(spaces.Box):
 
 def leaves(space: Any) -> list[Any]:
     """The spaces within nested dictionaries and tuples, in the order of gymnasium's `flatten`."""
-    if isinstance(space, spaces.Dict):
-        return [leaf for part in space.spaces.values() for leaf in leaves(part)]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for part in space.spaces for leaf in leaves(part)]
-    return [space]
+    return list(named_leaves(space).values())
+
+
+def named_leaves(space: Any, name: str = "") -> dict[str, Any]:
+    """The spaces within nested dictionaries and tuples, by their keys and places with colons between them."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return {name: space}
+    parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+    named = [named_leaves(part, f"{name}:{key}" if name else str(key)) for key, part in parts]
+    return {name: leaf for leaves in named for name, leaf in leaves.items()}
+
+
+def is_text(space: Any) -> bool:
+    """Whether the observations of `space` are strings, as those of `Text` and of MiniGrid's missions are."""
+    return space.dtype is not None and space.dtype.kind == "U"
+
+
+def can_flatten(space: Any) -> bool:
+    """Whether gymnasium flattens observations of `space` to one vector, and none of its parts are texts."""
+    try:
+        return bool(space.is_np_flattenable) and not any(is_text(leaf) for leaf in leaves(space))
+    except NotImplementedError:  # a kind of space that gymnasium does not know
+        return False

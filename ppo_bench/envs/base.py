@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.common.flattened import can_flatten, named_leaves
 from ppo_bench.common.values import younger
 from ppo_bench.tuning.switches import ON, Tuning
 
@@ -95,6 +96,7 @@ class VectorEnv(Protocol):
     Optional attributes are:
 
     - `players`: number of consecutive rows that form one game,
+    - `dropped_texts`: names of the parts of observations that are texts and left out,
     - `told`: the entries of the latest step's `info` that `Task.info` names, `[N]` each by name; NaN where an
       environment has no such entry,
     - `time_limit`: steps after which an episode is truncated; None if it never is, for a warning
@@ -274,7 +276,9 @@ def supported_spaces(task: Task, observation_space: gymnasium.Space, action_spac
 
     if not isinstance(observation_space, spaces.Box):
         kind = type(observation_space).__name__
-        raise ConfigError(f"{task.id}: observations of kind {kind} are not supported here, only Box (one array)")
+        parts = [name for name, part in named_leaves(observation_space).items() if name and not can_flatten(part)]
+        named = f", and {', '.join(parts)} cannot be laid out as one" if parts else ""
+        raise ConfigError(f"{task.id}: observations of kind {kind} are not supported here, only Box (one array){named}")
     kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
     vector = isinstance(action_space, kinds) and len(action_space.shape or ()) == 1
     floats = isinstance(action_space, spaces.Box) and np.issubdtype(action_space.dtype, np.floating)

@@ -16,16 +16,15 @@ import numpy as np
 
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
-from ppo_bench.common.flattened import Flattened, leaves
+from ppo_bench.common.flattened import Flattened, can_flatten, is_text, leaves, named_leaves
+from ppo_bench.envs.action_masks import MASK, legal_choices, masks_actions, only_after_reset, with_masks
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.float_range import as_float32
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
-from ppo_bench.envs.vectorized import Vectorized, require_vectorization
-from ppo_bench.envs.vectors import ByRows, with_scaled_bytes
+from ppo_bench.envs.vectorized import Vectorized, require_vectorization, spaces_of
+from ppo_bench.envs.vectors import ByRows, with_scaled_bytes, without_texts
 
-_MASK = "action_mask"
-"""The key of `info` with the mask of legal choices: an array, or a tuple with an array for each component."""
 NORMALIZERS = {"NormalizeObservation": "ppo.norm_obs", "NormalizeReward": "ppo.norm_reward"}
 """Wrappers of gymnasium with running statistics, which a resumed run would begin anew, and keys that do the same."""
 
@@ -59,7 +58,7 @@ class GymnasiumEnv:
                 env = _own_env(task, render_mode, checked=False)
                 require_sound(task.id, env)
                 env = _as_vectors(task, env)
-                _, info = env.reset(seed=0)
+                self.masks_actions = masks_actions(task.id, env)
         except (ConfigError, Failed):
             raise
         except Exception as error:  # whatever the environment's own constructor raises
@@ -74,25 +73,25 @@ class GymnasiumEnv:
         supported_spaces(task, env.observation_space, env.action_space)
         self.observation_space: Any = env.observation_space
         self.action_space: Any = env.action_space
-        own = "own_action_space"
-        self.own_action_space: Any = env.get_wrapper_attr(own) if env.has_wrapper_attr(own) else env.action_space
+        spaces = spaces_of(env)
+        self.own_action_space: Any = spaces[1]
         """The space before choices were made to start at 0."""
+        texts = "dropped_texts"
+        self.dropped_texts: list[str] = env.get_wrapper_attr(texts) if env.has_wrapper_attr(texts) else []
         # The limit of an Atari game is not in gymnasium's spec.
         self.time_limit: int | None = MAX_STEPS_PER_GAME if task.atari else env.spec and env.spec.max_episode_steps
         # Shimmy's render_fps is wrong: it is 1,000 times the time step of the dm_control task.
         of_shimmy = task.id.startswith("dm_control/")
         self.render_fps = round(1 / env.unwrapped.dt) if of_shimmy else int(env.metadata.get("render_fps") or 30)
-        self.masks_actions = _MASK in info
-        if self.masks_actions:
-            _require_width(task.id, info[_MASK], env.action_space)
         env.close()
         require_players(task, 1)
-        self.num_envs = task.num_envs
+        self.num_envs, self._id = task.num_envs, task.id
         self._kept = task.info
         self.told: dict[str, np.ndarray] = {}
         self._is_atari = task.atari is not None
         self._reward_clip = task.atari is not None and task.atari.reward_clip
-        self._envs = Vectorized(task.id, build, task.num_envs, vectorization)
+        build = functools.partial(_make_one, task, render_mode, self.masks_actions)
+        self._envs = Vectorized(task.id, build, task.num_envs, vectorization, spaces)
 
     def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
@@ -113,16 +112,16 @@ class GymnasiumEnv:
     def _legal(self, info: dict[str, Any], done: np.ndarray) -> np.ndarray | None:
         """See `Seen.legal`. In done environments every choice is legal, since the next step ignores it."""
         if not self.masks_actions:
+            if MASK in info:
+                raise Failed(f"{self._id}: {only_after_reset('info')}")
             return None
-        given = info.get(f"_{_MASK}", np.zeros(self.num_envs, bool))
-        if not (given | done).all():
-            raise Failed(f"an environment gave no info[{_MASK!r}], which it gave at first")
         legal = np.ones((self.num_envs, int(choices_of(self.action_space).sum())), bool)
-        if not done.all():
-            masks = info[_MASK][~done]
-            if masks.dtype == object:  # a list, or a tuple of masks, one for each component
-                masks = np.stack([np.concatenate([np.ravel(part) for part in parts]) for parts in masks])
-            legal[~done] = masks.reshape(len(masks), -1)
+        for i in np.flatnonzero(~done):
+            (mask,) = info[MASK][i]
+            try:
+                legal[i] = legal_choices(mask, self.action_space)
+            except ValueError as error:
+                raise Failed(f"environment {i} of {self._id}: {error}") from error
         return legal
 
     def render(self) -> np.ndarray:
@@ -132,14 +131,6 @@ class GymnasiumEnv:
     def close(self) -> None:
         """See `VectorEnv.close`."""
         self._envs.close()
-
-
-def _require_width(env_id: str, mask: Any, action_space: Any) -> None:
-    """Raise `ConfigError` unless a mask of legal choices, or a tuple of masks, has a place for each choice."""
-    given = sum(np.size(part) for part in mask) if isinstance(mask, tuple) else np.size(mask)
-    choices = int(choices_of(action_space).sum())
-    if given != choices:
-        raise ConfigError(f"{env_id}: info[{_MASK!r}] has {given} places, and its actions {choices} choices")
 
 
 def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
@@ -156,9 +147,9 @@ def _numbers(info: dict[str, Any], name: str) -> np.ndarray:
         raise Failed(f"info[{name!r}] is not one number: leave it out of env.info") from error
 
 
-def _make_one(task: Task, render_mode: str | None = None) -> Any:
-    """One environment as it is trained."""
-    return _as_vectors(task, _own_env(task, render_mode))
+def _make_one(task: Task, render_mode: str | None = None, masks_actions: bool = False) -> Any:
+    """One environment as it is trained; `masks_actions` says that it is known to give masks."""
+    return _as_vectors(task, _own_env(task, render_mode), masks_actions)
 
 
 def _own_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
@@ -189,9 +180,9 @@ def _own_env(task: Task, render_mode: str | None, checked: bool = True) -> Any:
         return _wrapped(task, env)
 
 
-def _as_vectors(task: Task, env: Any) -> Any:
-    """`env` as the vector of environments takes it: choices from 0, one array as observation."""
-    env = _told(task, env)
+def _as_vectors(task: Task, env: Any, masks_actions: bool = False) -> Any:
+    """`env` as the vector of environments takes it: masks in `info`, choices from 0, one array as observation."""
+    env = _told(task, with_masks(env, masks_actions))
     return env if task.atari else _flat(_from_zero(env))
 
 
@@ -279,13 +270,19 @@ def first_action(space: Any) -> Any:
 
 
 def _flat(env: Any) -> Any:
-    """`env` with flattened observations: dictionaries, tuples and discrete values (one-hot) become one vector."""
+    """`env` with flattened observations: dictionaries, tuples and discrete values (one-hot) become one vector, without
+    texts."""
     from gymnasium import spaces, wrappers
 
-    space = env.observation_space
-    if isinstance(space, spaces.Box) or not space.is_np_flattenable:
+    given = env.observation_space
+    space, select = without_texts(given)
+    if isinstance(space, spaces.Box) or not can_flatten(space):
         return env
+    if space is not given:
+        env = wrappers.TransformObservation(env, select, space)
+        env.dropped_texts = [name for name, part in named_leaves(given).items() if is_text(part)]
     scaled, scale = with_scaled_bytes(space)
-    flat = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
-    flat.observation_space = Flattened(flat.observation_space, leaves(scaled), ByRows(space))
+    flat: Any = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
+    flat.own_observation_space = space
+    flat.observation_space = Flattened(flat.observation_space, leaves(scaled), ByRows(given))
     return flat

@@ -17,7 +17,7 @@ from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
 from ppo_bench.envs.base import Seen, Step, Task, require_no_info, supported_spaces
 from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
 from ppo_bench.envs.turns import games_of, require_players
-from ppo_bench.envs.vectorized import Vectorized, require_vectorization
+from ppo_bench.envs.vectorized import Vectorized, require_vectorization, spaces_of
 
 _TRIED_STEPS = 400
 """Steps of random play before a run starts, which reveal games whose agents come and go."""
@@ -59,11 +59,11 @@ class PettingZooEnv:
         self.num_envs, games = task.num_envs, games_of(task)
         self.observation_space: Any = game.player_observation_space
         self.action_space: Any = game.player_action_space
-        self.masks_actions = game.masks_actions
+        self.masks_actions, self.dropped_texts = game.masks_actions, game.dropped_texts
         self.render_fps = game.render_fps
         self._takes_turns = game.takes_turns
         self._reward_clip = task.atari is not None and task.atari.reward_clip
-        self._envs = Vectorized(task.id, build, games, vectorization)
+        self._envs = Vectorized(task.id, build, games, vectorization, spaces_of(game))
 
     def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""

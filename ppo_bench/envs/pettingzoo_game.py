@@ -11,11 +11,10 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from ppo_bench.common.errors import ConfigError, Failed
-from ppo_bench.common.flattened import Flattened, leaves
-from ppo_bench.envs.vectors import with_scaled_bytes
+from ppo_bench.common.flattened import Flattened, can_flatten, is_text, leaves, named_leaves
+from ppo_bench.envs.action_masks import MASK, legal_choices, only_after_reset
+from ppo_bench.envs.vectors import with_scaled_bytes, without_texts
 
-_MASK = "action_mask"
-"""The key of the mask of legal choices, in a dictionary observation or in `infos`."""
 COME_AND_GO = "environments whose agents come and go are not supported"
 
 
@@ -31,24 +30,26 @@ class Game(gymnasium.Env):
         self.agents: list[str] = list(table.env.possible_agents)
         self.takes_turns = isinstance(table, InTurn)
         first, *others = self.agents
-        self._given_space, self.player_action_space = _spaces(table, first)
+        self.own_observation_space, self.player_action_space = _spaces(table, first)
         for other in others:
-            if _spaces(table, other) != (self._given_space, self.player_action_space):
+            if _spaces(table, other) != (self.own_observation_space, self.player_action_space):
                 raise ConfigError(f"{name}: {first} and {other} have other spaces, and one network is to play both")
-        own = self._given_space
-        self._in_dictionary = isinstance(own, spaces.Dict) and _MASK in own.spaces
+        own = self.own_observation_space
+        self._in_dictionary = isinstance(own, spaces.Dict) and MASK in own.spaces
         if self._in_dictionary:
             if "observation" not in own.spaces:
-                raise ConfigError(f"{name}: observations with {_MASK!r} have no key 'observation'")
+                raise ConfigError(f"{name}: observations with {MASK!r} have no key 'observation'")
             own = own["observation"]
-        self._flat = not isinstance(own, spaces.Box) and own.is_np_flattenable
+        self.dropped_texts = [name for name, part in named_leaves(own).items() if is_text(part)]
+        own, self._select = without_texts(own)
+        self._flat = not isinstance(own, spaces.Box) and can_flatten(own)
         self._own_space, self._scaled = with_scaled_bytes(own) if self._flat else (own, lambda obs: obs)
         self.player_observation_space = (
             Flattened(spaces.flatten_space(self._own_space), leaves(self._own_space)) if self._flat else own
         )
         self._seeds = np.random.default_rng()
         self._table.reset(0)
-        self.masks_actions = self._in_dictionary or any(_MASK in info for info in self._table.infos.values())
+        self.masks_actions = self._in_dictionary or any(MASK in info for info in self._table.infos.values())
         self.render_fps = int(getattr(table.env, "metadata", {}).get("render_fps") or 30)
         players = len(self.agents)
         parts: dict[str, spaces.Space] = {
@@ -58,7 +59,7 @@ class Game(gymnasium.Env):
         }
         if self.masks_actions:
             if not isinstance(self.player_action_space, spaces.Discrete):
-                raise ConfigError(f"{name}: {_MASK!r} is for actions that are one integer")
+                raise ConfigError(f"{name}: {MASK!r} is for actions that are one integer")
             parts["legal"] = spaces.MultiBinary((players, int(self.player_action_space.n)))
         self.observation_space = spaces.Dict(parts)
         self.action_space = batch_space(self.player_action_space, players)
@@ -93,23 +94,27 @@ class Game(gymnasium.Env):
         table = self._table
         given = [table.observe(agent) for agent in self.agents]
         acts = np.array([not over and table.acts(agent) for agent in self.agents])
+        if not self.masks_actions and any(MASK in info for info in table.infos.values()):
+            raise Failed(f"{self._name}: {only_after_reset('infos[...]')}")
         seen = {"rewards": np.array([rewards.get(agent, 0.0) for agent in self.agents], np.float32), "acts": acts}
         if self.masks_actions:
             masks = [self._mask(*player) for player in zip(self.agents, given, acts, strict=True)]
-            seen["legal"] = np.stack(masks).astype(bool) | ~acts[:, None]
+            seen["legal"] = np.stack(masks) | ~acts[:, None]
         own = [obs["observation"] for obs in given] if self._in_dictionary else given
         if self._flat:
-            own = [spaces.flatten(self._own_space, self._scaled(obs)) for obs in own]
+            own = [spaces.flatten(self._own_space, self._scaled(self._select(obs))) for obs in own]
         return seen | {"obs": np.stack(own)}
 
     def _mask(self, agent: str, obs: Any, acts: bool) -> Any:
         """The player's mask of legal choices; in turns, `infos` may have that of the player to move alone."""
-        if self._in_dictionary:
-            return obs[_MASK]
-        info = self._table.infos[agent]
-        if _MASK not in info and acts:
-            raise Failed(f"{self._name}: infos[{agent!r}] has no {_MASK!r}, and {agent} is to move")
-        return info.get(_MASK, np.ones(self.player_action_space.n, np.int8))
+        info = obs if self._in_dictionary else self._table.infos[agent]
+        if MASK not in info and acts:
+            raise Failed(f"{self._name}: infos[{agent!r}] has no {MASK!r}, and {agent} is to move")
+        try:
+            mask = info.get(MASK, np.ones(self.player_action_space.n, np.int8))
+            return legal_choices(mask, self.player_action_space)
+        except ValueError as error:
+            raise Failed(f"{self._name}, {agent}: {error}") from error
 
     def render(self) -> Any:
         """See `gymnasium.Env.render`."""

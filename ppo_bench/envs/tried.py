@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line
+from ppo_bench.envs.action_masks import legal_choices, mask_of
 from ppo_bench.envs.base import choices_of
 from ppo_bench.envs.float_range import complaint, fits
 
@@ -36,7 +37,11 @@ def _require_sound(name: str, env: Any) -> None:
         case _:
             raise ConfigError(f"{name}: reset gives {_kind(given)} alone, and not (observation, info)")
     env.action_space.seed(0)
-    given = _called(name, "step", lambda: env.step(_action(env.action_space, info)))
+    try:
+        action = _action(env, obs, info)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {one_line(error)}") from error
+    given = _called(name, "step", lambda: env.step(action))
     if not isinstance(given, tuple) or len(given) != 5:
         count = len(given) if isinstance(given, tuple) else 1
         raise ConfigError(
@@ -69,17 +74,18 @@ def _called(name: str, method: str, call: Callable[[], Any]) -> Any:
             ) from error
 
 
-def _action(space: Any, info: Mapping[str, Any]) -> Any:
-    """A random action of `space`, or the first legal one if `info` has a mask of legal choices."""
+def _action(env: Any, obs: Any, info: dict[str, Any]) -> Any:
+    """A random action of `env`, or the first legal one if it gives a mask of legal choices."""
     from gymnasium import spaces
 
-    if "action_mask" not in info:
+    space, mask = env.action_space, mask_of(env, obs, info)
+    if mask is None:
         return space.sample()
-    mask = info["action_mask"]
-    legal = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple) else np.ravel(mask)
+    legal = legal_choices(mask, space)
+    first = getattr(space, "start", 0)
     if isinstance(space, spaces.Discrete):
-        return space.start + legal.argmax()
-    return np.array([part.argmax() for part in np.split(legal, np.cumsum(choices_of(space))[:-1])])
+        return first + legal.argmax()
+    return first + np.array([part.argmax() for part in np.split(legal, np.cumsum(choices_of(space))[:-1])])
 
 
 def _require_observation(name: str, method: str, space: Any, obs: Any, part: str = "") -> None:

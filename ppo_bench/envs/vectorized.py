@@ -13,10 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import gymnasium
 import numpy as np
 
-from ppo_bench.common.errors import ENV_ERRORS, ConfigError, Failed, failure_of
+from ppo_bench.common.errors import ENV_ERRORS, ConfigError, Failed, failure_of, one_line
 from ppo_bench.envs.base import Backend
+
+SPACES = ("observation", "action") * 2
+"""The kinds of the spaces in `spaces_of`."""
 
 
 def require_vectorization(vectorization: str) -> None:
@@ -33,7 +37,10 @@ def in_this_process(backend: Backend) -> Backend:
 class Vectorized:
     """N environments that `build` makes, with next-step autoreset."""
 
-    def __init__(self, env_id: str, build: Callable[[], Any], num_envs: int, vectorization: str) -> None:
+    def __init__(
+        self, env_id: str, build: Callable[[], Any], num_envs: int, vectorization: str, spaces: Sequence[Any]
+    ) -> None:
+        """`spaces` are what `spaces_of` each environment must be. Raises `ConfigError` if one has others."""
         from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
         # What gymnasium says of errors in worker processes beside their traceback; for `Failed`, the traceback too.
@@ -42,11 +49,25 @@ class Vectorized:
         self._id, self._lost_worker = env_id, False
         self._has_workers = vectorization == "async"
         kind = AsyncVectorEnv if self._has_workers else SyncVectorEnv
-        each = [functools.partial(_built, build, os.getpid(), f"environment {i} of {env_id}") for i in range(num_envs)]
+        each = [
+            functools.partial(_built, build, os.getpid(), spaces, f"environment {i} of {env_id}")
+            for i in range(num_envs)
+        ]
         try:
             self._envs: Any = kind(each, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
         except EOFError as error:
             raise Failed(f"a worker process of {env_id} has ended as it began") from error
+        self._require_same(env_id, spaces)
+
+    def _require_same(self, env_id: str, spaces: Sequence[Any]) -> None:
+        for i, found in enumerate(self._asked(self._envs.get_attr, "built_spaces")):
+            for kind, space, other in zip(SPACES, spaces, found, strict=True):
+                if other != space:
+                    self.close()
+                    raise ConfigError(
+                        f"{env_id}: environment {i} has the {kind} space {one_line(other)}, and the first one made has "
+                        f"{one_line(space)}: the environments of a run need the same spaces"
+                    )
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
         """Restart all environments, with one seed each; observations and infos as in gymnasium."""
@@ -110,10 +131,18 @@ class Vectorized:
         self._envs.closed = True
 
 
-def _built(build: Callable[[], Any], maker: int, name: str) -> Any:
+def spaces_of(env: Any) -> tuple[Any, ...]:
+    """The spaces of one environment, of the kinds in `SPACES`: first those that it has itself, before its observations
+    are flattened and its choices start at 0."""
+    own = [f"own_{kind}_space" if env.has_wrapper_attr(f"own_{kind}_space") else f"{kind}_space" for kind in SPACES[:2]]
+    return *(env.get_wrapper_attr(name) for name in own), env.observation_space, env.action_space
+
+
+def _built(build: Callable[[], Any], maker: int, spaces: Sequence[Any], name: str) -> Any:
     """An environment, called `name`; `maker` is the id of the process that created the vector of environments.
 
-    In a worker process of `AsyncVectorEnv`, the errors `ENV_ERRORS` of the environment are `Failed`.
+    It keeps its `spaces_of` as `built_spaces` and shows `spaces`, since the error of gymnasium's vectors names no
+    environment. In a worker process of `AsyncVectorEnv`, the errors `ENV_ERRORS` of the environment are `Failed`.
     """
     in_worker = os.getpid() != maker
     if in_worker:  # such a process leaves Ctrl-C to that process
@@ -126,8 +155,13 @@ def _built(build: Callable[[], Any], maker: int, name: str) -> Any:
         failure = failure_of(f"{name}: its constructor", error)
         # Multiprocessing prints the argument of SystemExit.
         raise SystemExit(f"ppo_bench: {failure}") if in_worker else failure from error
-    if not in_worker:
-        return env
-    from ppo_bench.envs.env_errors import EnvErrors
+    found = spaces_of(env)
+    if found != spaces:
+        env = gymnasium.Wrapper(env)
+        env.observation_space, env.action_space = spaces[2:]
+    if in_worker:
+        from ppo_bench.envs.env_errors import EnvErrors
 
-    return EnvErrors(env, name)
+        env = EnvErrors(env, name)
+    env.built_spaces = found
+    return env

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.flattened import Flattened
+from ppo_bench.common.flattened import Flattened, is_text, leaves
 from ppo_bench.mathematics.normalize import are_bytes
 
 Part = Callable[[Any], Any]
@@ -74,7 +74,7 @@ def with_scaled_bytes(space: Any) -> tuple[Any, Part]:
 @dataclass(frozen=True)
 class ByRows:
     """The flattening of arrays `[N, ...]` of `space`, of each row as gymnasium flattens the observation of one
-    environment; bytes are scaled as in `with_scaled_bytes`."""
+    environment; texts are left out, and bytes are scaled as in `with_scaled_bytes`."""
 
     space: Any
 
@@ -83,22 +83,48 @@ class ByRows:
         from gymnasium import spaces
         from gymnasium.vector.utils import batch_space, iterate
 
-        scaled, scale = with_scaled_bytes(self.space)
-        rows: list[Any] = [spaces.flatten(scaled, scale(row)) for row in iterate(batch_space(self.space, 1), obs)]
+        space, select = without_texts(self.space)
+        scaled, scale = with_scaled_bytes(space)
+        rows: list[Any] = [spaces.flatten(scaled, scale(row)) for row in iterate(batch_space(space, 1), select(obs))]
         return np.stack(rows)
 
 
+def without_texts(space: Any) -> tuple[Any, Part]:
+    """`space` without the texts in its dictionaries and tuples, and the function that leaves them out of observations.
+
+    `space` itself if it has none, or nothing else.
+    """
+    texts = [is_text(leaf) for leaf in leaves(space)]
+    if not any(texts) or all(texts):
+        return space, lambda obs: obs
+    kept: tuple[Any, Part] = _by_parts(space, lambda leaf: None if is_text(leaf) else (leaf, lambda obs: obs))
+    return kept
+
+
 def _with_scaled_bytes(space: Any) -> tuple[Any, Part]:
+    scaled: tuple[Any, Part] = _by_parts(space, _scaled)
+    return scaled
+
+
+def _by_parts(space: Any, treat: Callable[[Any], Any]) -> Any:
+    """`space` with `treat` applied to each part, and the function for its observations. `treat` returns a space and a
+    function, or None to leave the part out; None if no part is left."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict):
-        named = {key: _with_scaled_bytes(part) for key, part in space.items()}
+        named = {key: part for key, given in space.items() if (part := _by_parts(given, treat))}
         dictionary = spaces.Dict({key: part for key, (part, _) in named.items()})
-        return dictionary, lambda obs: {key: scale(obs[key]) for key, (_, scale) in named.items()}
+        return named and (dictionary, lambda obs: {key: of_part(obs[key]) for key, (_, of_part) in named.items()})
     if isinstance(space, spaces.Tuple):
-        parts = [_with_scaled_bytes(part) for part in space]
-        several = spaces.Tuple([part for part, _ in parts])
-        return several, lambda obs: tuple(scale(part) for part, (_, scale) in zip(obs, parts, strict=True))
+        placed = {i: part for i, given in enumerate(space) if (part := _by_parts(given, treat))}
+        several = spaces.Tuple([part for part, _ in placed.values()])
+        return placed and (several, lambda obs: tuple(of_part(obs[i]) for i, (_, of_part) in placed.items()))
+    return treat(space)
+
+
+def _scaled(space: Any) -> tuple[Any, Part]:
+    from gymnasium import spaces
+
     if isinstance(space, spaces.Box) and are_bytes(space):
         return spaces.Box(0.0, 1.0, space.shape, np.float32), lambda obs: obs * np.float32(1 / 255)
     return space, lambda obs: obs

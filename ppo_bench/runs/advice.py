@@ -35,6 +35,8 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
             "warning: ppo.mask_resets=false teaches that a final state is worth what the next episode's first is, and "
             "ppo.bootstrap_truncated=true builds on that: make both true, or both false as CleanRL's scripts do"
         )
+    if texts := getattr(env, "dropped_texts", ()):
+        yield f"warning: the policy does not see the texts in the observations of {config.task.id}: {', '.join(texts)}"
     yield from _unlike_the_source(config)
     trained = config.num_iterations * config.ppo.batch_size
     if trained < LEAST_TRAINED * config.root.total_timesteps:
