@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.atari_players import roms
 from ppo_bench.envs.base import GraphEnv, Task, VectorEnv
@@ -179,3 +181,11 @@ def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_pa
     assert len(frames) == 21
     assert shape is None or frames[0].shape[:2] == shape
     assert (frames[0] != frames[-1]).any()
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "multi_agent_ale_py", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if "multi" in name else object())
+    config = load_config(["env=pong_two_players"])
+    with pytest.raises(ConfigError, match=r"needs multi_agent_ale_py, which is not installed: pip install"):
+        config.backend.make(config.task)

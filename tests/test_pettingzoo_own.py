@@ -17,8 +17,6 @@ from pettingzoo import AECEnv, ParallelEnv
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.match import main as match
 from ppo_bench.common.cli import exit_code
-from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.pettingzoo import PettingZooBackend
@@ -296,11 +294,3 @@ def test_players_who_die_are_named_before_or_while_training(tmp_path: Path, capf
     )  # zombies take their time
     last = capfd.readouterr().err.splitlines()[-1]
     assert re.search(r"butterfly/knights_archers_zombies-v11: (knight|archer)_[01] ended before ", last)
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "multi_agent_ale_py", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if "multi" in name else object())
-    config = load_config(["env=pong_two_players"])
-    with pytest.raises(ConfigError, match=r"needs multi_agent_ale_py, which is not installed: pip install"):
-        config.backend.make(config.task)

@@ -168,8 +168,8 @@ DETAILS = (
     ),
     Detail(
         _network("ImpalaCnn"),
-        "**Initial weights and biases are uniform** within one over the root of the fan-in, as PyTorch's are by default; "
-        "those of the output layers are orthogonal, with biases of 0.",
+        "**Initial weights and biases are uniform** within one over the root of the fan-in, as PyTorch's are by "
+        "default; those of the output layers are orthogonal, with biases of 0.",
         "ppo_bench/networks/layers.py#weight_and_bias",
     ),
     Detail(
@@ -191,8 +191,8 @@ DETAILS = (
     ),
     Detail(
         _network("Trxl"),
-        "**Initial biases, and weights within the transformer, are uniform** within one over the root of the fan-in, as "
-        "PyTorch's are by default; other weights are orthogonal.",
+        "**Initial biases, and weights within the transformer, are uniform** within one over the root of the fan-in, "
+        "as PyTorch's are by default; other weights are orthogonal.",
         "ppo_bench/networks/layers.py#weight_and_bias",
     ),
     Detail(
