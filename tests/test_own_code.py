@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from ppo_bench.commands.report.command import main as report
-from ppo_bench.common.own_code import configured_own_code
-from tests.training import ENVIRONMENT
+from ppo_bench.common.own_code import configured_objects, configured_own_code
+from ppo_bench.common.values import digest as short_digest
+from ppo_bench.configuration.load import load_config
+from tests.training import ENVIRONMENT, ROOT
 
 ALGORITHM = """
 from dataclasses import dataclass
@@ -40,10 +42,15 @@ def own(tmp_path: Path) -> Path:
 
 def trained(folder: Path, *words: str) -> list[Path]:
     """Folders of all runs after the command, which ends well."""
+    said_by(folder, *words)
+    return sorted(path.parent for path in folder.glob("o/*/*/*/result.json"))
+
+
+def said_by(folder: Path, *words: str) -> str:
+    """The command's stderr."""
     environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(folder), ENVIRONMENT.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "ppo_bench", *WORDS, *words]
-    subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
-    return sorted(path.parent for path in folder.glob("o/*/*/*/result.json"))
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stderr
 
 
 def policy_losses(folder: Path) -> list[float]:
@@ -92,18 +99,25 @@ def test_the_named_modules_and_what_they_import_from_their_folder_count(
     (package / "unused.py").write_text("")
     (tmp_path / "wrap.py").write_text("raise SystemExit('is not executed')\n")
     (tmp_path / "game.py").write_text("from deeper import *\n")
+    (tmp_path / "functions.py").write_text("def double(reward): return 2 * reward\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     config: dict[str, Any] = {
         "network": {"_target_": "pack.deep.Net"},
-        "env": {"wrappers": [{"_target_": "gymnasium.wrappers.TimeLimit", "arg": {"_target_": "wrap.Wrapper"}}]},
+        "env": {
+            "wrappers": [
+                {"_target_": "gymnasium.wrappers.TimeLimit", "arg": {"_target_": "wrap.Wrapper"}},
+                {"_target_": "a.B", "func": {"_target_": "hydra.utils.get_method", "path": "functions.double"}},
+            ]
+        },
         "algorithm": {"_target_": "ppo_bench.algorithms.ppo.Ppo"},
     }
 
     def digest() -> str | None:
-        return configured_own_code(config, "game:Game-v0")
+        return configured_own_code(configured_objects(config, "game:Game-v0"))
 
     changed = [package / "__init__.py", package / "deep" / "__init__.py", package / "deep" / "inner.py"]
     changed += [package / "other.py", package / "further.py", tmp_path / "wrap.py", tmp_path / "game.py"]
+    changed += [tmp_path / "functions.py"]
     for path in changed:
         before = digest()
         path.write_text(f"{path.read_text()}# more\n")
@@ -112,5 +126,29 @@ def test_the_named_modules_and_what_they_import_from_their_folder_count(
     (package / "unused.py").write_text("# more\n")
     assert digest() == before
     plain = {"network": {"_target_": "ppo_bench.networks.spec.Mlp"}}
-    assert configured_own_code(plain, "ale_py:ALE/Pong-v5") is None
-    assert configured_own_code(plain, "CartPole-v1") is None
+    assert configured_own_code(configured_objects(plain, "ale_py:ALE/Pong-v5")) is None
+    assert configured_own_code(configured_objects(plain, "CartPole-v1")) is None
+
+
+def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mytrack.py").write_text("from ppo_bench.runs.trackers.tensorboard import Tensorboard as Mine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert load_config(["+tracker.mine._target_=mytrack.Mine"]).identity == load_config([]).identity
+
+
+def test_a_run_from_before_own_code_counted_is_named(own: Path) -> None:
+    (first,) = trained(own)
+    identity = json.loads((first / "run.json").read_text())["identity"]
+    before = short_digest({key: value for key, value in identity.items() if key != "code"})
+    older = first.parent.with_name(f"{first.parent.name.removesuffix(short_digest(identity))}{before}")
+    first.parent.rename(older)
+    said = said_by(own)
+    assert f"warning: {(older / first.name).relative_to(own)} is of this command, but may be of other code" in said
+    assert (first / "result.json").exists()
+
+
+def test_slurm_finds_modules_in_the_current_folder_as_its_jobs_do(own: Path) -> None:
+    command = [sys.executable, str(ROOT / "launch" / "slurm.py"), "--dry-run", *WORDS]
+    ended = subprocess.run(command, cwd=own, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    (first,) = trained(own)
+    assert str(first.relative_to(own / "o")) in ended.stdout

@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 
-from ppo_bench.common.cli import exit_code
+from ppo_bench.common.cli import exit_code, find_modules_here
 from ppo_bench.common.errors import ConfigError, nearest
 
 TRAIN = "ppo_bench.commands.__main__"
@@ -79,6 +79,5 @@ def _complete(words: list[str]) -> int:
 
 def console() -> None:
     """Run `ppo-bench` with the command line's words. It finds modules in the current folder, as `python -m` does."""
-    if not sys.flags.safe_path:
-        sys.path.insert(0, os.getcwd())
+    find_modules_here()
     sys.exit(exit_code(main, sys.argv[1:]))

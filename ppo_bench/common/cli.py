@@ -56,6 +56,12 @@ def overrides_of(options: argparse.Namespace) -> list[str]:
     return [f"hydra.searchpath=[{quoted(f'file://{folder.resolve()}')}]", *options.overrides]
 
 
+def find_modules_here() -> None:
+    """Let Python find modules in the current folder, as `python -m` does."""
+    if not sys.flags.safe_path:
+        sys.path.insert(0, os.getcwd())
+
+
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Run a command and return its exit code. Errors that a user cannot correct are raised with their traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -22,22 +22,32 @@ def loaded_own_code() -> dict[str, str]:
     return {name: _digest([file]) for name, file in sorted(_own(files).items())}
 
 
-def configured_own_code(config: Mapping[str, Any], env_id: str) -> str | None:
-    """Digest of the user's own modules that a configuration names; None if it names none.
+def configured_objects(config: Mapping[str, Any], env_id: str) -> list[str]:
+    """Dotted names of the classes, functions and modules that a configuration names.
 
-    It names classes as `_target_` and the module of an environment as `module:id`. Modules that these import from the
-    same folder count as well. Nothing is executed.
+    It names classes as `_target_`, functions as `path` of `hydra.utils.get_method` and its relatives, and the module
+    of an environment as `module:id`.
     """
-    names = [*_targets(config), *([env_id.partition(":")[0]] if ":" in env_id else [])]
+    return [*_targets(config), *([env_id.partition(":")[0]] if ":" in env_id else [])]
+
+
+def configured_own_code(names: Iterable[str]) -> str | None:
+    """Digest of the user's own modules among those of `configured_objects`; None if there are none.
+
+    Modules that these import from the same folder count as well. Nothing is executed.
+    """
     files = _own({name: file for name in names for name, file in _with_imports(name)})
     return _digest(files[name] for name in sorted(files)) if files else None
 
 
 def _targets(node: Any) -> Iterator[str]:
-    """The values of `_target_` in a tree of mappings and lists."""
+    """The values of `_target_` in a tree of mappings and lists, and those of `path` beside Hydra's own targets."""
     if isinstance(node, Mapping):
-        if isinstance(target := node.get("_target_"), str):
+        target, path = node.get("_target_"), node.get("path")
+        if isinstance(target, str):
             yield target
+            if target.startswith("hydra.utils.") and isinstance(path, str):
+                yield path
         node = list(node.values())
     if isinstance(node, list | tuple):
         for child in node:

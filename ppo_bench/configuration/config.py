@@ -13,11 +13,11 @@ from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import are_complete
 from ppo_bench.common.launched import launched
-from ppo_bench.common.own_code import configured_own_code
+from ppo_bench.common.own_code import configured_objects, configured_own_code
 from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.choices import Network, Tracker
 from ppo_bench.configuration.compose import key_of
-from ppo_bench.configuration.identity import env_of, identity
+from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
@@ -260,7 +260,13 @@ class Config:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The identity of the experiment, without the seed; see ppo_bench/configuration/identity.py."""
-        return identity(self.hashed, self._loaded, configured_own_code(self.resolved, self.task.id))
+        return identity(self.hashed, self._loaded, configured_own_code(self.trained_objects))
+
+    @property
+    def trained_objects(self) -> list[str]:
+        """Dotted names of the classes, functions and modules that the training uses by configuration."""
+        trained = {key: value for key, value in self.resolved.items() if key not in NOT_TRAINED}
+        return configured_objects(trained, self.task.id)
 
     @property
     def _loaded(self) -> str | None:
