@@ -17,7 +17,7 @@ from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT
+from tests.training import ENVIRONMENT, SMALL, trained
 
 
 def test_help_names_every_choice_and_the_common_overrides(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,6 +104,13 @@ def test_without_a_cxx_compiler_torch_compile_is_refused_in_one_line(tmp_path: P
 def test_an_exit_by_code_of_the_users_own_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(exits, []) == 1
     assert_one_line(capsys.readouterr().err, f"the command raises SystemExit: 0 ({__file__}, line ")
+
+
+def test_without_a_cxx_compiler_a_policy_acts_on_the_cpu_as_it_needs_none(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "framework=torch_eager", *SMALL)
+    command = [sys.executable, "-m", "ppo_bench.evaluate", str(folder), "framework=torch_compile", "episodes=1"]
+    environment = ENVIRONMENT | {"CXX": "/nonexistent/c++"}
+    subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
 
 
 def test_an_error_that_is_not_the_users_keeps_its_traceback() -> None:

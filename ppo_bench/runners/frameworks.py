@@ -99,7 +99,7 @@ class Torch:
         self.begin(tuning=tuning)
         from ppo_bench.runners.torch_policy import policy
 
-        return policy(network, arrays, precision, device, self.num_threads, self._compiler())
+        return policy(network, arrays, precision, device, self.num_threads, self._compiler)
 
     def _compiler(self) -> Compiler | None:
         """Transformation of functions before their first call; None leaves them as they are."""

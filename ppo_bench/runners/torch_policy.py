@@ -25,7 +25,7 @@ def policy(
     precision: str,
     device: str,
     num_threads: int | None,
-    compiler: Compiler | None = None,
+    compiler: Callable[[], Compiler | None] = lambda: None,
 ) -> Policy:
     """See `Framework.policy`."""
     arithmetic = PRECISIONS[precision]
@@ -35,8 +35,8 @@ def policy(
     own = restored(policy_arrays(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
     forward: Callable[..., Outputs] = functools.partial(network.step, TorchOps(dtype, layers), params)
-    if compiler and picked.type == "cuda":  # as in training
-        forward = compiler(forward)
+    if picked.type == "cuda" and (compiled := compiler()):  # as in training
+        forward = compiled(forward)
 
     def on_device(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(picked)
