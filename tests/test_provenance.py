@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
+from ppo_bench.runs.provenance import provenance
 from tests.training import ENVIRONMENT, ROOT
 
 OWN = """
@@ -54,6 +56,24 @@ def test_a_run_that_goes_on_under_other_variables_of_a_library_says_so(tmp_path:
     (folder / "result.json").unlink()
     said = trained(tmp_path, *words, XLA_FLAGS="--xla_cpu_enable_fast_math=true").stderr
     assert "not what the run started with: ATEN_CPU_CAPABILITY: default -> unset; XLA_FLAGS: unset -> --xla_cpu" in said
+
+
+def test_variables_that_only_say_how_processes_meet_are_not_recorded() -> None:
+    """torchrun sets some of them, and a run may go on without it."""
+    met = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "JAX_COORDINATOR_ADDRESS", "JAX_PROCESS_ID", "JAX_COMPILATION_CACHE_DIR")
+    computed = ("JAX_ENABLE_X64", "GLIBC_TUNABLES", "NCCL_ALGO", "XLA_FLAGS", "TORCHDYNAMO_DISABLE")
+    names = ", ".join(map(repr, (*met, *computed)))
+    program = f"from ppo_bench.runs.provenance import VARIABLES; print(*({{{names}}} & {{*VARIABLES}}))"
+    variables = dict.fromkeys((*met, *computed), "1") | {"GLIBC_TUNABLES": "", "XLA_FLAGS": ""}
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, env=ENVIRONMENT | variables, capture_output=True, text=True, check=True)
+    assert set(ended.stdout.split()) == set(computed)
+
+
+def test_the_packages_of_what_a_configuration_names_are_recorded() -> None:
+    versions = provenance(["supersuit.frame_stack_v1", "ppo_bench.algorithms.ppo.Ppo", "nowhere.Net"])["versions"]
+    assert versions["SuperSuit"] == metadata.version("supersuit")
+    assert versions.keys() - provenance()["versions"].keys() == {"SuperSuit"}
 
 
 def test_packages_of_any_folder_that_pip_installed_into_are_no_code_of_the_user(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -41,11 +43,16 @@ PACKAGES = (
     "box2d",
 )
 ARITHMETIC = re.compile(
-    r"(XLA_FLAGS|JAX_|ATEN_|TORCH_|TORCHINDUCTOR_|NVIDIA_TF32_OVERRIDE|CUBLAS_|CUDNN_|MKL_|DNNL_|ONEDNN_|OPENBLAS_).*"
+    r"(XLA_FLAGS|JAX_|ATEN_|TORCH_|TORCHINDUCTOR_|TORCHDYNAMO_|NVIDIA_TF32_OVERRIDE|CUBLAS_|CUBLASLT_|CUDNN_|MKL_|DNNL_"
+    r"|ONEDNN_|OPENBLAS_|NCCL_ALGO|NCCL_PROTO|GLIBC_TUNABLES).*"
 )
 """Pattern of the environment variables that can change how a library computes."""
-NOT_ARITHMETIC = re.compile(r".*(_DIR|_HOME|_LOGS?|_PLATFORMS?|_VERBOSE|_NUM_THREADS)|JAX_.*CACHE.*")
-"""Pattern of those among them that change where files are and what is printed, or that are recorded elsewhere."""
+NOT_ARITHMETIC = re.compile(
+    r".*(_DIR|_HOME|_LOGS?|_PLATFORMS?|_VERBOSE|_NUM_THREADS)|JAX_.*CACHE.*"
+    r"|TORCH_NCCL_.*|JAX_(COORDINATOR|PROCESS|NUM_PROCESSES|LOGGING|TRACEBACK).*"
+)
+"""Pattern of those among them that change where files are, what is printed and how processes meet, or that are recorded
+elsewhere."""
 VARIABLES = {
     name: value
     for name, value in sorted(os.environ.items())
@@ -57,10 +64,14 @@ JOBS_AT_ONCE = "PPO_BENCH_JOBS_AT_ONCE"
 """Environment variable that a sweep sets to the number of jobs that run on this machine at the same time."""
 
 
-def provenance() -> dict[str, Any]:
-    """Versions, code and hardware of this process; None for what is missing."""
+def provenance(objects: Iterable[str] = ()) -> dict[str, Any]:
+    """Versions, code and hardware of this process; None for what is missing.
+
+    The packages of `objects`, dotted names of classes, functions and modules, count besides `PACKAGES`.
+    """
+    packages = [*PACKAGES, *_packages_of(objects)]
     return {
-        "versions": {"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version()} | {name: version_of(name) for name in packages},
         "git_commit": _git_commit(),
         "own_code": loaded_own_code(),
         "variables": VARIABLES,
@@ -100,6 +111,17 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
         + [f"git_commit: {then.get('git_commit')} -> {now['git_commit']}"]
         * (then.get("git_commit") != now["git_commit"])
     )
+
+
+def _packages_of(objects: Iterable[str]) -> list[str]:
+    """Names of the installed packages of dotted names, except this one and Hydra."""
+    modules = {name.partition(".")[0] for name in objects} - {"ppo_bench", "hydra"}
+    return sorted({package for module in modules for package in _packages_by_module().get(module, ())} - {*PACKAGES})
+
+
+@functools.cache
+def _packages_by_module() -> Mapping[str, Sequence[str]]:
+    return metadata.packages_distributions()  # takes tenths of a second
 
 
 def version_of(package: str) -> str | None:

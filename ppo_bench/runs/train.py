@@ -68,7 +68,7 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
     runs = [SeedRun(*each) for each in zip(config.of_each_run(), config.folders, strict=True)]
     finished = [run for run in runs if is_complete(run.folder)]
     if finished:
-        now = provenance()
+        now = provenance(config.trained_objects)
         for run in finished:
             report_finished(*run, now)
         patience = 1 if len(finished) < len(runs) else PATIENCE
@@ -136,7 +136,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
                 stack.enter_context(own_folder(run.folder, position))
             finished = [run for run in runs if is_complete(run.folder)]  # by another process, since they were chosen
             for run in finished:
-                report_finished(*run, provenance())
+                report_finished(*run, provenance(config.trained_objects))
             newest = [checkpoint.load_newest(run.folder / "checkpoints", say) for run in runs]
             if finished or len(leading(runs)) < len(runs):
                 return False
@@ -146,7 +146,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
             for line in warnings if resumed is None else ():
                 say(line)
             loops, state = resumed or begun or start(runs, runner)
-            made_by = provenance() | {"execution": dict(runner.execution)}
+            made_by = provenance(config.trained_objects) | {"execution": dict(runner.execution)}
             records = [
                 Record(run.config, run.folder, loop, made_by, new=resumed is None, together=len(runs))
                 for run, loop in zip(runs, loops, strict=True)
