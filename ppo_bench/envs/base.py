@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, one_line
-from ppo_bench.common.flattened import can_flatten, named_leaves
 from ppo_bench.common.values import younger
 from ppo_bench.tuning.switches import ON, Tuning
 
@@ -276,6 +275,8 @@ def supported_spaces(task: Task, observation_space: gymnasium.Space, action_spac
 
     if not isinstance(observation_space, spaces.Box):
         kind = type(observation_space).__name__
+        from ppo_bench.common.flattened import can_flatten, named_leaves  # imports gymnasium
+
         parts = [name for name, part in named_leaves(observation_space).items() if name and not can_flatten(part)]
         named = f", and {', '.join(parts)} cannot be laid out as one" if parts else ""
         raise ConfigError(f"{task.id}: observations of kind {kind} are not supported here, only Box (one array){named}")

@@ -61,11 +61,11 @@ class CombinedSpec(NetworkSpec):
 def images_in(space: Any) -> list[Placed]:
     """The images in flattened observations that convolutions can take; none in other spaces.
 
-    An image has at least `LEAST_PIXELS` in height and width, and fewer channels than that.
+    An image has at least `LEAST_PIXELS` in height and width, and fewer channels than that in a frame.
     """
     arrays = space.arrays if isinstance(space, Flattened) else ()
-    images = [array for array in arrays if len(array.shape) in (2, 3, 4) and 0 not in array.shape]
-    return [image for image in images if min(sides_of(image.shape)) >= LEAST_PIXELS > channels_of(image.shape)]
+    images = [array for array in arrays if len(array.shape) in (3, 4) and 0 not in array.shape]
+    return [image for image in images if min(sides_of(image.shape)) >= LEAST_PIXELS > channels_of(image.shape[-3:])]
 
 
 def besides(images: Sequence[Placed], size: int) -> list[tuple[int, int]]:
