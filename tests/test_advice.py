@@ -108,10 +108,13 @@ class Small(gymnasium.Env[np.ndarray, np.int64]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        return np.zeros((20, 20, 3), np.uint8), {}
+        return self._black(), {}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return np.zeros((20, 20, 3), np.uint8), 0.0, False, False, {}
+        return self._black(), 0.0, False, False, {}
+
+    def _black(self) -> np.ndarray:
+        return np.zeros(self.observation_space.shape or (), self.observation_space.dtype)
 
 
 gymnasium.register("Small-v0", "tests.test_advice:Small")
@@ -128,13 +131,6 @@ class Wide(Small):
     """The same of 40 x 40 integers, which are no bytes."""
 
     observation_space = spaces.Box(0, 255, (40, 40, 3), np.int32)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        return np.zeros((40, 40, 3), np.int32), {}
-
-    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return np.zeros((40, 40, 3), np.int32), 0.0, False, False, {}
 
 
 gymnasium.register("Wide-v0", "tests.test_advice:Wide")
