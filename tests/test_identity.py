@@ -52,6 +52,7 @@ def test_runs_of_the_first_version_are_where_they_were(words: str, folder: str) 
         ("env=starpilot", True),
         ("network=impala_cnn env=breakout", True),
         ("env=proof_of_memory network=trxl", True),
+        ("network=combined env.id=LunarLander-v3", True),  # whose dictionaries may hold several frames
         ("env.id=LunarLander-v3", True),  # whose observations, and network, are unknown
     ],
 )

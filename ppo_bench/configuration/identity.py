@@ -31,7 +31,8 @@ AUTO = {"_target_": "ppo_bench.networks.spec.Auto", "hidden_sizes": [64, 64], "a
 REVISION = 1
 """Number of the latest correction that changes trainings, in the identities that it concerns.
 
-1: the derivative of `leaky_relu` at 0 in JAX; uniform initial weights and biases of `impala_cnn` and `trxl`.
+1: the derivative of `leaky_relu` at 0 in JAX; uniform initial weights and biases of `impala_cnn` and `trxl`; several
+frames of images in dictionaries, for which `combined` has convolutions.
 """
 NETWORKS = "ppo_bench.networks.spec."
 VECTORS = re.compile(
@@ -118,7 +119,7 @@ def _is_revised(trained: Mapping[str, Any]) -> bool:
     kind = network["_target_"].rpartition(".")[2]
     chosen = _chosen_by_auto(env, trained["backend"]["name"]) if kind == "Auto" else kind
     return (
-        chosen in (None, "ImpalaCnn", "Trxl")  # None: unknown, and so maybe one of these
+        chosen in (None, "ImpalaCnn", "Trxl", "Combined")  # None: unknown, and so maybe one of these
         or network.get("activation") == "leaky_relu"
         or trained.get("algorithm", PLAIN).get("name") == "rnd"
     )
