@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -155,16 +154,10 @@ def test_the_first_of_equal_pixels_takes_the_gradient_in_both_frameworks(tuning:
     assert_array_equal(x.grad[0, 0], taken)
 
 
-def test_hidden_weights_have_the_variance_of_pytorch_and_heads_their_gains() -> None:
+def test_heads_have_their_gains_and_the_agent_the_size_of_cleanrls() -> None:
+    """The hidden layers' initial values are PyTorch's; tests/test_weights.py has them."""
     spec = ImpalaCnn().build(FRAMES, spaces.Discrete(15))
     weights = initial_weights(spec.parameters, seed=1)
-    for name, array in weights.items():
-        inputs = math.prod(array.shape[1:])
-        if name.endswith("bias"):
-            assert not array.any()
-        elif name.startswith("trunk"):
-            torch.manual_seed(0)
-            assert array.std() == pytest.approx(float(nn.Linear(inputs, 4096).weight.detach().std()), rel=0.1)
     assert np.linalg.norm(weights["actor.0.weight"], axis=1) == pytest.approx(0.01)
     assert np.linalg.norm(weights["critic.0.weight"]) == pytest.approx(1.0)
     assert sum(array.size for array in weights.values()) == 626_256  # CleanRL's agent of 15 actions
