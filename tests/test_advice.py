@@ -100,7 +100,7 @@ def test_an_image_that_a_network_takes_as_numbers_is_warned_of() -> None:
     assert said(*pictured) == []
 
 
-class Small(gymnasium.Env[np.ndarray, np.int64]):
+class Small(gymnasium.Env[Any, np.int64]):
     """An environment that shows images of 20 x 20."""
 
     observation_space = spaces.Box(0, 255, (20, 20, 3), np.uint8)
@@ -108,12 +108,12 @@ class Small(gymnasium.Env[np.ndarray, np.int64]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        return self._black(), {}
+        return self._seen(), {}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return self._black(), 0.0, False, False, {}
+        return self._seen(), 0.0, False, False, {}
 
-    def _black(self) -> np.ndarray:
+    def _seen(self) -> Any:
         return np.zeros(self.observation_space.shape or (), self.observation_space.dtype)
 
 
@@ -133,7 +133,26 @@ class Wide(Small):
     observation_space = spaces.Box(0, 255, (40, 40, 3), np.int32)
 
 
+class Ram(Small):
+    """A memory of bytes, as Atari's."""
+
+    observation_space = spaces.Box(0, 255, (128,), np.uint8)
+
+
+class Matrices(Small):
+    """A matrix of floats beside a number."""
+
+    observation_space: Any = spaces.Dict(
+        {"map": spaces.Box(0, 1, (40, 50), np.float32), "speed": spaces.Box(0, 1, (1,), np.float32)}
+    )
+
+    def _seen(self) -> Any:
+        return {name: np.zeros(part.shape, part.dtype) for name, part in self.observation_space.items()}
+
+
 gymnasium.register("Wide-v0", "tests.test_advice:Wide")
+gymnasium.register("Ram-v0", "tests.test_advice:Ram")
+gymnasium.register("Matrices-v0", "tests.test_advice:Matrices")
 
 
 def test_arrays_that_auto_does_not_take_for_images_are_warned_of() -> None:
@@ -141,6 +160,13 @@ def test_arrays_that_auto_does_not_take_for_images_are_warned_of() -> None:
     (line,) = said(*words)
     assert "are arrays (40, 40, 3) of int32, laid out as one vector for an MLP" in line
     assert said(*words, "network=mlp") == []
+    (line,) = said("env.id=tests.test_advice:Matrices-v0", "env=cartpole")
+    assert "have arrays (40, 50), laid out as one vector for an MLP" in line
+
+
+def test_bytes_that_the_network_divides_are_told() -> None:
+    (line,) = said("env.id=tests.test_advice:Ram-v0", "env=cartpole")
+    assert "are bytes from 0 to 255, which the network divides by 255" in line
 
 
 def test_steps_that_whole_iterations_leave_out_are_warned_of() -> None:

@@ -121,6 +121,8 @@ def test_envpools_vectors_say_it_too() -> None:
     vectors = Vectors(spaces.Dict({"z": camera, "arm": arm}))
     (image,) = images_in(vectors.space)
     assert (image.start, image.stop, image.shape) == (4, 4 + PIXELS, (3, SIDE, SIDE))
+    grey = Vectors(spaces.Dict({"z": spaces.Box(0, 255, (SIDE, SIDE), np.uint8), "arm": arm}))
+    assert [image.shape for image in images_in(grey.space)] == [(SIDE, SIDE, 1)]
 
 
 def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -11,6 +12,8 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.common.flattened import Flattened
+from ppo_bench.envs.base import Task
+from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.combined import images_in
 from ppo_bench.networks.network import NetworkSpec
@@ -85,6 +88,47 @@ def test_images_in_dictionaries_are_found_with_several_frames_too(shape: tuple[i
     flat: Any = [spaces.utils.flatten(parts, parts.sample()) for _ in range(2)]
     obs = np.stack(flat).astype(np.float32)
     assert np.isfinite(outputs(network, obs)).all()
+
+
+class Grey(gymnasium.Env[Any, Any]):
+    """A grey image that holds its number of steps, beside a speed or alone."""
+
+    action_space = CHOICE
+
+    def __init__(self, alone: bool = False) -> None:
+        image, speed = spaces.Box(0, 255, (40, 50), np.uint8), spaces.Box(-1, 1, (2,), np.float32)
+        self.observation_space = spaces.Dict({"image": image} if alone else {"speed": speed, "image": image})
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 51
+        return self._seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 51
+        return self._seen(), 0.0, self._steps == 255, False, {}
+
+    def _seen(self) -> dict[str, np.ndarray]:
+        seen = {"image": np.full((40, 50), self._steps, np.uint8), "speed": np.full(2, 0.5, np.float32)}
+        return {name: seen[name] for name in self.observation_space.spaces}
+
+
+gymnasium.register("Grey-v0", "tests.test_images:Grey")
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_grey_images_in_dictionaries_have_convolutions(alone: bool) -> None:
+    task = Task("x", "tests.test_images:Grey-v0", 2, kwargs={"alone": alone})
+    env: Any = GymnasiumBackend("gymnasium", "sync").make(task)
+    obs = env.reset([1, 2]).obs
+    network: Any = AUTO.build(env.observation_space, CHOICE)
+    assert [eye.image.shape for eye in network.eyes] == [(40, 50, 1)]
+    (image,) = images_in(env.observation_space)
+    pixels = obs[:, image.start : image.stop].astype(np.float64) / (255 if network.uint8 else 1)
+    assert_allclose(pixels, 0.2, rtol=1e-6)
+    assert network.uint8 == alone
+    assert np.isfinite(outputs(network, obs)).all()
+    env.close()
 
 
 @pytest.mark.parametrize("shape", [(40, 40), (2, 40, 40, 3)], ids=str)

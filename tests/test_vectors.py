@@ -15,6 +15,7 @@ from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.envpool_xla import EnvPoolXlaBackend
 from ppo_bench.envs.vectors import Vectors, categories, with_scaled_bytes
 from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.networks.spec import Mlp
 
 SPACES = {
     "choice": spaces.Discrete(5),
@@ -73,8 +74,27 @@ def test_bytes_beside_other_parts_are_scaled_and_bytes_alone_are_left_to_the_net
     flat = spaces.flatten(of_bytes, scale({"f": np.array([0, 1], np.uint8), "p": np.array([51, 255], np.uint8)}))
     assert_allclose(flat, [0.0, 1.0, 0.2, 1.0], rtol=1e-7)
     alone = spaces.Dict({"p": pixels, "q": pixels})
-    assert with_scaled_bytes(alone)[0] is alone
-    assert [are_bytes(space) for space in (pixels, flags)] == [True, False]
+    assert with_scaled_bytes(alone)[0] == alone
+
+
+def test_bytes_of_lower_bounds_are_numbers_like_others() -> None:
+    counts, flags, pixels = (spaces.Box(0, high, (2,), np.uint8) for high in (64, 1, 255))
+    assert [are_bytes(space) for space in (counts, flags, pixels)] == [False, False, True]
+    assert [Mlp([8], "tanh").build(space, spaces.Discrete(2)).uint8 for space in (counts, pixels)] == [False, True]
+    scaled, scale = with_scaled_bytes(spaces.Dict({"c": counts, "p": pixels}))
+    flat: Any = spaces.flatten(scaled, scale({"c": np.array([3, 64], np.uint8), "p": np.array([51, 255], np.uint8)}))
+    assert_allclose(flat, [3.0, 64.0, 0.2, 1.0], rtol=1e-7)
+
+
+def test_grey_images_get_an_axis_for_their_channel_and_other_matrices_do_not() -> None:
+    grey, matrix = spaces.Box(0, 255, (40, 50), np.uint8), spaces.Box(0, 1, (40, 50), np.float32)
+    image = np.full((40, 50), 51, np.uint8)
+    scaled, scale = with_scaled_bytes(spaces.Dict({"g": grey, "m": matrix}))
+    assert [scaled[name].shape for name in "gm"] == [(40, 50, 1), (40, 50)]
+    assert_allclose(scale({"g": image, "m": image})["g"], np.full((40, 50, 1), 0.2), rtol=1e-6)
+    alone, scale = with_scaled_bytes(spaces.Dict({"g": grey}))
+    assert alone["g"] == spaces.Box(0, 255, (40, 50, 1), np.uint8)
+    assert_array_equal(scale({"g": image})["g"], image[..., None])
 
 
 def test_a_cell_of_minigrid_by_hand() -> None:

@@ -5,11 +5,14 @@ The order is that of gymnasium's `flatten`: the parts of a dictionary sorted by 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space, iterate
 
 from ppo_bench.common.flattened import Flattened, is_text, leaves
 from ppo_bench.mathematics.normalize import are_bytes
@@ -25,8 +28,6 @@ class Vectors:
     """The flattening of observations of `space`; observations that are one array already stay as they are."""
 
     def __init__(self, space: Any) -> None:
-        from gymnasium import spaces
-
         if isinstance(space, spaces.MultiBinary):  # a board, with a plane for each kind of piece
             space = spaces.Box(0, 1, space.shape, np.bool_)
         self.space, self._parts = space, _parts(space)
@@ -38,7 +39,8 @@ class Vectors:
             floats = [box.dtype for box in boxes if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
             self._dtype = np.result_type(*(floats or [np.dtype(np.float32)]))
             size = sum(spaces.flatdim(box) for box in boxes)
-            self.space = Flattened(spaces.Box(-np.inf, np.inf, (size,), self._dtype), boxes, self)
+            seen = [_prepared(box, None)[0] for box in boxes]
+            self.space = Flattened(spaces.Box(-np.inf, np.inf, (size,), self._dtype), seen, self)
 
     def __call__(self, obs: Any) -> Any:
         """Flattened observations `[N, D]`, from an array `[N, ...]` or a dictionary of arrays; not if `as_given`."""
@@ -50,8 +52,6 @@ class Vectors:
 def categories(env_id: str, space: Any) -> Any:
     """`space`, with MiniGrid's images declared as `MultiDiscrete`: MiniGrid declares them as bytes, but they hold
     categories."""
-    from gymnasium import spaces
-
     if not env_id.startswith(("MiniGrid-", "BabyAI-")):
         return space
     grid = space["image"].shape
@@ -61,14 +61,13 @@ def categories(env_id: str, space: Any) -> Any:
 def with_scaled_bytes(space: Any) -> tuple[Any, Part]:
     """`space` with its bytes scaled to 0 to 1 where it has other parts too, and the function that scales observations.
 
-    Where all parts are bytes they stay as they are: the network scales them.
+    Where all parts are bytes they keep their values: the network scales them. Images of two axes get an axis for their
+    one channel, which tells them from other matrices.
     """
-    from gymnasium import spaces
-
-    flat: Any = spaces.flatten_space(space)
-    if flat.dtype == np.uint8 and flat.high.min(initial=255) > 1:
-        return space, lambda obs: obs
-    return _with_scaled_bytes(space)
+    all_bytes = all(isinstance(leaf, spaces.Box) and are_bytes(leaf) for leaf in leaves(space))
+    factor = None if all_bytes else np.float32(1 / 255)
+    scaled: tuple[Any, Part] = _by_parts(space, functools.partial(_prepared, factor=factor))
+    return scaled
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,6 @@ class ByRows:
 
     def __call__(self, obs: Any) -> np.ndarray:
         """Vectors `[N, D]`."""
-        from gymnasium import spaces
-        from gymnasium.vector.utils import batch_space, iterate
-
         space, select = without_texts(self.space)
         scaled, scale = with_scaled_bytes(space)
         rows: list[Any] = [spaces.flatten(scaled, scale(row)) for row in iterate(batch_space(space, 1), select(obs))]
@@ -101,16 +97,9 @@ def without_texts(space: Any) -> tuple[Any, Part]:
     return kept
 
 
-def _with_scaled_bytes(space: Any) -> tuple[Any, Part]:
-    scaled: tuple[Any, Part] = _by_parts(space, _scaled)
-    return scaled
-
-
 def _by_parts(space: Any, treat: Callable[[Any], Any]) -> Any:
     """`space` with `treat` applied to each part, and the function for its observations. `treat` returns a space and a
     function, or None to leave the part out; None if no part is left."""
-    from gymnasium import spaces
-
     if isinstance(space, spaces.Dict):
         named = {key: part for key, given in space.items() if (part := _by_parts(given, treat))}
         dictionary = spaces.Dict({key: part for key, (part, _) in named.items()})
@@ -122,18 +111,23 @@ def _by_parts(space: Any, treat: Callable[[Any], Any]) -> Any:
     return treat(space)
 
 
-def _scaled(space: Any) -> tuple[Any, Part]:
-    from gymnasium import spaces
+def _prepared(space: Any, factor: np.float32 | None) -> tuple[Any, Part]:
+    """A part of the observations with its bytes multiplied by `factor`, and the function for its observations."""
+    if not (isinstance(space, spaces.Box) and are_bytes(space)):
+        return space, lambda obs: obs
+    shape = _with_channel(space.shape)
+    if factor is None:
+        return spaces.Box(0, 255, shape, np.uint8), lambda obs: np.reshape(obs, shape)
+    return spaces.Box(0.0, 1.0, shape, np.float32), lambda obs: np.reshape(obs, shape) * factor
 
-    if isinstance(space, spaces.Box) and are_bytes(space):
-        return spaces.Box(0.0, 1.0, space.shape, np.float32), lambda obs: obs * np.float32(1 / 255)
-    return space, lambda obs: obs
+
+def _with_channel(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of bytes, with an axis for the channel of those of two axes, which may be images."""
+    return (*shape, 1) if len(shape) == 2 else shape
 
 
 def _parts(space: Any) -> dict[str, Part]:
     """The flattening functions of the parts of `space`, by name; empty if `space` is a `Box` or cannot be flattened."""
-    from gymnasium import spaces
-
     if isinstance(space, spaces.Box):
         return {}
     parts = {name: _part(box) for name, box in _leaves(space).items()}
@@ -142,8 +136,6 @@ def _parts(space: Any) -> dict[str, Part]:
 
 def _leaves(tree: Any, name: str = "") -> dict[str, Any]:
     """The spaces or arrays in nested dictionaries, by their path with colons, as in EnvPool's core."""
-    from gymnasium import spaces
-
     if not isinstance(tree, dict | spaces.Dict):
         return {name: tree}
     start = f"{name}:" if name else ""
@@ -152,8 +144,6 @@ def _leaves(tree: Any, name: str = "") -> dict[str, Any]:
 
 
 def _part(space: Any) -> Part | None:
-    from gymnasium import spaces
-
     if isinstance(space, spaces.Discrete):
         return _one_hot(np.array([space.n]), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):

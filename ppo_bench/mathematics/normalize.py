@@ -151,8 +151,11 @@ def reward(
 
 
 def are_bytes(space: Any) -> bool:
-    """Whether the observations of a gymnasium space are bytes of more than two values, which networks divide by 255."""
-    return space.dtype == np.uint8 and bool(np.max(space.high, initial=0) > 1)
+    """Whether the observations of a gymnasium space are bytes up to 255, which networks divide by 255.
+
+    Bytes with lower bounds, such as the counts of an inventory, are numbers like others.
+    """
+    return space.dtype == np.uint8 and bool(np.max(space.high, initial=0) == 255)
 
 
 class ActionBounds(NamedTuple):

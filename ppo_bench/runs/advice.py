@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.flattened import Flattened
 from ppo_bench.common.values import digest
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
@@ -49,23 +51,43 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
     yield from _restarts(config, getattr(env, "time_limit", None))
     if not config.root.env.rescale_actions:
         yield from _scale_of_actions(config, env)
-    network = config.network_for(env)
-    if images_in(env.observation_space):
+    yield from _arrays_as_vectors(config, env.observation_space, config.network_for(env))
+
+
+def _arrays_as_vectors(config: Config, space: Any, network: NetworkSpec) -> Iterator[str]:
+    """A line each for observations that the network does not take as one might expect."""
+    images = images_in(space)
+    if images:
         yield from _images_as_numbers(config, network)
-    shape = env.observation_space.shape or ()
+    shape, observations = space.shape or (), f"observations of {config.task.id}"
     if len(network.input_shape) > 1:
         return
+    if isinstance(space, Flattened):
+        large = [array.shape for array in space.arrays if array not in images and _is_large(array.shape)]
+    else:
+        large = [shape] if _is_large(shape) else []
     if len(shape) == 3 and network.uint8:
         yield (
-            f"warning: observations of {config.task.id} are images {shape} that are too small for network=nature_cnn, "
-            "and are laid out as one vector for an MLP: network=minatar_cnn and impala_cnn take them as images"
+            f"warning: {observations} are images {shape} that are too small for network=nature_cnn, and are laid out "
+            "as one vector for an MLP: network=minatar_cnn and impala_cnn take them as images"
         )
-    elif len(shape) > 1 and math.prod(shape) >= LEAST_PIXELS**2 and isinstance(config.network, Auto):
+    elif large and isinstance(config.network, Auto):
+        shapes = ", ".join(map(str, large))
+        arrays = f"have arrays {shapes}" if isinstance(space, Flattened) else f"are arrays {shapes} of {space.dtype}"
         yield (
-            f"warning: observations of {config.task.id} are arrays {shape} of {env.observation_space.dtype}, laid out "
-            "as one vector for an MLP: network=auto takes bytes [H, W], and bytes or floats [H, W, C], [C, H, W] or "
-            "several frames of these, as images"
+            f"warning: {observations} {arrays}, laid out as one vector for an MLP: network=auto takes bytes [H, W], "
+            "and bytes or floats [H, W, C], [C, H, W] or several frames of these, as images"
         )
+    if len(shape) == 1 and network.uint8 and not isinstance(space, Flattened):
+        yield (
+            f"note: {observations} are bytes from 0 to 255, which the network divides by 255; bytes with lower bounds, "
+            "and floats, are taken as they are"
+        )
+
+
+def _is_large(shape: tuple[int, ...]) -> bool:
+    """Whether an array of this shape may be meant as an image."""
+    return len(shape) > 1 and math.prod(shape) >= LEAST_PIXELS**2
 
 
 def _images_as_numbers(config: Config, network: NetworkSpec) -> Iterator[str]:
