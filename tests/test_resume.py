@@ -18,7 +18,7 @@ from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.runners.checkpoint import load
-from ppo_bench.runs.record import LoopState
+from ppo_bench.runs.loop_state import LoopState
 from tests.processes import TRAIN, count_rows, has_checkpoint, started, wait_until
 from tests.training import BATCH, EVERY, ITERATIONS, RUN, learnt, rows, run_folder
 

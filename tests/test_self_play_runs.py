@@ -86,8 +86,8 @@ class SignalAfter(Sequence[int]):
 
 def test_a_better_player_is_rated_higher(finished: Path, tmp_path: Path) -> None:
     """A policy that always plays one column loses to one that stands in its way; its checkpoint is rated lower."""
+    from ppo_bench.runs.loop_state import LoopState
     from ppo_bench.runs.rating import Rater
-    from ppo_bench.runs.record import LoopState
 
     folder = tmp_path / "seed1"
     shutil.copytree(finished, folder)
@@ -135,8 +135,8 @@ def test_the_last_rating_is_made_later_if_a_signal_cuts_it_short(
 def test_a_damaged_opponent_is_left_out_of_a_rating(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from ppo_bench.runs.loop_state import LoopState
     from ppo_bench.runs.rating import Rater
-    from ppo_bench.runs.record import LoopState
 
     folder = tmp_path / "seed1"
     shutil.copytree(finished, folder, symlinks=True)

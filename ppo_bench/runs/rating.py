@@ -25,9 +25,9 @@ from ppo_bench.envs.observed import make_env
 from ppo_bench.envs.vectorized import in_this_process
 from ppo_bench.mathematics import noise
 from ppo_bench.runners import checkpoint
+from ppo_bench.runs.loop_state import LoopState
 from ppo_bench.runs.match import play_match
 from ppo_bench.runs.play import Agent, load_agent
-from ppo_bench.runs.record import LoopState
 from ppo_bench.runs.results import RATINGS
 
 BOARDS = 32

@@ -12,6 +12,7 @@ error.txt       why the last training of an unfinished run failed, unless it was
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -161,6 +162,11 @@ def progress_of(folder: Path) -> Progress:
 def number_or_none(value: Any) -> float | None:
     """A number of a file, where null is None."""
     return None if value is None else float(value)
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean of `values`; None if there are none."""
+    return math.fsum(values) / len(values) if values else None
 
 
 def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.seeds import SeedsRunner
-from ppo_bench.runs.record import LoopState
+from ppo_bench.runs.loop_state import LoopState
 
 
 class SeedRun(NamedTuple):

@@ -1,0 +1,103 @@
+"""Counters of the outer loop, which every checkpoint holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.rows import NO_ROWS, Mark, check_rows
+from ppo_bench.runners.base import Episode, Metrics
+from ppo_bench.runs.results import RECENT_EPISODES, mean
+
+
+@dataclass
+class LoopState:
+    """Counters of the outer loop; part of every checkpoint."""
+
+    iteration: int = 0
+    global_step: int = 0
+    wall_seconds: float = 0.0
+    episodes: int = 0
+    masked_steps: float = 0.0
+    recent_returns: list[float] = field(default_factory=list)
+    """Returns of the last 100 episodes."""
+    recent_told: dict[str, list[float]] = field(default_factory=dict)
+    """Values of the numbers in `env.info` by name, from the last 100 episodes that reported each."""
+    best_iteration: int | None = None
+    """Iteration of the best checkpoint: the highest mean of `recent_returns`, or in rated games the highest rating."""
+    best_return: float | None = None
+    cut_episodes: int = 0
+    """Episodes in progress when their environments restarted; no statistics of returns include them."""
+    cut_steps: int = 0
+    resumes: int = 0
+    """How many times the run was taken up again from a checkpoint."""
+    loaded_steps: int = 0
+    """Part of `global_step` that another run trained (`checkpoint.load`); the other sums are of this run alone."""
+    together: int = 1
+    """Maximum number of seeds trained in one program with this one; the program's speed is shared among them."""
+    ratings: dict[str, list[float]] = field(default_factory=dict)
+    """Rating and its deviation of each checkpoint of a game, by iteration; see ppo_bench/runs/rating.py."""
+    evaluation: dict[str, float | None] = field(default_factory=dict)
+    """The latest evaluation, by column; see ppo_bench/runs/evaluation.py."""
+    metrics_mark: Mark = NO_ROWS
+    episodes_mark: Mark = NO_ROWS
+
+    @classmethod
+    def of(cls, loop: Mapping[str, Any]) -> LoopState:
+        """The counters in a checkpoint. Raises `ConfigError` if a newer version of this package wrote it."""
+        if unknown := loop.keys() - {each.name for each in fields(cls)}:
+            raise ConfigError(
+                f"the checkpoint is of a newer version of ppo_bench, which counts {', '.join(sorted(unknown))}: "
+                "resume it with that version, or rerun=true"
+            )
+        return cls(**loop)
+
+    @property
+    def marks(self) -> dict[str, Mark]:
+        """Positions in the files of rows, by their names."""
+        return {"metrics.jsonl": Mark(*self.metrics_mark), "episodes.jsonl": Mark(*self.episodes_mark)}
+
+    def check_files(self, folder: Path) -> None:
+        """Raise `ConfigError` unless the files of rows in a run's folder begin with the rows that this counts."""
+        for name, mark in self.marks.items():
+            check_rows(folder / name, mark)
+
+    def count(self, metrics: Metrics, episodes: list[Episode], batch_size: int) -> None:
+        """Add one iteration to the counters."""
+        self.iteration += 1
+        self.global_step += batch_size
+        self.episodes += len(episodes)
+        self.masked_steps += metrics["masked_fraction"] * batch_size
+        for name in {name for episode in episodes for name in episode.told}:
+            told = [episode.told[name] for episode in episodes if name in episode.told]
+            self.recent_told[name] = [*self.recent_told.get(name, []), *told][-RECENT_EPISODES:]
+        self.recent_returns = [*self.recent_returns, *(e.episode_return for e in episodes)][-RECENT_EPISODES:]
+
+    def cut(self, in_progress: np.ndarray) -> None:
+        """Count the episodes that a restart of the environments cuts; `in_progress` holds their steps so far, `[N]`."""
+        self.cut_episodes += int(np.count_nonzero(in_progress))
+        self.cut_steps += int(in_progress.sum())
+
+    @property
+    def recent_mean(self) -> float | None:
+        """Mean return of the last 100 episodes; None before the first episode."""
+        return mean(self.recent_returns)
+
+    def note_best_rating(self) -> None:
+        """Make the newest checkpoint, just rated, the best so far unless the best one has a higher rating."""
+        newest, before = str(self.iteration), self.ratings.get(str(self.best_iteration))
+        if before is None or self.ratings[newest] >= before:
+            self.best_iteration, self.best_return = self.iteration, None
+
+    def note_best(self) -> None:
+        """Make this iteration the best so far if the mean of the last 100 episodes is not below any earlier one."""
+        mean = self.recent_mean
+        if self.ratings:
+            return
+        if mean is not None and (self.best_return is None or mean >= self.best_return):
+            self.best_iteration, self.best_return = self.iteration, mean
