@@ -89,3 +89,9 @@ def test_normal_sample_scales_and_shifts_the_noise(ns: Namespace) -> None:
     head = (np.array([[1.0, -1.0]]), np.array([0.0, LN2]))
     assert_allclose(ns.run(distributions.normal_sample, head, np.array([[0.5, 3.0]])), [[1.5, 5.0]], rtol=1e-15)
     assert_array_equal(ns.run(distributions.normal_mode, head), [[1.0, -1.0]])
+
+
+def test_the_standard_deviation_of_a_normal_policy_follows_from_its_entropy() -> None:
+    log_std = np.log([0.5, 2.0, 27.0])
+    entropy = distributions.normal_entropy(np, (np.zeros((4, 3)), log_std))
+    assert_allclose([distributions.std_of_normal(each, 3) for each in entropy], 3.0, rtol=1e-12)

@@ -97,7 +97,8 @@ class Grey(gymnasium.Env[Any, Any]):
 
     def __init__(self, alone: bool = False) -> None:
         image, speed = spaces.Box(0, 255, (40, 50), np.uint8), spaces.Box(-1, 1, (2,), np.float32)
-        self.observation_space = spaces.Dict({"image": image} if alone else {"speed": speed, "image": image})
+        parts: Any = {"image": image} if alone else {"speed": speed, "image": image}
+        self.observation_space: Any = spaces.Dict(parts)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -108,8 +109,8 @@ class Grey(gymnasium.Env[Any, Any]):
         self._steps += 51
         return self._seen(), 0.0, self._steps == 255, False, {}
 
-    def _seen(self) -> dict[str, np.ndarray]:
-        seen = {"image": np.full((40, 50), self._steps, np.uint8), "speed": np.full(2, 0.5, np.float32)}
+    def _seen(self) -> dict[str, Any]:
+        seen: dict[str, Any] = {"image": np.full((40, 50), self._steps, np.uint8), "speed": np.full(2, 0.5, np.float32)}
         return {name: seen[name] for name in self.observation_space.spaces}
 
 

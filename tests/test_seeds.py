@@ -88,7 +88,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.train import _build
 
 config = load_config(sys.argv[1:])
-runner, _ = _build(config, lambda problem: config.framework.seeds_runner(problem, []))
+runner, *_ = _build(config, lambda problem: config.framework.seeds_runner(problem, []))
 print(runner.execution["devices"])
 """
 

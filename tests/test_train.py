@@ -258,3 +258,21 @@ def test_python_looks_for_cycles_from_the_second_iteration_on(tmp_path: Path, mo
 def test_python_looks_for_cycles_again_after_a_run_that_could_not_begin(tmp_path: Path) -> None:
     assert exit_code(main, ["env.id=Nowhere-v1", f"outputs={tmp_path}"]) == 2
     assert gc.isenabled()
+
+
+def test_the_standard_deviation_of_a_policy_is_a_column_and_a_large_one_is_warned_of_once(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "std" not in rows(finished)[0]  # CartPole's actions are choices
+    words = ["env=pendulum", "ppo.num_envs=2", "ppo.num_steps=64", "total_timesteps=512", f"outputs={tmp_path}"]
+    assert exit_code(main, words) == 0
+    usual = [row["std"] for row in rows(Path(capsys.readouterr().out.splitlines()[-1]))]
+    assert usual == pytest.approx([1.0] * 4, rel=0.1)
+    assert exit_code(main, [*words, "ppo.ent_coef=10", "ppo.learning_rate=0.03"]) == 0
+    printed = capsys.readouterr()
+    large = [row["std"] for row in rows(Path(printed.out.splitlines()[-1]))]
+    assert large == sorted(large)
+    assert large[-2] > 10.0
+    (line,) = [line for line in printed.err.splitlines() if "standard deviation has grown" in line]
+    first = next(k for k, std in enumerate(large, 1) if std > 10.0)
+    assert f"by step {first * 128:,} " in line

@@ -16,6 +16,7 @@ METRICS = {
     "approx_kl": "mean of (ratio - 1) - log ratio, an estimate with less variance",
     "clip_fraction": "share of ratios that were clipped",
     "explained_variance": "1 less the share of the returns' variance that the critic leaves unexplained",
+    "std": "standard deviation of a policy of continuous actions (the geometric mean over its components)",
     "gradient_norm": "global norm of the gradient before it is clipped",
     "masked_fraction": "share of steps that only reset an environment",
     "intrinsic_value_loss": "loss of the critic of intrinsic rewards",

@@ -67,6 +67,11 @@ def normal_entropy(xp: Any, head: Head) -> Array:
     return xp.sum(xp.zeros_like(mean) + log_std + 0.5 * math.log(2.0 * math.pi * math.e), -1)
 
 
+def std_of_normal(entropy: float, dimensions: int) -> float:
+    """Geometric mean of the standard deviations of a normal policy, from `normal_entropy`."""
+    return math.exp(entropy / dimensions - 0.5 * math.log(2.0 * math.pi * math.e))
+
+
 class Distribution(NamedTuple):
     """A family of policies: `sample(xp, head, noise)`, `mode(xp, head)`, `log_prob(xp, head, actions)`, `entropy`."""
 

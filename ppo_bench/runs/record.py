@@ -17,6 +17,7 @@ from ppo_bench.common.rows import Rows
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import USUALLY_TOLD
 from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.distributions import std_of_normal
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runs.loop_state import LoopState
@@ -31,6 +32,8 @@ from ppo_bench.runs.results import (
 )
 from ppo_bench.tuning.machine import peak_memory_bytes
 
+LARGE_STD = 10.0
+"""Standard deviation of a policy, 1 at first, from which a run warns that actions have become noise."""
 NOTHING: Mapping[str, float | None] = {}
 
 
@@ -38,14 +41,22 @@ class Record:
     """The files that one run writes to its folder during training."""
 
     def __init__(
-        self, config: Config, folder: Path, loop: LoopState, made_by: dict[str, Any], new: bool, together: int
+        self,
+        config: Config,
+        folder: Path,
+        loop: LoopState,
+        made_by: dict[str, Any],
+        new: bool,
+        together: int,
+        action_size: int = 0,
     ) -> None:
         """Open the files of rows at the position that `loop` records; write run.json if the run is `new`.
 
         `made_by` is the provenance of this process, with the `execution` of its runner. `together` is the number of
-        runs that the same program trains.
+        runs that the same program trains. `action_size` is the number of components of continuous actions, else 0.
         """
         self.config = config
+        self._action_size, self._warned_of_std = action_size, False
         self.folder = folder
         self.loop = loop
         loop.together = max(loop.together, together)
@@ -95,7 +106,7 @@ class Record:
         loop.wall_seconds = self._earlier_seconds + seconds
         if None not in evaluated.values():
             loop.evaluation = dict(evaluated) or loop.evaluation
-        row = _metrics_row(loop, metrics, episodes, sps) | dict(evaluated)
+        row = _metrics_row(loop, metrics | self._std(metrics), episodes, sps) | dict(evaluated)
         self._metrics.add([row])
         self._episodes.add([_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]])
         return row
@@ -104,6 +115,19 @@ class Record:
         """Pass the rows that wait to the operating system."""
         self._metrics.write()
         self._episodes.write()
+
+    def _std(self, metrics: Metrics) -> Metrics:
+        """The column `std` of a policy of continuous actions; a warning where it is large for the first time."""
+        if not self._action_size or "entropy" not in metrics:
+            return {}
+        std = std_of_normal(metrics["entropy"], self._action_size)
+        if std > LARGE_STD and not self._warned_of_std:
+            self._warned_of_std = True
+            say(
+                f"warning: the policy's standard deviation has grown to {std:.3g} by step {self.loop.global_step:,} (a "
+                "new policy's is 1), so that most actions lie beyond their bounds: try a smaller ppo.ent_coef"
+            )
+        return {"std": std}
 
     def _warn_of_untold(self) -> None:
         untold = set(self.config.task.info) - USUALLY_TOLD - set(self.loop.recent_told)

@@ -17,6 +17,7 @@ from ppo_bench.common.files import is_complete
 from ppo_bench.common.progress import ProgressDisplay, say
 from ppo_bench.common.stopping import stop_requests
 from ppo_bench.configuration.config import Config
+from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Metrics, Runner
@@ -43,19 +44,25 @@ def build_runner(config: Config) -> Runner[Any]:
     return _build(config, config.framework.runner)[0]
 
 
-def _build(config: Config, runner: Any) -> tuple[Any, list[str]]:
-    """The runner, and warnings to print when a training starts, not when it resumes."""
+def _build(config: Config, runner: Any) -> tuple[Any, list[str], int]:
+    """The runner, warnings to print when a training starts, not when it resumes, and the size of continuous actions,
+    0 for discrete ones."""
     config.framework.begin(len(config.of_each_run()), config.tuning, config.devices_here)
     require_memory(config)
     if config.processes > 1:
         group = GroupRunner(config)
-        return group, list(advice(config, group.problem.env))
+        return group, list(advice(config, group.problem.env)), _action_size(config, group.problem.env)
     env = make_env(config.backend, config.task)
     try:
-        return runner(config.problem(env)), list(advice(config, env))
+        return runner(config.problem(env)), list(advice(config, env)), _action_size(config, env)
     except BaseException:
         env.close()
         raise
+
+
+def _action_size(config: Config, env: VectorEnv | GraphEnv) -> int:
+    actions = config.network_for(env).actions
+    return 0 if actions.choices else actions.lanes
 
 
 def train(config: Config, started_at: float, on_iteration: Listener | None = None) -> list[Path]:
@@ -123,9 +130,9 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
     started_at += pauses.seconds
     if config.trains_several:
         own = [run.config.own for run in runs]
-        runner, warnings = _build(config, functools.partial(config.framework.seeds_runner, own=own))
+        runner, warnings, action_size = _build(config, functools.partial(config.framework.seeds_runner, own=own))
     else:
-        built, warnings = _build(config, config.framework.runner)
+        built, warnings, action_size = _build(config, config.framework.runner)
         runner = OneSeed(built)
     try:
         # Before anything is written to disk, because a checkpoint of another network raises here.
@@ -148,7 +155,7 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
             loops, state = resumed or begun or start(runs, runner)
             made_by = provenance(config.trained_objects) | {"execution": dict(runner.execution)}
             records = [
-                Record(run.config, run.folder, loop, made_by, new=resumed is None, together=len(runs))
+                Record(run.config, run.folder, loop, made_by, resumed is None, len(runs), action_size)
                 for run, loop in zip(runs, loops, strict=True)
             ]
             mirrors.start()

@@ -13,6 +13,7 @@ OF_EVERY_RUN = {
     "episodic_return": "charts/episodic_return",
     "episodic_length": "charts/episodic_length",
     "sps": "charts/SPS",
+    "std": "charts/std",
     "evaluation_return_greedy": "evaluation/return_greedy",
     "evaluation_return_sampled": "evaluation/return_sampled",
 }
