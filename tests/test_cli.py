@@ -140,8 +140,7 @@ WRONG = {
     "tracker=3": "tracker=3",
     "+tracker.wandb=3": "tracker.wandb: Value 3",
     "tracker=wandb tracker.wandb.mod=offline": "there is no key tracker.wandb.mod",
-    "tracker=wandb tracker.wandb.mode=off": "tracker.wandb.mode=off: choose online or offline",
-    "tracker=wandb tracker.wandb.project=''": "tracker.wandb.project=: must not be empty",
+    "tracker=wandb tracker.wandb.mode=off": "tracker.wandb.mode=off: choose online, offline, disabled or shared",
     "tracker=wandb tracker.wandb.tags=one": "tracker.wandb.tags: ",
     "tracker=tensorboard +tracker.tensorboard.every=3": "there is no key tracker.tensorboard.every",
     # Hydra's own flags

@@ -23,7 +23,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.evaluation import Evaluator
 from ppo_bench.runs.play import play
-from ppo_bench.runs.trackers.mirror import tagged
+from ppo_bench.runs.trackers.charts import Charts
 from tests.processes import TRAIN, started, wait_until
 from tests.training import ENVIRONMENT, rows, timeless, trained
 
@@ -82,7 +82,8 @@ def test_an_evaluation_is_what_evaluate_says_of_the_checkpoint(
             assert own[iteration - 1][column] == found["return_mean"]
     result = json.loads((folder / "result.json").read_text())
     assert {column: result[column] for column in (GREEDY, SAMPLED)} == {c: own[-1][c] for c in (GREEDY, SAMPLED)}
-    assert tagged(own[-1], {GREEDY: "evaluation/return_greedy"}) == {"evaluation/return_greedy": own[-1][GREEDY]}
+    charts = Charts(json.loads((folder / "run.json").read_text()))
+    assert charts.of(own[-1], [])["evaluation/return_greedy"] == own[-1][GREEDY]
 
 
 @pytest.mark.parametrize("words", [[], ["algorithm=rnd", "algorithm.warm_up_iterations=1"]], ids=["ppo", "rnd"])
@@ -228,7 +229,8 @@ def test_numbers_of_info_are_kept_with_episodes(
     assert result["info"] == {"is_success": pytest.approx(np.mean(success[-100:])), "speed": 8.0}
     ended, first = [row["episodes"] for row in rows(folder)], rows(folder)[0]
     assert first["info_is_success"] == pytest.approx(np.mean(success[: ended[0]]))
-    assert tagged(first, {})["info/is_success"] == first["info_is_success"]
+    charts = Charts(json.loads((folder / "run.json").read_text()))
+    assert charts.of(first, episodes)["info/is_success"] == first["info_is_success"]
     assert exit_code(evaluate, [str(folder), "episodes=4", "device=cpu"]) == 0
     told = capsys.readouterr().out
     assert "speed: 8 on average as episodes ended" in told

@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 from ppo_bench.commands.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.runners.checkpoint import load
-from ppo_bench.runs.trackers.mirror import videos
+from ppo_bench.runs.trackers import tracking
 from ppo_bench.runs.video import filmer
 from tests.films import frames_of
 from tests.processes import children, command_line, started, wait_until
@@ -89,7 +89,7 @@ def test_the_seconds_of_a_film_are_taken_from_the_run(tmp_path: Path, monkeypatc
 
 
 def test_trackers_are_given_the_films_with_their_steps(filmed: Path) -> None:
-    found = videos(filmed)
+    found = list(tracking.films(filmed))
     assert [path.name for path, _ in found] == [name for name in films(filmed) if name.endswith(".mp4")]
     assert [step for _, step in found] == [
         json.loads(path.with_suffix(".json").read_text())["global_step"] for path, _ in found

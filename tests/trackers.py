@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,37 +11,42 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Troubled:
-    """Raises, hangs, or is killed when it is opened, written to or closed."""
+    """Raises or hangs when it is opened, logged to or finished; leaves a file `moment` in the run's folder before."""
 
     moment: str
-    trouble: str
+    trouble: str = "raise"
 
     def require(self) -> None:
         pass
 
-    def open(self, folder: Path, run: dict[str, Any]) -> Troubled:
+    def open(self, folder: Path, run: Mapping[str, Any]) -> Opened:
         assert run["config"]["tracker"]["troubled"]["moment"] == self.moment
-        self._meet("open")
-        return self
+        opened = Opened(self, folder)
+        opened.meet("open")
+        return opened
 
-    def write(self, rows: Sequence[dict[str, Any]]) -> None:
-        self._meet("write")
 
-    def show(self, video: Path, global_step: int) -> None:
-        pass
+@dataclass
+class Opened:
+    """The open tracker."""
 
-    def conclude(self, result: dict[str, Any] | None) -> None:
-        pass
+    by: Troubled
+    folder: Path
 
-    def close(self) -> None:
-        self._meet("close")
+    def log(self, values: Mapping[str, float], global_step: int, wall_time: float) -> None:
+        self.meet("log")
 
-    def _meet(self, moment: str) -> None:
-        if moment != self.moment:
+    def log_film(self, path: Path, global_step: int) -> None:
+        self.meet("log_film")
+
+    def finish(self, result: Mapping[str, Any] | None) -> None:
+        assert (self.folder / "result.json").exists() == (result is not None)
+        self.meet("finish")
+
+    def meet(self, moment: str) -> None:
+        (self.folder / moment).touch()
+        if moment != self.by.moment:
             return
-        print("chatter", flush=True)
-        if self.trouble == "raise":
+        if self.by.trouble == "raise":
             raise RuntimeError(f"trouble in {moment}")
-        if self.trouble == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(600)

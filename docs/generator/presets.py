@@ -23,7 +23,7 @@ from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.report.published import Reference, references
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.trackers.mirror import OF_EVERY_RUN
+from ppo_bench.runs.trackers.charts import TAGS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -233,9 +233,12 @@ def _hardware(campaigns: list[str]) -> str:
 def _logged(config: Any) -> str:
     declared = {metric.name: metric.tag for metric in metrics_of(config.algorithm, config.network)}
     lines = ["| column of `metrics.jsonl` | tag in TensorBoard and wandb | what it is |", "|---|---|---|"]
-    lines += [f"| `{name}` | `{tag}` | {METRICS[name]} |" for name, tag in (OF_EVERY_RUN | declared).items()]
+    lines += [f"| `{name}` | `{tag}` | {METRICS[name]} |" for name, tag in (TAGS | declared).items()]
     episodes = "Each finished episode is a row of `episodes.jsonl`: `global_step, env, return, length`."
-    means = "Losses are means over all minibatches of an iteration. The tags are CleanRL's."
+    means = (
+        "Losses are means over all minibatches of an iteration. The tags are CleanRL's, and so are `charts/SPS` (the mean "
+        "since the start) and `charts/avg_episodic_return` (of the last 20 episodes), which trackers compute from the rows."
+    )
     return "\n".join(lines) + f"\n\n{means} {episodes}"
 
 

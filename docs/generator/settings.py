@@ -20,7 +20,7 @@ GROUPS = {
     "network": "The policy and the critic.",
     "opponents": "The opponents in games of two players.",
     "tuning": "Optimisations for CPUs, each of which can be switched off.",
-    "tracker": "Trackers that mirror a run's files.",
+    "tracker": "Trackers to which a run is logged.",
     "launch": "The resources of a job that `launch/slurm.py` submits.",
 }
 """Description of each configuration group whose choices are all listed with their keys."""

@@ -54,7 +54,10 @@ class Rnd(Ppo):
 
     streams: ClassVar[tuple[str, ...]] = ("extrinsic", "intrinsic")
     loss_metrics: ClassVar[tuple[Metric, ...]] = (
-        *Ppo.loss_metrics,
+        *(
+            metric._replace(tag="losses/extrinsic_value_loss") if metric.name == "value_loss" else metric
+            for metric in Ppo.loss_metrics
+        ),
         Metric("intrinsic_value_loss", "losses/intrinsic_value_loss"),
         Metric("forward_loss", "losses/fwd_loss"),
     )

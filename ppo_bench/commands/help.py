@@ -56,7 +56,7 @@ Common overrides (conf/ explains every key)
   env.id=Pendulum-v1        any id that the chosen backend knows
   outputs=/data/runs        the folder under which everything is written
   checkpoint.load=RUN_DIR   start from a checkpoint of another run, of any framework
-  tracker=[tensorboard,wandb]   mirror the run's files; options are keys such as tracker.wandb.project
+  tracker=[tensorboard,wandb]   log the run there too; options are keys such as tracker.wandb.project
   video.every_episodes=100  record a video of an episode after every 100, at checkpoints: videos/ in the run's folder
   rerun=true                train again from the start, in a new folder beside the run's
 

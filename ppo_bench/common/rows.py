@@ -1,4 +1,4 @@
-"""JSON-lines files: appending rows, truncating to a checkpoint, and reading all, the last or the new rows."""
+"""JSON-lines files: appending rows, truncating to a checkpoint, and reading all or the last rows."""
 
 from __future__ import annotations
 
@@ -113,16 +113,3 @@ def _rows(path: Path, lines: Sequence[bytes]) -> list[Any]:
         return [json.loads(line) for line in lines]
     except ValueError as error:
         raise ConfigError(f"{path} is damaged ({error})") from error
-
-
-class NewRows:
-    """A reader of the rows that another process appends to a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115 (open as long as the run lasts)
-        self._rest = b""
-
-    def new(self) -> list[dict[str, Any]]:
-        """The complete rows that were appended since the last call."""
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
-        return [json.loads(line) for line in lines]

@@ -24,16 +24,29 @@ class Network(Protocol):
         """The network for these spaces."""
 
 
+class OpenTracker(Protocol):
+    """A tracker of one run, in the process that trains it. What it raises becomes a warning, and the last call."""
+
+    def log(self, values: Mapping[str, float], global_step: int, wall_time: float) -> None:
+        """Log the values of an iteration by tag. It ended at `global_step`, and at `wall_time` (seconds since 1970)."""
+
+    def log_film(self, path: Path, global_step: int) -> None:
+        """Log the mp4 file of an episode by the checkpoint at `global_step`."""
+
+    def finish(self, result: Mapping[str, Any] | None) -> None:
+        """Log result.json if the run is complete, else None, and close the tracker."""
+
+
 class Tracker(Protocol):
     """A choice of the group `tracker`, made from its YAML file."""
 
     def require(self) -> None:
         """Raise `ConfigError` if an option is out of range. A package missing on this machine does not end the run."""
 
-    def open(self, folder: Path, run: dict[str, Any]) -> Any:
-        """The `Mirror` (ppo_bench/runs/trackers/mirror.py) of the run in `folder`, whose run.json is `run`.
+    def open(self, folder: Path, run: Mapping[str, Any]) -> OpenTracker:
+        """Begin to log the run in `folder`, whose run.json is `run`, or go on with it if it is resumed.
 
-        May raise anything.
+        The rows of an earlier part of the training are logged again. May raise anything.
         """
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,7 @@ from ppo_bench.runs.results import (
     recorded,
     speeds,
 )
+from ppo_bench.runs.trackers.tracking import Tracking
 from ppo_bench.tuning.machine import peak_memory_bytes
 
 LARGE_STD = 10.0
@@ -57,6 +59,8 @@ class Record:
         """
         self.config = config
         self._action_size, self._warned_of_std = action_size, False
+        self._tracking = Tracking({}, folder)
+        self._unlogged_rows, self._unlogged_episodes = list[dict[str, Any]](), list[dict[str, Any]]()
         self.folder = folder
         self.loop = loop
         loop.together = max(loop.together, together)
@@ -107,14 +111,29 @@ class Record:
         if None not in evaluated.values():
             loop.evaluation = dict(evaluated) or loop.evaluation
         row = _metrics_row(loop, metrics | self._std(metrics), episodes, sps) | dict(evaluated)
+        ended = [_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]]
         self._metrics.add([row])
-        self._episodes.add([_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]])
+        self._episodes.add(ended)
+        self._unlogged_rows.append(row)
+        self._unlogged_episodes += ended
         return row
 
     def write(self) -> None:
-        """Pass the rows that wait to the operating system."""
+        """Pass the rows that wait to the operating system, and to the trackers."""
         self._metrics.write()
         self._episodes.write()
+        self._tracking.log(self._unlogged_rows, self._unlogged_episodes)
+        self._unlogged_rows.clear()
+        self._unlogged_episodes.clear()
+
+    @contextmanager
+    def tracked(self) -> Iterator[None]:
+        """A context in which the configuration's trackers are open."""
+        self._tracking = Tracking(self.config.trackers, self.folder)
+        try:
+            yield
+        finally:
+            self._tracking.finish()
 
     def _std(self, metrics: Metrics) -> Metrics:
         """The column `std` of a policy of continuous actions; a warning where it is large for the first time."""

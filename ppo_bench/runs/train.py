@@ -32,7 +32,7 @@ from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.record import Record
 from ppo_bench.runs.results import ERROR, error_of, own_folder
 from ppo_bench.runs.starts import SeedRun, leading, resume, start
-from ppo_bench.runs.trackers.mirrors import PATIENCE, Mirrors
+from ppo_bench.runs.trackers.tracking import Tracking
 
 ROWS_SECONDS = 0.2
 """Minimum time between two writes of rows, where iterations are shorter: to write the rows of many runs takes longer
@@ -44,25 +44,19 @@ def build_runner(config: Config) -> Runner[Any]:
     return _build(config, config.framework.runner)[0]
 
 
-def _build(config: Config, runner: Any) -> tuple[Any, list[str], int]:
-    """The runner, warnings to print when a training starts, not when it resumes, and the size of continuous actions,
-    0 for discrete ones."""
+def _build(config: Config, runner: Any) -> tuple[Any, list[str], VectorEnv | GraphEnv]:
+    """The runner, warnings to print when a training starts, not when it resumes, and the environments."""
     config.framework.begin(len(config.of_each_run()), config.tuning, config.devices_here)
     require_memory(config)
     if config.processes > 1:
         group = GroupRunner(config)
-        return group, list(advice(config, group.problem.env)), _action_size(config, group.problem.env)
+        return group, list(advice(config, group.problem.env)), group.problem.env
     env = make_env(config.backend, config.task)
     try:
-        return runner(config.problem(env)), list(advice(config, env)), _action_size(config, env)
+        return runner(config.problem(env)), list(advice(config, env)), env
     except BaseException:
         env.close()
         raise
-
-
-def _action_size(config: Config, env: VectorEnv | GraphEnv) -> int:
-    actions = config.network_for(env).actions
-    return 0 if actions.choices else actions.lanes
 
 
 def train(config: Config, started_at: float, on_iteration: Listener | None = None) -> list[Path]:
@@ -78,9 +72,7 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
         now = provenance(config.trained_objects)
         for run in finished:
             report_finished(*run, now)
-        patience = 1 if len(finished) < len(runs) else PATIENCE
-        with Mirrors([run.folder for run in finished], config.trackers, patience) as mirrors:
-            mirrors.start()
+            _track_finished(config, run.folder)
     failed: dict[Path, SeedRun] = {}
     stopped = False
     while todo := [run for run in runs if run.folder not in failed and not is_complete(run.folder)]:
@@ -108,6 +100,11 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
     return [run.folder for run in runs]
 
 
+def _track_finished(config: Config, folder: Path) -> None:
+    """Log a finished run, whole, to the trackers that have not logged it."""
+    Tracking({name: each for name, each in config.trackers.items() if not (folder / name).exists()}, folder).finish()
+
+
 @contextmanager
 def _first_iteration_uncollected() -> Iterator[None]:
     """Disables garbage collection until the first iteration has finished.
@@ -130,9 +127,9 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
     started_at += pauses.seconds
     if config.trains_several:
         own = [run.config.own for run in runs]
-        runner, warnings, action_size = _build(config, functools.partial(config.framework.seeds_runner, own=own))
+        runner, warnings, env = _build(config, functools.partial(config.framework.seeds_runner, own=own))
     else:
-        built, warnings, action_size = _build(config, config.framework.runner)
+        built, warnings, env = _build(config, config.framework.runner)
         runner = OneSeed(built)
     try:
         # Before anything is written to disk, because a checkpoint of another network raises here.
@@ -147,18 +144,21 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
             newest = [checkpoint.load_newest(run.folder / "checkpoints", say) for run in runs]
             if finished or len(leading(runs)) < len(runs):
                 return False
-            mirrors = stack.enter_context(Mirrors([run.folder for run in runs], config.trackers))
             resumed = resume(runs, newest, runner)
             del newest  # frees the memory of checkpoints
             for line in warnings if resumed is None else ():
                 say(line)
             loops, state = resumed or begun or start(runs, runner)
             made_by = provenance(config.trained_objects) | {"execution": dict(runner.execution)}
+            made_by["players"] = getattr(env, "players", 1)
+            actions = config.network_for(env).actions
+            action_size = 0 if actions.choices else actions.lanes
             records = [
                 Record(run.config, run.folder, loop, made_by, resumed is None, len(runs), action_size)
                 for run, loop in zip(runs, loops, strict=True)
             ]
-            mirrors.start()
+            for record in records:
+                stack.enter_context(record.tracked())
             say(_where(records[0], runner.execution, config.framework.compiles))
             return _loop(config, runner, state, records, pauses, setup_seconds=time.perf_counter() - started_at)
     finally:

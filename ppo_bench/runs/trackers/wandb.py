@@ -4,97 +4,108 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.runs.trackers.mirror import tagged, tags_of
+from ppo_bench.common.progress import say
+
+MODES = ("online", "offline", "disabled", "shared")
+FINISH_SECONDS = 30.0
+"""Time that the end of a run waits for wandb to upload what is left, in seconds."""
 
 
 @dataclass(frozen=True)
 class Wandb:
-    """`tracker=wandb`; conf/tracker/wandb.yaml explains the options."""
+    """`tracker=wandb`; conf/tracker/wandb.yaml explains the options. What is null is left to wandb's own settings."""
 
-    project: str
+    project: str | None
     entity: str | None
-    mode: str
+    mode: str | None
     group: str | None
     tags: list[str]
+    notes: str | None
+    job_type: str | None
 
     def require(self) -> None:
         """Raise `ConfigError` if an option is out of range."""
-        if self.mode not in ("online", "offline"):
-            raise ConfigError(f"tracker.wandb.mode={self.mode}: choose online or offline")
-        if not self.project.strip():
-            raise ConfigError("tracker.wandb.project=: must not be empty")
+        if self.mode not in (None, *MODES):
+            raise ConfigError(f"tracker.wandb.mode={self.mode}: choose {', '.join(MODES[:-1])} or {MODES[-1]}")
 
-    def open(self, folder: Path, run: dict[str, Any]) -> WandbRun:
+    def open(self, folder: Path, run: Mapping[str, Any]) -> WandbRun:
         """The wandb run of the folder, continued if there is one."""
         require("wandb", "wandb", "tracker=wandb")
         import wandb
 
         experiment = folder.resolve().parent.name
         opened = wandb.init(
-            project=self.project,
+            project=self.project or _unless_set("WANDB_PROJECT", "ppo_bench"),
             entity=self.entity,
             mode=cast(Any, self.mode),
-            group=self.group or experiment,
-            tags=self.tags,
-            name=f"{experiment}-{folder.name}",
-            id=_run_id(folder),
-            resume="allow",
-            dir=folder,
+            group=self.group or _unless_set("WANDB_RUN_GROUP", experiment),
+            tags=self.tags or None,
+            notes=self.notes,
+            job_type=self.job_type,
+            name=_unless_set("WANDB_NAME", f"{experiment}-{folder.name}"),
+            id=_unless_set("WANDB_RUN_ID", _run_id(folder)),
+            resume=cast(Any, _unless_set("WANDB_RESUME", "allow")),
+            dir=_unless_set("WANDB_DIR", str(folder)),
             config={key: run.get(key) for key in ("config", "versions", "git_commit", "hardware", "execution")},
-            settings=wandb.Settings(
-                silent=True,
-                console="off",
-                symlink=False,
-                x_stats_pid=os.getppid(),  # the training's process, whose use of the machine is recorded
-            ),
+            reinit="create_new",  # the seeds of one program have a run each
+            settings=wandb.Settings(console=cast(Any, _unless_set("WANDB_CONSOLE", "off"))),
         )
-        return WandbRun(opened, tags_of(run))
+        return WandbRun(opened)
 
 
 class WandbRun:
-    """An open run of wandb."""
+    """An open run of wandb, an `OpenTracker`."""
 
-    def __init__(self, run: Any, tags: dict[str, str]) -> None:
-        """`run` is wandb's run; `tags` are the tags of the rows' columns."""
-        self._run, self._exit_code, self._tags = run, 1, tags
-        # Step up to which the server has earlier rows of this run; offline it is 0, and all rows are written again.
-        self._first_step = run.step
+    def __init__(self, run: Any) -> None:
+        """`run` is wandb's run."""
+        self._run = run
+        # The server has the rows of a continued run up to here. Files of an offline run hold all rows anew.
+        self._last_step = run.summary.get("global_step", 0) if run.resumed else 0
         run.define_metric("global_step")
         run.define_metric("*", step_metric="global_step")
 
-    def write(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Log the tags of each row at its `global_step`."""
-        for row in rows:
-            if row["global_step"] >= self._first_step:
-                # Committed at once: a later video has its own `global_step`, which would overwrite this row's.
-                values = tagged(row, self._tags) | {"global_step": row["global_step"]}
-                self._run.log(values, step=row["global_step"], commit=True)
+    def log(self, values: Mapping[str, float], global_step: int, wall_time: float) -> None:
+        """See `OpenTracker.log`."""
+        if global_step > self._last_step:
+            self._run.log({**values, "global_step": global_step})
 
-    def show(self, video: Path, global_step: int) -> None:
-        """See `Mirror.show`."""
+    def log_film(self, path: Path, global_step: int) -> None:
+        """See `OpenTracker.log_film`."""
         import wandb
 
-        self._run.log({f"videos/{video.stem}": wandb.Video(str(video), format="mp4"), "global_step": global_step})
+        self._run.log({f"videos/{path.stem}": wandb.Video(str(path), format="mp4"), "global_step": global_step})
 
-    def conclude(self, result: dict[str, Any] | None) -> None:
-        """See `Mirror.conclude`; the result becomes the run's summary."""
-        self._exit_code = 0 if result else 1
+    def finish(self, result: Mapping[str, Any] | None) -> None:
+        """See `OpenTracker.finish`; the result becomes the run's summary. Waits for the server for a limited time."""
         self._run.summary.update(result or {})
+        ending = threading.Thread(target=self._finish, args=[0 if result else 1], daemon=True)
+        ending.start()
+        ending.join(FINISH_SECONDS)
+        if ending.is_alive():
+            say(f"warning: tracker=wandb did not finish within {FINISH_SECONDS:g} s; `wandb sync` uploads the rest")
 
-    def close(self) -> None:
-        """See `Mirror.close`."""
-        self._run.finish(exit_code=self._exit_code)
+    def _finish(self, exit_code: int) -> None:
+        with suppress(Exception):  # after the time limit nobody listens
+            self._run.finish(exit_code=exit_code)
+
+
+def _unless_set(variable: str, value: str) -> str | None:
+    """`value`; None, which leaves the setting to wandb, if the environment variable is set."""
+    return None if os.environ.get(variable) else value
 
 
 def _run_id(folder: Path) -> str:
     """The id of the run at wandb, kept in the run's folder: it is unique and stays valid when the folder is moved."""
     path = folder / "wandb" / "run_id"
     if not path.exists() or not path.read_text():  # a full disk leaves an empty file
+        path.parent.mkdir(exist_ok=True)
         path.write_text(secrets.token_hex(4))
     return path.read_text()

@@ -1,4 +1,4 @@
-"""Readers of trackers' files (TensorBoard's events, Weights & Biases' records), and a list of their processes."""
+"""Readers of trackers' files (TensorBoard's events, Weights & Biases' records)."""
 
 from __future__ import annotations
 
@@ -37,16 +37,3 @@ def history(file: Path) -> list[dict[str, Any]]:
         for record in wandb_records(file)
         if record.WhichOneof("record_type") == "history"
     ]
-
-
-def mirrors_of(folder: Path) -> list[int]:
-    """The processes that mirror a run."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_text().split("\0")
-        except OSError:
-            continue
-        if "ppo_bench.runs.trackers" in words and str(folder) in words:
-            found.append(int(path.parent.name))
-    return found

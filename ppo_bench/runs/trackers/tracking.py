@@ -1,0 +1,82 @@
+"""What a training logs to the trackers of its run, from its own process."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.common.files import is_complete, read_json
+from ppo_bench.common.progress import say
+from ppo_bench.common.rows import read_rows
+from ppo_bench.configuration.choices import OpenTracker, Tracker
+from ppo_bench.runs.trackers.charts import Charts
+
+Row = Mapping[str, Any]
+
+
+class Tracking:
+    """The open trackers of one run. One that raises is reported, and left alone from then on."""
+
+    def __init__(self, trackers: Mapping[str, Tracker], folder: Path) -> None:
+        """Opens `trackers`, by name, and logs what the folder of the run has already."""
+        self._folder, self._open, self._films = folder, dict[str, OpenTracker](), set[Path]()
+        if not trackers:
+            return
+        run = read_json(folder / "run.json")
+        self._charts, self._started = Charts(run), datetime.fromisoformat(run["started"]).timestamp()
+        for name, tracker in trackers.items():
+            try:
+                self._open[name] = tracker.open(folder, run)
+            except Exception as error:
+                _warn(name, error)
+        self.log(read_rows(folder / "metrics.jsonl"), read_rows(folder / "episodes.jsonl"))
+
+    def log(self, rows: Sequence[Row], episodes: Sequence[Row]) -> None:
+        """Log rows of metrics.jsonl, with the rows of episodes.jsonl of the same iterations, and new films."""
+        if not self._open:
+            return
+        first = 0
+        for row in rows:
+            step = row["global_step"]
+            last = bisect_right(episodes, step, first, key=lambda episode: episode["global_step"])
+            values, first = self._charts.of(row, episodes[first:last]), last
+            self._each("log", values, step, self._started + row["wall_seconds"])
+        for path, step in films(self._folder):
+            if path not in self._films:
+                self._films.add(path)
+                self._each("log_film", path, step)
+
+    def finish(self) -> None:
+        """Close the trackers, with the result of the run if it is complete."""
+        self.log([], [])
+        result = read_json(self._folder / "result.json") if is_complete(self._folder) else None
+        self._each("finish", result)
+        self._open.clear()
+
+    def _each(self, method: str, *arguments: Any) -> None:
+        for name, tracker in list(self._open.items()):
+            try:
+                getattr(tracker, method)(*arguments)
+            except Exception as error:
+                _warn(name, error)
+                del self._open[name]
+
+
+def _warn(name: str, error: Exception) -> None:
+    say(f"warning: tracker={name} has stopped: {type(error).__name__}: {one_line(error)}")
+
+
+def films(folder: Path) -> Iterator[tuple[Path, int]]:
+    """The mp4 files of a run's training and evaluations, each with the `global_step` of its checkpoint."""
+    for kind in ("videos", "evaluations"):
+        for path in sorted((folder / kind).glob("*.mp4")):
+            about = path.with_suffix(".json")
+            try:
+                if about.exists():
+                    yield path, int(read_json(about)["global_step"])
+            except (ConfigError, KeyError, TypeError, ValueError):  # damaged
+                pass
