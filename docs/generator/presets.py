@@ -236,8 +236,8 @@ def _logged(config: Any) -> str:
     lines += [f"| `{name}` | `{tag}` | {METRICS[name]} |" for name, tag in (TAGS | declared).items()]
     episodes = "Each finished episode is a row of `episodes.jsonl`: `global_step, env, return, length`."
     means = (
-        "Losses are means over all minibatches of an iteration. The tags are CleanRL's, and so are `charts/SPS` (the mean "
-        "since the start) and `charts/avg_episodic_return` (of the last 20 episodes), which trackers compute from the rows."
+        "Losses are means over all minibatches of an iteration. The tags are CleanRL's. So are `charts/SPS` (the mean "
+        "since the start) and `charts/avg_episodic_return` (of the last 20 episodes), which trackers compute."
     )
     return "\n".join(lines) + f"\n\n{means} {episodes}"
 
