@@ -12,12 +12,13 @@ def metrics_row(**columns: float | None) -> dict[str, Any]:
     return {"global_step": 512, "wall_seconds": 2.0, "sps": 9.0, **columns}
 
 
-def run_of(**entries: Any) -> dict[str, Any]:
-    return {"config": {"ppo": {"num_envs": 4, "num_steps": 128}}, "metrics": {"entropy": "losses/entropy"}, **entries}
+def run_of(players: int = 1, **metrics: Any) -> dict[str, Any]:
+    """A run.json with tags of `metrics`."""
+    return {"config": {"ppo": {"num_envs": 4, "num_steps": 128}, "env": {"players": players}}, "metrics": metrics}
 
 
 def test_rows_appear_under_the_tags_of_their_run() -> None:
-    charts = Charts(run_of(metrics={"entropy": "losses/entropy", "own": "losses/mine"}))
+    charts = Charts(run_of(entropy="losses/entropy", own="losses/mine"))
     row = metrics_row(entropy=0.5, clip_fraction=0.25, episodic_return=None, own=2.0, info_success=1.0)
     assert charts.of(row, []) == {
         **{"charts/SPS": 256.0, "charts/SPS_update": 9.0, "losses/entropy": 0.5, "losses/mine": 2.0},
@@ -45,7 +46,9 @@ def test_players_have_charts_of_their_own() -> None:
 
 
 def test_the_value_loss_of_rnd_is_that_of_both_critics() -> None:
-    tags = {metric.name: metric.tag for metric in Rnd.loss_metrics if metric.name.endswith("value_loss")}
-    values = Charts(run_of(metrics=tags)).of(metrics_row(value_loss=0.25, intrinsic_value_loss=0.5), [])
+    tags: dict[str, Any] = {
+        metric.name: metric.tag for metric in Rnd.loss_metrics if metric.name.endswith("value_loss")
+    }
+    values = Charts(run_of(**tags)).of(metrics_row(value_loss=0.25, intrinsic_value_loss=0.5), [])
     kinds = ("", "extrinsic_", "intrinsic_")
     assert [values[f"losses/{kind}value_loss"] for kind in kinds] == [0.75, 0.25, 0.5]

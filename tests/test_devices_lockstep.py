@@ -14,7 +14,7 @@ from tests.processes import count_rows
 
 TWO = ["ppo.shards=2", "device=cpu"]
 SMALL = ["ppo.num_envs=4", "ppo.num_steps=32", "total_timesteps=512", "ppo.num_minibatches=2"]
-GAMES = ["env=tic_tac_toe", "ppo.num_envs=16", "ppo.num_steps=16", "total_timesteps=768", "opponents=past"]
+GAMES = ["env=tic_tac_toe", "ppo.num_envs=16", "ppo.num_steps=16", "total_timesteps=768"]
 TRXL = ["env=cartpole_masked", "network=trxl", "network.dim=16", "network.memory=8", "network.heads=2"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +13,17 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Seen, Step, Task, VectorEnv
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.random_play import random_actions
+from ppo_bench.runners import checkpoint
+from ppo_bench.runs.loop_state import LoopState
 
 GAMES = ("tic_tac_toe", "connect_four", "othello", "kuhn_poker")
 SMALL = ["ppo.num_envs=8", "ppo.num_steps=32"]
@@ -222,3 +227,67 @@ def test_wrong_input_is_one_line(
 ) -> None:
     assert exit_code(main, ["env=tic_tac_toe", *words, f"outputs={tmp_path}"]) == 2
     assert capfd.readouterr().err == f"ppo_bench: {message}\n"
+
+
+TINY = ["env=tic_tac_toe", "ppo.num_envs=8", "ppo.num_steps=16", "total_timesteps=256", "device=cpu"]
+
+
+def returns_against_random(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[float]:
+    assert exit_code(evaluate, [str(folder), "against=random", "episodes=400", "num_envs=20", *words]) == 0
+    printed = capsys.readouterr().out
+    assert "against random play" in printed
+    found: dict[str, Any] = json.loads(Path(printed.splitlines()[-1]).read_text())
+    assert set(found["returns"]) <= {-1.0, 0.0, 1.0}
+    assert len(found["returns"]) == 400
+    return list(found["returns"])
+
+
+@pytest.mark.parametrize("backend", ["envpool", "jax"])
+def test_a_policy_is_evaluated_against_random_play(
+    backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Random play beside random play wins as often as it loses; after 100,000 steps it loses three times as often."""
+    framework = "jax_xla" if backend == "jax" else "torch_eager"
+    words = ["env=tic_tac_toe", f"backend={backend}", f"framework={framework}", "device=cpu", f"outputs={tmp_path}"]
+    assert exit_code(main, [*words, *TINY[1:3], "total_timesteps=128", "ppo.learning_rate=1e-9"]) == 0
+    folder = Path(capsys.readouterr().out.splitlines()[-1])
+    untrained = returns_against_random(folder, capsys, "greedy=false")
+    assert abs(np.mean(untrained)) < 0.2  # four standard deviations
+    assert returns_against_random(folder, capsys, "greedy=false") == untrained
+    assert exit_code(main, [*words, "total_timesteps=100_000"]) == 0
+    trained = returns_against_random(Path(capsys.readouterr().out.splitlines()[-1]), capsys)
+    assert trained.count(1.0) > 3 * trained.count(-1.0)
+
+
+def test_evaluations_against_others_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, [*TINY, f"outputs={tmp_path}"]) == 0
+    folder = capsys.readouterr().out.splitlines()[-1]
+    assert exit_code(evaluate, [folder, "against=perfect"]) == 2
+    assert "against=perfect: choose random, or leave it out" in capsys.readouterr().err
+
+
+def test_runs_against_opponents_from_the_past_are_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As versions of November 2026 wrote them; one of these without opponents is evaluated."""
+    assert exit_code(main, [*TINY, f"outputs={tmp_path}"]) == 0
+    folder = Path(capsys.readouterr().out.splitlines()[-1])
+    run = json.loads((folder / "run.json").read_text())
+    run["config"] |= {"opponents": {"pool_size": 0, "every_iterations": 1}, "rating": {"games": 32, "opponents": 3}}
+    (folder / "run.json").write_text(json.dumps(run))
+    assert exit_code(evaluate, [str(folder), "episodes=2"]) == 0
+    run["config"]["opponents"]["pool_size"] = 8
+    (folder / "run.json").write_text(json.dumps(run))
+    capsys.readouterr()
+    assert exit_code(evaluate, [str(folder), "episodes=2"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("run.json: it was trained against opponents from its past, which this version lacks")
+    saved = checkpoint.load_named(checkpoint.find(folder))
+    loop = saved.loop | {"ratings": {"1": [25.0, 8.0]}}
+    assert LoopState.of(loop).iteration == saved.loop["iteration"]
+    config = load_config([*TINY, "framework=torch_eager"])
+    runner = config.framework.runner(config.problem(config.backend.make(config.task)))
+    pool = {f"opponents.{name}": np.stack([x] * 8) for name, x in saved.arrays.items() if name.startswith("params.")}
+    with pytest.raises(ConfigError, match="against opponents from its past, which this version lacks"):
+        runner.restore(saved.arrays | pool)
+    runner.close()

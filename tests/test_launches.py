@@ -73,7 +73,7 @@ def test_a_bench_keeps_a_trace_and_counts_its_launches(
     found = launches(path)
     assert said == f"{framework} on envpool: {found.in_words(16)}"
     assert f"{found.launches:,} launches in an iteration of 16 steps" in said
-    if framework == "jax_xla":  # a program for noise, each of 17 observations, opponents, learning; and a conversion
+    if framework == "jax_xla":  # a program for noise, each of 17 observations, learning; and a conversion
         assert 17 + 2 <= found.launches <= 17 + 5
     else:
         assert found.launches > 17 * 5  # five operations and more for each observation

@@ -24,7 +24,7 @@ CASES = {
     "both normalisations, in EnvPool": f"{HOPPER} backend=envpool",
     "both normalisations, in EnvPool's XLA interface": f"{HOPPER} backend=envpool_xla",
     "recurrent": "env=cartpole network=gru ppo.num_envs=8 ppo.num_minibatches=2 total_timesteps=10240",
-    "against the past": "env=tic_tac_toe backend=jax opponents=past ppo.num_envs=16 total_timesteps=20480",
+    "a game": "env=tic_tac_toe backend=jax ppo.num_envs=16 total_timesteps=20480",
     "curious, on the host": "env=cartpole algorithm=rnd total_timesteps=10240",
 }
 

@@ -1,4 +1,4 @@
-"""User-defined games of PettingZoo's API: continuous actions, matches, ratings, and games that are refused."""
+"""User-defined games of PettingZoo's API: continuous actions, random opponents, and games that are refused."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
 from ppo_bench.commands.__main__ import main
-from ppo_bench.commands.match import main as match
+from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.envs.random_play import random_actions
 
-# --- Matches and ratings ----------------------------------------------------------------------------------------------
+# --- Games of floats --------------------------------------------------------------------------------------------------
 
 
 class Pulling(ParallelEnv[str, np.ndarray, np.ndarray]):  # type: ignore[misc]
@@ -82,33 +82,23 @@ def test_an_exit_of_a_game_is_its_failure(
     assert capfd.readouterr().err.splitlines()[-1].startswith(f"ppo_bench: {EXITS[step]} ({__file__}, line ")
 
 
-def test_games_of_floats_are_trained_against_the_past_and_rated(pulling: list[str], tmp_path: Path) -> None:
-    sizes = ["ppo.num_envs=4", "ppo.num_steps=64", "ppo.num_minibatches=4", "total_timesteps=2560"]
-    words = [*pulling, *sizes, "checkpoint.every_iterations=5", "opponents=past", "opponents.every_iterations=2"]
-    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0
-    (ratings,) = tmp_path.rglob("ratings.json")
-    assert list(json.loads(ratings.read_text())) == ["5", "10"]
+def test_games_of_floats_keep_the_contract(pulling: list[str]) -> None:
     assert check_contract(
         lambda: PettingZooBackend("pettingzoo", "sync").make(Task("any", "test/pulling-v0", 4, players=2)), 60
     )[-1].kept
 
 
-def test_a_game_at_once_is_matched_against_random_play(
+def test_a_game_at_once_is_evaluated_against_random_play(
     tmp_path: Path, pulling: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    game = ["backend=pettingzoo", "env.id=classic/rps-v2", "env.players=2", "framework=torch_eager", "rating.games=0"]
+    game = ["backend=pettingzoo", "env.id=classic/rps-v2", "env.players=2", "framework=torch_eager"]
     sizes = ["ppo.num_envs=4", "ppo.num_steps=16", "total_timesteps=64"]
-    for words in (game, [*pulling, "rating.games=0", "ppo.num_minibatches=4"]):
+    for words in (game, [*pulling, "ppo.num_minibatches=4"]):
         assert exit_code(main, [*words, *sizes, f"outputs={tmp_path}"]) == 0
-    stones, ropes = sorted(path.parent for path in tmp_path.rglob("result.json"))
-    capsys.readouterr()
-    assert exit_code(match, [str(stones), "against=random", "games=6", "num_boards=3"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (result["games"], result["illegal"]) == (6, 0)
-    assert result["wins"] + result["draws"] + result["losses"] == 6
-    assert exit_code(match, [str(ropes), "against=random", "games=2"]) == 2
-    assert "against=random is for games whose actions are one choice each" in capsys.readouterr().err
-    assert exit_code(match, [str(ropes), f"against={ropes}", "games=2"]) == 0
+    for folder in (path.parent for path in tmp_path.rglob("result.json")):
+        assert exit_code(evaluate, [str(folder), "against=random", "episodes=6", "num_envs=3"]) == 0
+        result = json.loads(Path(capsys.readouterr().out.splitlines()[-1]).read_text())
+        assert (result["against"], result["envs"]) == ("random", [0, 0, 3, 3, 4, 4])
 
 
 class Choosing(AECEnv[str, np.ndarray, int]):  # type: ignore[misc]

@@ -29,7 +29,15 @@ from ppo_bench.runners.jax import JaxLearner
 from ppo_bench.runners.jax_learning import Learning
 from ppo_bench.runners.program_runner import ProgramRunner
 from ppo_bench.runners.torch import TorchLearner
-from tests.without_data import CASES, MaskedScenes, arrays_of, gpu_without_data, of_two_sides, problem_of, reads_zeros
+from tests.without_data import (
+    CASES,
+    MaskedScenes,
+    arrays_of,
+    gpu_without_data,
+    of_masked_choices,
+    problem_of,
+    reads_zeros,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -96,15 +104,15 @@ def test_a_whole_iteration_stays_on_its_device(case: str, elsewhere: torch.devic
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_every_precision_and_two_sides_stay_on_the_gpu(precision: str, gpu: torch.device) -> None:
+def test_every_precision_and_masked_choices_stay_on_the_gpu(precision: str, gpu: torch.device) -> None:
     iteration(problem_of("nature_cnn", precision), gpu)
-    iteration(of_two_sides(precision), gpu)
+    iteration(of_masked_choices(precision), gpu)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_every_precision_and_two_sides_stay_on_their_device(precision: str, elsewhere: torch.device) -> None:
+def test_every_precision_and_masked_choices_stay_on_their_device(precision: str, elsewhere: torch.device) -> None:
     iteration(problem_of("nature_cnn", precision), elsewhere)
-    iteration(of_two_sides(precision), elsewhere)
+    iteration(of_masked_choices(precision), elsewhere)
 
 
 def test_a_tensor_made_on_the_host_in_the_update_is_refused(
@@ -147,9 +155,9 @@ def test_programs_of_environments_on_the_host_are_lowered_for_every_platform(cas
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float64"])
-def test_other_precisions_and_two_sides_are_lowered(precision: str, no_cpu: None) -> None:
+def test_other_precisions_and_masked_choices_are_lowered(precision: str, no_cpu: None) -> None:
     lower_host(problem_of("nature_cnn", precision))
-    lower_host(of_two_sides(precision))
+    lower_host(of_masked_choices(precision))
 
 
 def lower_host(problem: Problem) -> None:
@@ -162,17 +170,16 @@ def lower_host(problem: Problem) -> None:
     seed: Any = np.int32(1)
     number: Any = np.int32(1)
     noise = learning.action_noise(seed, number)
-    opponent = learning.opponent(state.learnt.pool, seed, number)
     seen = Seen(obs, legal=legal, start=start)
     lowered(learning.action_noise, seed, number)
-    lowered(learner._act_for_host, state.arrays, opponent, state.memory, state.carry, noise, np.int32(0), seen)
+    lowered(learner._act_for_host, state.arrays, state.memory, state.carry, noise, np.int32(0), seen)
     flags = {name: np.zeros((problem.ppo.num_steps, rows), np.float32) for name in learner._flags}
     lowered(learner._targets_and_update, state.learnt, state.memory, flags, seed, number, np.float32(1e-3))
 
 
 @pytest.mark.parametrize(
     "words",
-    [["env=cartpole"], ["env=minatar_breakout"], ["env=connect_four", "opponents=past"], ["env=deep_sea"]],
+    [["env=cartpole"], ["env=minatar_breakout"], ["env=connect_four"], ["env=deep_sea"]],
     ids=" ".join,
 )
 def test_programs_with_environments_in_them_are_lowered(words: list[str], no_cpu: None) -> None:

@@ -66,9 +66,9 @@ def problem_of(case: str, precision: str = "float32") -> Problem:
     return problem_for(env, 2, [*SMALL, *words, f"precision={precision}"])
 
 
-def of_two_sides(precision: str = "float32") -> Problem:
-    """A problem of two players, one of them an earlier policy."""
-    words = [*SMALL, "network=mlp", "env.players=2", "opponents=past", "opponents.every_iterations=1"]
+def of_masked_choices(precision: str = "float32") -> Problem:
+    """A problem with action masks."""
+    words = [*SMALL, "network=mlp"]
     return problem_for(MaskedScenes(4, False, False), 2, [*words, f"precision={precision}"])
 
 

@@ -23,12 +23,11 @@ COMMANDS = {
     "check": ("ppo_bench.commands.check", "does an environment keep the contract?"),
     "watch": ("ppo_bench.commands.watch", "where the runs under a folder stand"),
     "query": ("ppo_bench.commands.query", "SQL over runs, metrics, episodes"),
-    "match": ("ppo_bench.commands.match", "games between runs, random and perfect players"),
     "doctor": ("ppo_bench.commands.doctor", "what can this machine run, and what mends the rest?"),
     "export": ("ppo_bench.commands.export.command", "a run as a folder for the Hugging Face Hub"),
 }
 """By name: the module that has `main`, and what it answers."""
-OF_FILES = ("evaluate", "match", "report", "watch", "query", "doctor", "export")
+OF_FILES = ("evaluate", "report", "watch", "query", "doctor", "export")
 """Commands whose words are files and folders, which bash completes where nothing else is offered."""
 
 

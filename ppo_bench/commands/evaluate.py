@@ -27,7 +27,7 @@ from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Episode
-from ppo_bench.runs.play import load_agent, play
+from ppo_bench.runs.play import Mixed, Player, load_agent, play, random_agent
 from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.recorded import load_run, read_run
 
@@ -54,6 +54,7 @@ class Request:
     precision: str | None
     device: str
     outputs: str | None
+    against: str | None
     framework: Any
     backend: Any
     env: Elsewhere
@@ -113,16 +114,21 @@ def _found(run: str, request: Request) -> Evaluated:
         trained = read_run(run_folder)["config"]["env"]
         changes["env"] = trained | {"kwargs": (trained.get("kwargs") or {}) | request.env.kwargs}
     config = load_run(run_folder, changes)
+    if request.against and config.task.players == 1:
+        raise ConfigError(f"against={request.against}: {config.task.id} is for one player; leave against= out")
     return Evaluated(path, config, _file(path, run_folder, config, request))
 
 
 def _evaluate(one: Evaluated, request: Request) -> float:
     """Mean return of a checkpoint; plays it, prints its table and the paths of its files, and writes these."""
     config, file, saved = one.config, one.file, checkpoint.load_named(one.path)
-    env = on_host(make_env(config.backend, config.task.at_least(request.num_envs)))
+    players = config.task.players if request.against else 1
+    env = on_host(make_env(config.backend, config.task.at_least(request.num_envs * players)))
     filmed: FilmedEnv | None = None
     try:
-        agent = load_agent(config, saved, env, request.greedy, request.seed)
+        agent: Player = load_agent(config, saved, env, request.greedy, request.seed)
+        if request.against:
+            agent = Mixed(agent, random_agent(config, saved, env, request.seed), players)
         if request.video:
             from ppo_bench.runs.video.filmed import film
 
@@ -159,6 +165,7 @@ def load_request(overrides: list[str]) -> Request:
         ("episodes", request.episodes, request.episodes >= 1, "must be at least 1"),
         ("num_envs", request.num_envs, request.num_envs >= 1, "must be at least 1"),
         ("seed", request.seed, 0 <= request.seed < 2**31, f"must lie between 0 and {2**31 - 1}"),
+        ("against", request.against, request.against in (None, "random"), "choose random, or leave it out"),
         ("outputs", request.outputs, request.outputs is None or request.outputs.strip() != "", "must name a folder"),
     ):
         if not good:
@@ -169,7 +176,8 @@ def load_request(overrides: list[str]) -> Request:
 def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Path:
     """Path of the JSON file: its name has checkpoint, backend, framework, and a hash of all that affects the result."""
     asked = asdict(request) | {key: config.resolved[key] for key in ("framework", "backend", "precision")}
-    plain = ("outputs", "video", *(() if request.env.kwargs else ("env",)))
+    unused = {"env": not request.env.kwargs, "against": not request.against}  # leave the names of older files
+    plain = ["outputs", "video", *(key for key, is_unused in unused.items() if is_unused)]
     identity = {key: value for key, value in asked.items() if key not in plain}
     elsewhere = ["elsewhere"] if request.env.kwargs else []  # such returns are not those of the trained task
     names = (*elsewhere, path.resolve().name, config.backend.name, config.framework.name, digest(identity))
@@ -208,6 +216,7 @@ def _summary(one: Evaluated, saved: checkpoint.Checkpoint, request: Request, epi
         "global_step": saved.loop["global_step"],
         "seed": request.seed,
         "greedy": request.greedy,
+        "against": request.against,
         "num_envs": request.num_envs,
         "episodes": len(returns),
         "return_mean": statistics.fmean(returns),
@@ -229,6 +238,7 @@ def _mean_told(episodes: list[Episode], name: str) -> float:
 
 def _print_table(about: dict[str, Any]) -> None:
     actions = "likeliest actions" if about["greedy"] else "sampled actions"
+    actions += " against random play" if about["against"] else ""
     given = "".join(f", {name}={value}" for name, value in about["env_kwargs"].items())
     print(
         f"{about['env']} ({about['env_id']}{given}) on {about['backend']}, {about['framework']}, {about['precision']}, "

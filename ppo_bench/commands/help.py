@@ -13,7 +13,6 @@ GROUPS = (
     "network",
     "algorithm",
     "ppo",
-    "opponents",
     "tuning",
     "experiment",
     "tracker",
@@ -33,7 +32,6 @@ Train PPO, the same PPO in every framework, and record how fast it was.
   python -m ppo_bench --cfg job [...]                             print the whole configuration
   python -m ppo_bench --config-dir DIR [...]                      your own YAML files, in a folder laid out like conf/
   python -m ppo_bench.evaluate RUN_DIR... [video=true] [...]      newest checkpoints of runs, in any framework
-  python -m ppo_bench.match RUN_DIR against=... [games=100]       games against another run, random or perfect play
   python -m ppo_bench.report outputs [--out DIR]                  which is faster, and do they learn the same?
   python -m ppo_bench.bench [env=... workload=...]                where the time goes, against the machine's limits
   python -m ppo_bench.query "select * from runs" outputs          SQL over runs, metrics, episodes

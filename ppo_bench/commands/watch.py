@@ -26,7 +26,6 @@ from ppo_bench.common.rows import last_rows
 from ppo_bench.runs.results import (
     ERROR,
     FILES,
-    RATINGS,
     RECENT_EPISODES,
     error_of,
     in_use,
@@ -58,8 +57,6 @@ class RunRow:
     sps: float | None = None
     """Environment steps per second: of the last iteration, or of the whole training if the run is done."""
     remark: str = ""
-    rating: float | None = None
-    """Rating of the latest rated checkpoint of a game."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -106,7 +103,7 @@ class Watched:
         seen, self._seen = self._seen, {}
         for folder in run_folders(self._folder, (*FILES, "checkpoints")):  # a run that starts has only that
             held = in_use(folder)
-            now = held, *(_changed(folder / name) for name in (*FILES, RATINGS, ERROR))
+            now = held, *(_changed(folder / name) for name in (*FILES, ERROR))
             before, row = seen.get(folder, (None, None))
             self._seen[folder] = (now, row if row and now == before else look(folder, held))
         states = list(STATES)
@@ -134,9 +131,6 @@ def look(folder: Path, held: bool) -> RunRow:
             "framework": config["framework"]["name"],
             "seed": int(config["seed"]),
         }
-        if (folder / RATINGS).exists():
-            ratings = read_json(folder / RATINGS)
-            about["rating"] = float(ratings[max(ratings, key=int)][0])
         about |= progress_of(folder)._asdict()
         if is_complete(folder):
             mean_return = number_or_none(read_json(folder / "result.json")["final_return_mean"])
@@ -157,8 +151,7 @@ def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("state", "env", "backend", "framework"):
         table.add_column(column, no_wrap=True)
-    rated = any(row.rating is not None for row in rows)
-    for column in ("seed", "step", "of", "return", *(["rating"] if rated else []), "SPS", "left"):
+    for column in ("seed", "step", "of", "return", "SPS", "left"):
         table.add_column(column, no_wrap=True, justify="right")
     table.add_column("folder", overflow="fold", style="dim")
     for row in rows[:limit]:
@@ -170,7 +163,6 @@ def shown(rows: list[RunRow], folder: Path, limit: int | None = None) -> Group:
             f"{row.step:,}" if row.total else "",
             f"{row.total:,}" if row.total else "",
             "" if row.mean_return is None else f"{row.mean_return:,.2f}",
-            *([] if not rated else ["" if row.rating is None else f"{row.rating:.1f}"]),
             "" if row.sps is None else f"{row.sps:,.0f}",
             "" if row.seconds_left is None else duration(row.seconds_left),
             Text(f"{where}: {row.remark}" if row.remark else where),

@@ -23,7 +23,6 @@ from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem
-from ppo_bench.runners.opponents import Opponents
 from ppo_bench.runners.seeds import named_run
 from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.machine import has_nvidia_gpu
@@ -41,7 +40,6 @@ class Config:
     network: Network
     algorithm: Algorithm
     tuning: Tuning
-    opponents: Opponents
     trackers: dict[str, Tracker]
     resolved: dict[str, Any]
     """The same values as plain types, as run.json has them."""
@@ -208,8 +206,6 @@ class Config:
             root.device,
             root.env.rescale_actions,
             self.tuning,
-            self.opponents,
-            root.env.players,
             root.devices,
         )
 

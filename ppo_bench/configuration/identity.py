@@ -15,7 +15,7 @@ from ppo_bench.envs.envpool_options import OBSERVES_CONTACTS
 
 NOT_TRAINED = (
     *("seed", "num_seeds", "grid", "name", "outputs", "rerun", "devices"),
-    *("tracker", "trackers", "video", "evaluation", "rating"),
+    *("tracker", "trackers", "video", "evaluation"),
 )
 """Root keys that do not distinguish experiments."""
 PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}

@@ -24,8 +24,10 @@ from ppo_bench.configuration.compose import compose_root, key_of, typed
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.ranges import check_values
 from ppo_bench.configuration.schema import RootSchema
-from ppo_bench.runners.opponents import Opponents
 from ppo_bench.tuning.switches import Tuning
+
+RETIRED = ("opponents", "rating")
+"""Root keys of older runs that say nothing of how their policies act."""
 
 
 def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
@@ -53,7 +55,10 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     Keys that are newer than the run have their defaults. Raises `ConfigError`.
     """
     defaults: Any = OmegaConf.to_container(compose_root("config", []))
-    own: Any = {**recorded, **changes, "tracker": {}}
+    if (recorded.get("opponents") or {}).get("pool_size"):
+        raise ConfigError("it was trained against opponents from its past, which this version lacks")
+    own: Any = {key: value for key, value in recorded.items() if key not in RETIRED}
+    own |= {**changes, "tracker": {}}
     kept = {key: value for key, value in defaults.items() if key != "env" and not (key in BUILDS and key in own)}
     merged: Any = OmegaConf.merge(kept, own)
     return checked(merged)
@@ -74,20 +79,17 @@ def _typed_config(composed: DictConfig, name: str, schema: type[RootSchema]) -> 
         root.checkpoint.load = os.path.expanduser(root.checkpoint.load)
     groups = {group: getattr(root, group) for group in ("framework", "backend", "network", "algorithm")}
     ppo, tuning = typed("ppo", Hyperparameters, root.ppo), typed("tuning", Tuning, root.tuning)
-    opponents = typed("opponents", Opponents, root.opponents)
     choices = {group: typed(group, choice_class(group, node), node) for group, node in groups.items()}
     trackers = {key: typed(f"tracker.{key}", choice_class("tracker", node), node) for key, node in root.tracker.items()}
     # Plain values come from the typed objects, so that 1 and 1.0 are the same configuration.
     resolved, hashed = (
         of(root)
-        | {"ppo": of(ppo), "tuning": of(tuning), "opponents": of(opponents)}
+        | {"ppo": of(ppo), "tuning": of(tuning)}
         | {group: {"_target_": groups[group]["_target_"]} | of(choice) for group, choice in choices.items()}
         for of in (asdict, plain)
     )
     for key, tracker in trackers.items():
         resolved["tracker"][key] |= asdict(tracker)
-    for group in ("tuning", "opponents"):
-        if not hashed[group]:
-            del hashed[group]
-    groups_of_values = {"ppo": ppo, "tuning": tuning, "opponents": opponents}
-    return Config(root=root, resolved=resolved, hashed=hashed, trackers=trackers, **groups_of_values, **choices)
+    if not hashed["tuning"]:
+        del hashed["tuning"]
+    return Config(root=root, resolved=resolved, hashed=hashed, trackers=trackers, ppo=ppo, tuning=tuning, **choices)

@@ -69,10 +69,6 @@ RULES = {
     "video.every_episodes": NOT_NEGATIVE,
     "evaluation.every_iterations": NOT_NEGATIVE,
     "evaluation.episodes": NATURAL,
-    "rating.games": NOT_NEGATIVE,
-    "rating.opponents": NATURAL,
-    "opponents.pool_size": NOT_NEGATIVE,
-    "opponents.every_iterations": NATURAL,
     "ppo.shards": NATURAL,
     "ppo.num_envs": NATURAL,
     "ppo.num_steps": NATURAL,
@@ -102,7 +98,7 @@ def check_values(config: Config) -> None:
     for key, rule in RULES.items():
         if key.startswith("env.atari.") and root.env.atari is None:
             continue
-        value = attrgetter(key)(config if key.startswith(("ppo.", "opponents.")) else root)
+        value = attrgetter(key)(config if key.startswith("ppo.") else root)
         if not rule.holds(value):
             raise ConfigError(f"{key}={value}: {rule.words}")
     if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:
@@ -158,11 +154,6 @@ def _check_grid(config: Config) -> None:
 def _check_players(config: Config) -> None:
     """Raise `ConfigError` for what games of several players do not have, and for what they alone have."""
     root = config.root
-    if config.opponents.pool_size and root.env.players == 1:
-        raise ConfigError(
-            f"opponents.pool_size={config.opponents.pool_size}: {root.env.name} is for one player, and only games have "
-            "opponents: use opponents=none"
-        )
     if config.algorithm.name == "rnd" and root.env.atari and root.env.players > 1:
         raise ConfigError(
             f"algorithm=rnd learns to predict the newest frame, and {root.env.name} shows planes of its players behind "
@@ -171,7 +162,7 @@ def _check_players(config: Config) -> None:
     if root.evaluation.every_iterations and root.env.players > 1:
         raise ConfigError(
             f"evaluation.every_iterations={root.evaluation.every_iterations}: against itself a policy's mean return is "
-            "zero; in games checkpoints are rated by their matches (rating.games)"
+            "zero; `ppo-bench evaluate RUN_DIR against=random` plays checkpoints of games"
         )
 
 

@@ -53,14 +53,6 @@ class EvaluationSchema:
 
 
 @dataclass
-class RatingSchema:
-    """`rating`; see conf/config.yaml."""
-
-    games: int
-    opponents: int
-
-
-@dataclass
 class RootSchema:
     """The keys of conf/config.yaml; nodes of type `Any` have classes of their own."""
 
@@ -76,7 +68,6 @@ class RootSchema:
     checkpoint: CheckpointSchema
     video: VideoSchema
     evaluation: EvaluationSchema
-    rating: RatingSchema
     env: EnvSchema
     ppo: Any
     framework: Any
@@ -84,6 +75,5 @@ class RootSchema:
     network: Any
     algorithm: Any
     tuning: Any
-    opponents: Any
     tracker: dict[str, dict[str, Any]] = field(default_factory=dict, kw_only=True)
     grid: dict[str, Any] | None = field(default=None, kw_only=True)

@@ -69,7 +69,7 @@ class Declared(NamedTuple):
             raise ConfigError(f"the checkpoint has no {self.name}: it is of another algorithm")
         array = arrays[self.name]
         if array.shape != self.shape:
-            whose = "network" if self.kind in (Kind.LEARNT, Kind.FROZEN) else "opponents, algorithm and env.observe"
+            whose = "network" if self.kind in (Kind.LEARNT, Kind.FROZEN) else "algorithm and env.observe"
             raise ConfigError(
                 f"{self.name} is {list(array.shape)} in the checkpoint and {list(self.shape)} here: "
                 f"use the {whose} that it was trained with"
@@ -91,8 +91,10 @@ def restored(declared: Sequence[Declared], arrays: Mapping[str, np.ndarray], who
     """The declared arrays from a checkpoint's `arrays`, by name, cast to their declared dtypes.
 
     Raises `ConfigError` if an array is missing or has another shape. With `whole`, also if the checkpoint has
-    parameters that are not declared.
+    parameters that are not declared, or opponents from the past, as trainings of November 2026 could have.
     """
+    if whole and any(name.startswith("opponents.") for name in arrays):
+        raise ConfigError("the checkpoint is of a training against opponents from its past, which this version lacks")
     learnt = {array.name for array in of_kinds(declared, Kind.LEARNT)}
     lacks, besides = learnt - set(arrays), {name for name in arrays if name.startswith("params.")} - learnt
     if lacks or (whole and besides):

@@ -41,8 +41,6 @@ class Stream(IntEnum):
     EVALUATION_ACTIONS = 5
     EVALUATION_ENV_SEEDS = 6
     TRANSITIONS = 7
-    OPPONENTS = 8
-    RATINGS = 9
 
 
 def _rotate_left(x: Array, bits: int) -> Array:

@@ -20,7 +20,6 @@ from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import NetworkSpec, Outputs
-from ppo_bench.runners.opponents import NONE, Opponents, Sides, sides
 from ppo_bench.tuning.switches import ON, Tuning
 
 State = TypeVar("State")
@@ -74,9 +73,6 @@ class Problem:
     rescale_actions: bool = False
     """Whether continuous actions of the policy lie in [-1, 1] and are rescaled to the environment's bounds."""
     tuning: Tuning = ON
-    opponents: Opponents = NONE
-    players: int = 1
-    """Number of players of a game, each a row of the environments' arrays."""
     devices: int = 1
     """Number of devices that share the environments, in equal parts."""
     part: Part = WHOLE
@@ -110,25 +106,17 @@ class Problem:
     def _require_equal_minibatches(self) -> None:
         """Raise `ConfigError` unless every shard contributes equally many samples to each minibatch."""
         shards, minibatches = self.ppo.shards, self.ppo.num_minibatches
-        rows = self.learning_rows * self.part.count // shards
+        rows = self.ppo.num_envs // shards
         of_shard = "" if shards == 1 else f" of each of ppo.shards={shards}"
-        if self.sides is not None and shards > 1 and self.ppo.num_envs // shards % self.players**2:
-            raise ConfigError(
-                f"ppo.num_envs={self.ppo.num_envs}: with opponents=past each of ppo.shards={shards} needs a "
-                f"multiple of {self.players**2} rows, so that each player plays the past equally often"
-            )
         if self.network.sequences and rows % minibatches:
-            shown = f"ppo.num_envs={rows}" if self.sides is None else f"the {rows} rows that do not play the past"
-            if shards > 1:
-                shown = f"the {rows} rows{of_shard}"
+            shown = f"ppo.num_envs={rows}" if shards == 1 else f"the {rows} rows{of_shard}"
             raise ConfigError(
                 f"ppo.num_minibatches={minibatches} does not divide {shown}, and this network learns from whole "
                 "environments: choose a divisor"
             )
         if rows * self.ppo.num_steps % minibatches:
-            what = f"rows{of_shard}" if shards > 1 else "rows that do not play the past"
             raise ConfigError(
-                f"ppo.num_minibatches={minibatches} does not divide the {rows} {what} x "
+                f"ppo.num_minibatches={minibatches} does not divide the {rows} rows{of_shard} x "
                 f"ppo.num_steps={self.ppo.num_steps}: choose a divisor"
             )
 
@@ -155,20 +143,6 @@ class Problem:
     def action_bounds(self) -> ActionBounds | None:
         """Bounds of continuous actions; None for discrete ones. Raises `ConfigError` if they cannot be rescaled."""
         return action_bounds(self.env.action_space, self.rescale_actions)
-
-    @cached_property
-    def sides(self) -> Sides | None:
-        """Rows of the learning policy and rows of its past opponent; None if all rows learn."""
-        return sides(self.num_envs, self.players) if self.opponents.pool_size and self.players > 1 else None
-
-    @property
-    def learning_rows(self) -> int:
-        """Number of rows in this process whose policy learns."""
-        return self.num_envs if self.sides is None else len(self.sides.own)
-
-    def of_those_who_learn(self, episodes: list[Episode]) -> list[Episode]:
-        """Episodes of the rows whose policy learns."""
-        return episodes if self.sides is None else [episode for episode in episodes if episode.env in self.sides.own]
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

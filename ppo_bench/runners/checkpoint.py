@@ -57,14 +57,9 @@ def save(folder: Path, iteration: int, checkpoint: Checkpoint, best: int | None 
     """Write a checkpoint under `folder`, remove snapshots, and point the link `best` to iteration `best` if given."""
     final = _write(_folder_of(folder, iteration), iteration, checkpoint)
     if best is not None:
-        link_best(folder, best)
+        _link(folder / "best", _folder_of(folder, best))
     _remove_snapshots(folder)
     return final
-
-
-def link_best(folder: Path, iteration: int) -> None:
-    """Point the link `best` under `folder` to the checkpoint of an iteration."""
-    _link(folder / "best", _folder_of(folder, iteration))
 
 
 def exists(folder: Path, iteration: int) -> bool:
@@ -143,7 +138,7 @@ def go_back(folder: Path, iteration: int, best: int | None) -> None:
         if path > _folder_of(folder, iteration):
             shutil.rmtree(path)
     if best is not None and exists(folder, best):
-        link_best(folder, best)
+        _link(folder / "best", _folder_of(folder, best))
     elif not (folder / "best").exists():
         (folder / "best").unlink(missing_ok=True)
 

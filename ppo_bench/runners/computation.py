@@ -15,11 +15,10 @@ from ppo_bench.algorithms.base import Algorithm, Hyperparameters, Targets, loss_
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree, named, under
 from ppo_bench.mathematics.parts import Part
-from ppo_bench.networks.network import Acted, NetworkSpec, masked
+from ppo_bench.networks.network import NetworkSpec, masked
 from ppo_bench.networks.ops import Ops
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import memory_arrays
-from ppo_bench.runners.opponents import Sides
 
 FLAGS = ("rewards", "terminated", "truncated", "valid", "acts")
 """Names of the per-step arrays of a rollout that learning reads, `[T, N]` each; see `Algorithm.targets`."""
@@ -35,11 +34,9 @@ class Computation(NamedTuple):
     env_axes: Mapping[str, int]
     """Axis of the environments in each array of the rollout memory, by name."""
     rows: int
-    """Number of rows of one device whose policy learns."""
+    """Number of environments of one device."""
     devices: int
     """Number of devices that share the training; every function here is one device's share of the computation."""
-    sides: Sides | None
-    """Rows of the learning policy and of its opponent, as arrays of the framework; None if all rows learn."""
 
     @property
     def loss_names(self) -> tuple[str, ...]:
@@ -68,38 +65,6 @@ class Computation(NamedTuple):
         words = noise.action_words(self.ops.xp, seed, iteration, steps, envs, lanes)
         return (noise.gumbel if self.network.discrete else noise.normal)(self.ops.xp, words, dtype)
 
-    # --- Acting -------------------------------------------------------------------------------------------------------
-
-    def act_by_sides(
-        self,
-        arrays: Tree,
-        opponent: Tree,
-        obs: Array,
-        noise_of_step: Array,
-        carry: Tree,
-        start: Array | None,
-        legal: Array | None,
-    ) -> Acted:
-        """`NetworkSpec.act` for all rows, `[N, ...]`, in two batches: own rows use `arrays`, the others `opponent`."""
-        assert self.sides is not None
-
-        def of(params: Tree, rows: Array) -> Acted:
-            def taken(x: Array | None) -> Array | None:
-                return None if x is None else self.ops.take(x, rows, 0)
-
-            carried = {name: taken(x) for name, x in carry.items()}
-            seen, noise_of_rows = taken(obs), taken(noise_of_step)
-            return self.network.act(self.ops, params, seen, noise_of_rows, carried, taken(start), taken(legal))
-
-        own, theirs, order = of(arrays, self.sides.own), of(opponent, self.sides.theirs), self.sides.order
-
-        def both(one: Array, other: Array) -> Array:
-            return self.ops.take(self.ops.xp.concatenate((one, other)), order, 0)
-
-        carry = {name: both(x, theirs.carry[name]) for name, x in own.carry.items()}
-        actions, head, values = (both(*pair) for pair in zip(own[:3], theirs[:3], strict=True))
-        return Acted(actions, head, values, carry)
-
     # --- Learning -----------------------------------------------------------------------------------------------------
 
     def targets(self, arrays: Tree, statistics: Tree, rollout: Tree) -> Targets:
@@ -109,7 +74,6 @@ class Computation(NamedTuple):
         network that learns from sequences, arrays keep their axes, `[T, N, ...]`, and the batch has the carry before
         the first step, `[N, ...]`.
         """
-        rollout = self._of_those_who_learn(rollout)
         targets = self.algorithm.targets(self.ops, self.network, self.ppo, arrays, statistics, rollout)
         batch = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1], **targets.batch}
         carry = {f"carry.{c.name}": rollout[f"carry.{c.name}"] for c in self.network.carry}
@@ -123,18 +87,9 @@ class Computation(NamedTuple):
         batch |= {name: array if name in windows else array[:-1] for name, array in carry.items()}
         return targets._replace(batch={name: x.reshape((-1, *x.shape[2:])) for name, x in batch.items()})
 
-    def _of_those_who_learn(self, rollout: Tree) -> Tree:
-        """`rollout` with only the rows whose policy learns."""
-        if self.sides is None:
-            return rollout
-        axes = {**self.env_axes, **dict.fromkeys(self.flags, 1)}
-        return {
-            name: self.ops.take(x, self.sides.own, axes[name]) if name in axes else x for name, x in rollout.items()
-        }
-
     def warmed(self, statistics: Tree, rollout: Tree) -> Tree:
         """See `Algorithm.warmed`."""
-        return self.algorithm.warmed(self.ops, self.network, self.ppo, statistics, self._of_those_who_learn(rollout))
+        return self.algorithm.warmed(self.ops, self.network, self.ppo, statistics, rollout)
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -260,9 +215,8 @@ class Computation(NamedTuple):
         return normalized.reshape(self.shards, -1, of_shard).swapaxes(0, 1).reshape(-1)
 
 
-def computation_of(problem: Problem, ops: Ops, placed: Callable[[Array], Array] = lambda rows: rows) -> Computation:
-    """The functions of one device for `problem`, executed by `ops`; `placed` moves an integer array to that device."""
+def computation_of(problem: Problem, ops: Ops) -> Computation:
+    """The functions of one device for `problem`, executed by `ops`."""
     one = replace(problem, part=Part(0, problem.devices))
     env_axes = {array.name: array.env_axis for array in memory_arrays(one) if array.env_axis is not None}
-    sides = None if one.sides is None else Sides(*map(placed, one.sides))
-    return Computation(one.network, one.algorithm, one.ppo, ops, env_axes, one.learning_rows, problem.devices, sides)
+    return Computation(one.network, one.algorithm, one.ppo, ops, env_axes, one.num_envs, problem.devices)

@@ -17,7 +17,7 @@ COUNTERS = tuple(Declared(name, (), "int64", Kind.STATISTIC) for name in ("seed"
 
 
 def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """Arrays of learning: parameters, Adam's moments and step, frozen arrays, algorithm statistics, opponent pool."""
+    """Arrays of learning: parameters, Adam's moments and step, frozen arrays, algorithm statistics."""
     dtype, algorithm = PRECISIONS[problem.precision].parameters, problem.algorithm
 
     def of(prefix: str, parameters: tuple[Parameter, ...], kind: Kind) -> list[Declared]:
@@ -29,25 +29,8 @@ def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
         *of("adam.variance", problem.parameters, Kind.STATISTIC),
         Declared("adam.step", (), "int64", Kind.STATISTIC),
         *of("frozen", algorithm.frozen(problem.network), Kind.FROZEN),
-        *(_statistic(s, problem.learning_rows, dtype) for s in algorithm.statistics(problem.network)),
-        *pool_arrays(problem),
+        *(_statistic(s, problem.num_envs, dtype) for s in algorithm.statistics(problem.network)),
     )
-
-
-def pool_arrays(problem: Problem) -> tuple[Declared, ...]:
-    """Pool of K earlier network parameters for opponents, `[K, ...]` each; empty if all rows learn."""
-    if problem.sides is None:
-        return ()
-    dtype, size = PRECISIONS[problem.precision].parameters, problem.opponents.pool_size
-    parameters = problem.network.parameters
-    return tuple(Declared(f"opponents.{p.name}", (size, *p.shape), dtype, Kind.STATISTIC) for p in parameters)
-
-
-def with_pool(problem: Problem, arrays: Arrays) -> Arrays:
-    """`arrays` with missing arrays of the opponent pool filled with copies of the current parameters."""
-    size, lacks = problem.opponents.pool_size, [p for p in pool_arrays(problem) if p.name not in arrays]
-    params = {p.name: arrays.get(p.name.replace("opponents", "params", 1)) for p in lacks}
-    return arrays | {name: np.stack([array] * size) for name, array in params.items() if array is not None}
 
 
 def _statistic(statistic: Statistic, num_envs: int, dtype: str) -> Declared:
@@ -151,16 +134,14 @@ def declared_arrays(problem: Problem) -> tuple[Declared, ...]:
 
 def initial_arrays(problem: Problem, seed: int) -> Arrays:
     """Initial arrays of a training with weights drawn from `seed`; the state of the environments is not included."""
-    pool = {array.name for array in pool_arrays(problem)}
-    begun = filled(array for array in of_kinds(declared_arrays(problem), *KEPT) if array.name not in pool)
+    begun = filled(of_kinds(declared_arrays(problem), *KEPT))
     frozen = problem.algorithm.frozen(problem.network)
     drawn = initial_weights((*problem.parameters, *frozen), seed)
     begun |= {f"params.{p.name}": drawn[p.name] for p in problem.parameters}
     begun |= {f"frozen.{p.name}": drawn[p.name] for p in frozen} | {"seed": np.array(seed)}
-    return with_pool(problem, begun)
+    return begun
 
 
 def of_zeros(problem: Problem) -> Arrays:
     """Parameters of zeros: their policy ignores observations; it is uniform over choices, or standard normal."""
-    zeros = {f"params.{p.name}": np.zeros(p.shape, np.float32) for p in problem.parameters}
-    return with_pool(problem, zeros)
+    return {f"params.{p.name}": np.zeros(p.shape, np.float32) for p in problem.parameters}

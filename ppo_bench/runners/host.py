@@ -10,7 +10,7 @@ import numpy as np
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, of_kinds, restored
 from ppo_bench.runners.base import Episode, Metrics, Problem
-from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros, with_pool
+from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runners.learner import Learner
 
@@ -49,7 +49,7 @@ class HostRunner:
         metrics = {
             metric.name: measured[metric.name] for metric in metrics_of(self._problem.algorithm, self._problem.network)
         }
-        return HostState(state.seed, iteration, learner, envs), metrics, self._problem.of_those_who_learn(episodes)
+        return HostState(state.seed, iteration, learner, envs), metrics, episodes
 
     def _collect(self, state: HostState, iteration: int) -> tuple[Any, Arrays, Arrays, list[Episode]]:
         """Run a rollout of `num_steps` steps and evaluate the values of its final observations.
@@ -86,7 +86,7 @@ class HostRunner:
 
     def restore(self, arrays: Arrays, carried: bool = False) -> HostState:
         """See `Runner.restore`."""
-        state = restored(of_kinds(self._declared, *KEPT), with_pool(self._problem, arrays), whole=True)
+        state = restored(of_kinds(self._declared, *KEPT), arrays, whole=True)
         seed, iteration = (int(state[counter.name]) for counter in COUNTERS)
         stands = of_kinds(self._declared, Kind.ENVIRONMENT)
         state |= restored(stands, arrays) if carried else filled(stands)

@@ -31,8 +31,6 @@ class JaxLearnerState:
     """Carry (recurrent state) of the network, `[N, ...]`."""
     arrays: Tree
     """Parameters and frozen arrays of the policy in this rollout."""
-    opponent: Tree
-    """Parameters of the opponent in this rollout; empty if all rows learn."""
     noise: jax.Array | None = None
     """Action noise of this iteration, `[T + 1, N, A]`."""
 
@@ -48,9 +46,8 @@ class JaxLearner:
         program = devices.program
         self._noise = program(learning.action_noise, (SAME, SAME), steps)
         self._act = program(
-            self._act_for_host, (SAME, SAME, memory, rows, steps, SAME, rows), (memory, rows, rows), donated=2
+            self._act_for_host, (SAME, memory, rows, steps, SAME, rows), (memory, rows, rows), donated=1
         )
-        self._opponent = program(learning.opponent, (SAME, SAME, SAME), SAME)
         self._learn = program(
             self._targets_and_update, (learnt, memory, steps, SAME, SAME, SAME), (learnt, SAME), donated=0
         )
@@ -71,7 +68,6 @@ class JaxLearner:
         """See `Learner.begin`."""
         with self.acting():
             state.noise = self._noise(np.int32(seed), np.int32(iteration))
-            state.opponent = self._opponent(state.learnt.pool, np.int32(seed), np.int32(iteration))
         state.arrays = state.learnt.arrays
         if self._problem.network.sequences or self._problem.network.windows:
             # A copy of the carry, which is also an argument of the policy's steps.
@@ -84,7 +80,7 @@ class JaxLearner:
         if self._learning.devices.count > 1:
             seen = self._learning.devices.put(seen, along(0))
         state.memory, carry, actions = self._act(
-            state.arrays, state.opponent, state.memory, state.carry, state.noise, np.int32(t), seen
+            state.arrays, state.memory, state.carry, state.noise, np.int32(t), seen
         )
         if state.carry:
             state.carry = carry if t < self._problem.ppo.num_steps else self._carried(state.memory, state.carry)
@@ -144,7 +140,7 @@ class JaxLearner:
         with self.acting():
             memory = self._learning.devices.put(self._allocate(), self._learning.memory_specs)
         learnt = self._learning.load(arrays)
-        return JaxLearnerState(learnt, memory, carry, learnt.arrays, {})
+        return JaxLearnerState(learnt, memory, carry, learnt.arrays)
 
     def export(self, state: JaxLearnerState) -> Arrays:
         """See `Learner.export`."""

@@ -37,8 +37,6 @@ class TrainState(NamedTuple):
     frozen: Tree
     statistics: Tree
     """Statistics of the algorithm."""
-    pool: Tree
-    """Pool of earlier parameters for opponents, `[K, ...]`; see ppo_bench/runners/opponents.py."""
 
     @property
     def arrays(self) -> Tree:
@@ -57,10 +55,10 @@ class Learning:
         self.devices = Devices(pick_devices(problem.device, precision, problem.devices, problem.part))
         self.device = self.devices.first
         ops = JaxOps(self.dtype, jnp.dtype(precision.layers), problem.tuning, self.devices.axis)
-        self.computation: Computation = computation_of(problem, ops, jnp.asarray)
+        self.computation: Computation = computation_of(problem, ops)
         self.memory_specs = specs_of(memory_arrays(problem))
         statistics = under("statistics", specs_of(learner_arrays(problem)))
-        self.specs = TrainState(SAME, SAME, SAME, statistics, SAME)  # type: ignore[arg-type]
+        self.specs = TrainState(SAME, SAME, SAME, statistics)  # type: ignore[arg-type]
         self._optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
         self.execution = {
             "device": str(self.device),
@@ -83,10 +81,9 @@ class Learning:
         on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_arrays(self.problem)}
         mean, variance = (under(f"adam.{moment}", on_device) for moment in ("mean", "variance"))
         adam = optax.ScaleByAdamState(count=on_device["adam.step"], mu=mean, nu=variance)
-        trees = (under(kind, on_device) for kind in ("params", "frozen", "statistics", "opponents"))
-        params, frozen, statistics, pool = trees
+        params, frozen, statistics = (under(kind, on_device) for kind in ("params", "frozen", "statistics"))
         # Commits every array to its device, like a program's results. Otherwise the program would be compiled twice.
-        learnt: TrainState = self.devices.put(TrainState(params, adam, frozen, statistics, pool), self.specs)
+        learnt: TrainState = self.devices.put(TrainState(params, adam, frozen, statistics), self.specs)
         return learnt
 
     def restart(self, learnt: TrainState) -> TrainState:
@@ -108,7 +105,6 @@ class Learning:
             ("adam.variance", learnt.adam.nu),
             ("frozen", learnt.frozen),
             ("statistics", learnt.statistics),
-            ("opponents", learnt.pool),
         ):
             tree |= named(kind, arrays)
         own = self.devices.own
@@ -153,26 +149,9 @@ class Learning:
         last = jnp.int32(self.ppo.num_steps)
         return {**carry, **{window.name: self.window(memory, window, last) for window in self.network.windows}}
 
-    def opponent(self, pool: Tree, seed: jax.Array, iteration: jax.Array) -> Tree:
-        """Opponent's parameters in an iteration, drawn from the pool; `seed` and `iteration` are scalars."""
-        if not pool:
-            return {}
-        place = self.problem.opponents.drawn(jnp, seed[None], iteration[None])[0]
-        return {name: array[place] for name, array in pool.items()}
-
-    def _joined(self, learnt: TrainState, iteration: jax.Array) -> TrainState:
-        """State after an iteration, with the policy added to the pool if `Opponents.joins` says so."""
-        opponents, pool = self.problem.opponents, dict(learnt.pool)
-        for name, array in learnt.pool.items():
-            place = opponents.place(iteration)
-            new = jnp.where(opponents.joins(iteration), learnt.params[name], array[place])
-            pool[name] = array.at[place].set(new)
-        return learnt._replace(pool=pool)
-
     def act(
         self,
         arrays: Tree,
-        opponent: Tree,
         memory: Tree,
         carry: Tree,
         noise: jax.Array,
@@ -181,19 +160,14 @@ class Learning:
     ) -> tuple[Tree, Tree, jax.Array]:
         """Memory with step `t` written to row `t`, carry after the step, and actions for the inputs `seen`.
 
-        `opponent` has the opponent's parameters; it is empty if all rows learn. Windows in the returned carry are not
-        updated: their new rows are in the memory.
+        Windows in the returned carry are not updated: their new rows are in the memory.
         """
         obs, start = seen.obs.astype(memory["obs"].dtype), seen.start
         if start is not None:
             start = start.astype(self.dtype)
         windows = {window.name: self.window(memory, window, t) for window in self.network.windows}
         before = {**carry, **windows}
-        what = obs, noise[t], before, start, seen.legal
-        if self.computation.sides:
-            acted = self.computation.act_by_sides(arrays, opponent, *what)
-        else:
-            acted = self.network.act(self.computation.ops, arrays, *what)
+        acted = self.network.act(self.computation.ops, arrays, obs, noise[t], before, start, seen.legal)
         row = {"obs": obs, "actions": acted.actions, "heads": acted.head, "values": acted.values}
         if seen.legal is not None:
             row["legal"] = seen.legal
@@ -224,7 +198,7 @@ class Learning:
 
     @property
     def _first_row(self) -> Any:
-        """Index of this device's first learning row among the learning rows of all devices."""
+        """Index of this device's first row among the rows of all devices."""
         return self.devices.index() * self.computation.rows
 
     def _floats(self, flags: Tree) -> Tree:
@@ -257,7 +231,7 @@ class Learning:
 
         (learnt, _), (measured, ran) = jax.lax.scan(epoch, (learnt, jnp.asarray(False)), minibatches)
         means = jnp.sum(measured, (0, 1)) / (jnp.sum(ran) * hp.num_minibatches)
-        return self._joined(learnt, iteration), dict(zip(names, means, strict=True))
+        return learnt, dict(zip(names, means, strict=True))
 
     def _gradient_step(
         self, learnt: TrainState, minibatch: Tree, whole: jax.Array | None, learning_rate: jax.Array

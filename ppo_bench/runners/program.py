@@ -81,25 +81,24 @@ def iterate(
     """
     learning = learning.with_hyperparameters(hyperparameters)
     noise = learning.action_noise(seed, iteration)
-    opponent = learning.opponent(learnt.pool, seed, iteration)
-    envs, memory, flags, played = _collect(learning, env_step, (learnt.arrays, opponent), envs, noise)
+    envs, memory, flags, played = _collect(learning, env_step, learnt.arrays, envs, noise)
     learnt, batch, measured = learning.targets(learnt, memory, flags, seed, iteration)
     learnt, losses = learning.update(learnt, batch, seed, iteration, hyperparameters["learning_rate"])
     return learnt, envs, played, {**losses, **measured}
 
 
 def _collect(
-    learning: Learning, env_step: EnvStep, sides: tuple[Tree, Tree], envs: Envs, noise: jax.Array
+    learning: Learning, env_step: EnvStep, arrays: Tree, envs: Envs, noise: jax.Array
 ) -> tuple[Envs, Tree, Tree, Played]:
     """Run a rollout of `num_steps` steps and evaluate the values of its final observations.
 
-    `sides` are the learning policy's arrays and the opponent's parameters.
+    `arrays` are the policy's.
     """
     bounds = learning.problem.action_bounds
 
     def step(carried: tuple[Envs, Tree], t: jax.Array) -> tuple[tuple[Envs, Tree], Any]:
         envs, memory = carried
-        memory, carry, actions = learning.act(*sides, memory, envs.carry, noise, t, _seen(learning, envs))
+        memory, carry, actions = learning.act(arrays, memory, envs.carry, noise, t, _seen(learning, envs))
         state, given = env_step(envs.state, bounds.within(jnp, actions) if bounds else actions)
         stood, flags = _take_in(learning, envs.arrays, given)
         return (Envs(state, stood, carry), memory), (flags, given.raw_reward, given.episode_over)
@@ -108,7 +107,7 @@ def _collect(
     steps = jnp.arange(learning.ppo.num_steps, dtype=jnp.int32)
     (envs, memory), (flags, raw_rewards, episode_over) = jax.lax.scan(step, (envs, memory), steps)
     last = jnp.int32(learning.ppo.num_steps)
-    memory, _, _ = learning.act(*sides, memory, envs.carry, noise, last, _seen(learning, envs))
+    memory, _, _ = learning.act(arrays, memory, envs.carry, noise, last, _seen(learning, envs))
     envs = envs._replace(carry=learning.carried(memory, envs.carry))
     return envs, memory, flags, Played(raw_rewards.T, episode_over.T, flags["valid"].T)
 
@@ -121,8 +120,7 @@ def warmed(
     def rollout(carried: tuple[TrainState, Envs], iteration: jax.Array) -> tuple[tuple[TrainState, Envs], None]:
         learnt, envs = carried
         noise = learning.action_noise(seed, iteration)
-        sides = learnt.arrays, learning.opponent(learnt.pool, seed, iteration)
-        envs, memory, flags, _ = _collect(learning, env_step, sides, envs, noise)
+        envs, memory, flags, _ = _collect(learning, env_step, learnt.arrays, envs, noise)
         return (learning.warmed(learnt, memory, flags), envs), None
 
     return jax.lax.scan(rollout, (learnt, envs), iterations)[0]

@@ -14,7 +14,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import EnvStep, GraphEnv, Seen
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, Tree, filled, named, of_kinds, restored, under
 from ppo_bench.runners.base import Episode, Metrics, Problem
-from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros, with_pool
+from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros
 from ppo_bench.runners.episodes import Totals, no_totals
 from ppo_bench.runners.jax_learning import Learning, TrainState
 from ppo_bench.runners.jax_mesh import SAME
@@ -131,7 +131,7 @@ class ProgramRunner:
 
     def whole(self, arrays: Arrays) -> Arrays:
         """All arrays of a training but those of `begun`. Raises `ConfigError` if `arrays` are of another training."""
-        state = restored(of_kinds(self._declared, *KEPT), with_pool(self.problem, arrays), whole=True)
+        state = restored(of_kinds(self._declared, *KEPT), arrays, whole=True)
         fresh = of_kinds(self._declared, Kind.ENVIRONMENT)
         return state | filled(array for array in fresh if not array.name.startswith("envs."))
 

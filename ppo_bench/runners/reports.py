@@ -49,7 +49,7 @@ def reported(
     own["masked_fraction"] = (1.0 - valid.mean(axis=(1, 2))).tolist()
     names = [metric.name for metric in metrics_of(problem.algorithm, problem.network)]
     metrics = [dict(zip(names, row, strict=True)) for row in zip(*(own[name] for name in names), strict=True)]
-    return totals, list(zip(metrics, map(problem.of_those_who_learn, episodes), strict=True))
+    return totals, list(zip(metrics, episodes, strict=True))
 
 
 def _by_run(ended: Ended, runs: int, num_envs: int) -> list[list[Episode]]:

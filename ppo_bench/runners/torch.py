@@ -16,7 +16,7 @@ from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics.arrays import Arrays, Kind, filled, named, of_kinds, under
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import Acted
-from ppo_bench.networks.torch import Params, TorchOps, named_views
+from ppo_bench.networks.torch import TorchOps, named_views
 from ppo_bench.runners import torch_learning
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of
@@ -25,13 +25,10 @@ from ppo_bench.runners.declared import carry_arrays, learner_arrays
 from ppo_bench.runners.torch_adam import Adam
 from ppo_bench.runners.torch_carry import allocate, begin_rollout, remember, remembered
 from ppo_bench.runners.torch_device import DEFAULT_THREADS, pick_device, set_precision, set_threads, threads_for
-from ppo_bench.runners.torch_opponents import pool_of
 from ppo_bench.runners.torch_state import TorchTrainState
 from ppo_bench.tuning.cores import cores_here
 from ppo_bench.tuning.freed_memory import keep_freed_memory
 
-NOBODY: Params = {}
-"""Opponent parameters if there is no opponent: one shared object, since CUDA graphs compare arguments by identity."""
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Transformation of a function before its first call, such as `torch.compile`."""
 
@@ -68,7 +65,7 @@ class TorchLearner:
             "keeps_freed_memory": not on_gpu and problem.tuning.keep_freed_memory and keep_freed_memory(),
         } | ({"gpu": torch.cuda.get_device_name(self._device)} if on_gpu else {})
         self._peers = problem.peers
-        self._computation = computation_of(problem, TorchOps(self._dtype, layers, self._peers), self._placed)
+        self._computation = computation_of(problem, TorchOps(self._dtype, layers, self._peers))
         self._memory = allocate(problem, self._device)
         compiled: Compiler = compiler or (lambda function: function)
         # On a CPU the call overhead of a compiled policy exceeds its gain: 43 against 25 microseconds for CartPole.
@@ -81,7 +78,7 @@ class TorchLearner:
         self._policy: Recordable = Replayed(act) if replay else act
         self._targets: Recordable = Replayed(targets) if replay else targets
         self._learn: Recordable = Replayed(learn, changed=torch_learning.learnt_by) if replay else learn
-        first_row = problem.part.index * problem.learning_rows
+        first_row = problem.part.index * problem.num_envs
         self._steps, self._env_ids, self._lanes, self._epochs, self._samples, self._first_row = (
             torch.from_numpy(np.asarray(numbers, np.int32)).to(self._device)
             for numbers in (
@@ -105,8 +102,6 @@ class TorchLearner:
         """See `Learner.begin`."""
         state.noise = self._noise((), self._scalar(seed), self._scalar(iteration)).unbind()
         begin_rollout(self._network, state.carry, state.memory)
-        if state.pool:
-            state.pool.draw(seed, iteration)
         return state
 
     def act(self, state: TorchTrainState, t: int, seen: Seen) -> tuple[TorchTrainState, np.ndarray]:
@@ -122,9 +117,7 @@ class TorchLearner:
         if state.carry:
             others.append(torch.from_numpy(seen.start).to(self._device, self._dtype))
             others += remembered(self._network, state.carry, state.memory, t)
-        acted: Acted = self._policy(
-            (state.arrays, state.pool.params if state.pool else NOBODY), row["obs"], state.noise[t], *others
-        )
+        acted: Acted = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
         row["actions"].copy_(acted.actions)
         row["heads"].copy_(acted.head)
         row["values"].copy_(acted.values)
@@ -185,8 +178,6 @@ class TorchLearner:
                     self._peers.tick()
             if hp.target_kl is not None and measured[-1][names.index("approx_kl")] > hp.target_kl:
                 break
-        if state.pool:
-            state.pool.join(state.learnt.detach(), iteration)
         means = torch.stack(measured).mean(0).tolist()
         return state, dict(zip((*names, "gradient_norm"), means, strict=True))
 
@@ -213,8 +204,7 @@ class TorchLearner:
         columns = (self._memory[name].unbind() for name in stepped)
         rows = [dict(zip(stepped, row, strict=True)) for row in zip(*columns, strict=True)]
         learnt.requires_grad_()
-        pool = pool_of(self._problem, arrays, self._tensor)
-        return TorchTrainState(learnt, views | frozen, frozen, adam, statistics, carry, self._memory, rows, pool)
+        return TorchTrainState(learnt, views | frozen, frozen, adam, statistics, carry, self._memory, rows)
 
     def _adam(self, steps: int, mean: Tensor, variance: Tensor) -> Adam:
         """Adam's state after `steps` steps. The learning rate is 0 here and set before every update."""
@@ -227,9 +217,6 @@ class TorchLearner:
         capturable = self._replays or not fused
         return Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable, self._ppo.weight_decay)
 
-    def _placed(self, rows: np.ndarray) -> Tensor:
-        return torch.from_numpy(rows).to(self._device)
-
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.tensor(array, device=self._device, dtype=self._dtype)
 
@@ -239,7 +226,7 @@ class TorchLearner:
         vectors = {"params": state.learnt.detach(), "adam.mean": adam.mean, "adam.variance": adam.variance}
         trees = {kind: named_views(vector, parameters) for kind, vector in vectors.items()}
         trees |= {"frozen": state.frozen, "statistics": state.statistics, "envs.carry": state.carry}
-        tree = {"adam.step": adam.count} | (state.pool.named() if state.pool else {})
+        tree = {"adam.step": adam.count}
         for kind, arrays in trees.items():
             tree |= named(kind, arrays)
         declared = (*learner_arrays(self._problem), *carry_arrays(self._problem))
@@ -249,15 +236,13 @@ class TorchLearner:
 def _act(
     computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
 ) -> Acted:
-    """`NetworkSpec.act`, or `Computation.act_by_sides` with an opponent.
+    """`NetworkSpec.act`.
 
-    `fixed` are the policy's arrays and the opponent's parameters. `others` are the legal choices, if the environment
+    `fixed` holds the policy's arrays. `others` are the legal choices, if the environment
     masks actions (`masks`), then the start flags and the carry, if the network has one.
     """
-    arrays, opponent = fixed
+    (arrays,) = fixed
     legal, others = (others[0], others[1:]) if masks else (None, others)
     start, *remembered = others or (None,)
     carry = dict(zip([array.name for array in computation.network.carry], remembered, strict=True))
-    if computation.sides:
-        return computation.act_by_sides(arrays, opponent, obs, noise_of_step, carry, start, legal)
     return computation.network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)

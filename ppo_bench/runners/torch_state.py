@@ -8,7 +8,6 @@ from torch import Tensor
 
 from ppo_bench.networks.torch import Params
 from ppo_bench.runners.torch_adam import Adam
-from ppo_bench.runners.torch_opponents import Pool
 
 
 @dataclass
@@ -29,6 +28,5 @@ class TorchTrainState:
     """Rollout memory; see `memory_arrays`."""
     rows: list[Params]
     """Views `[N, ...]` of the memory for each step, by name."""
-    pool: Pool | None
     noise: tuple[Tensor, ...] = ()
     """Action noise `[N, A]` of each step of this iteration."""

@@ -29,7 +29,7 @@ class LoopState:
     recent_told: dict[str, list[float]] = field(default_factory=dict)
     """Values of the numbers in `env.info` by name, from the last 100 episodes that reported each."""
     best_iteration: int | None = None
-    """Iteration of the best checkpoint: the highest mean of `recent_returns`, or in rated games the highest rating."""
+    """Iteration of the best checkpoint: the highest mean of `recent_returns`, the newest of several."""
     best_return: float | None = None
     cut_episodes: int = 0
     """Episodes in progress when their environments restarted; no statistics of returns include them."""
@@ -40,8 +40,6 @@ class LoopState:
     """Part of `global_step` that another run trained (`checkpoint.load`); the other sums are of this run alone."""
     together: int = 1
     """Maximum number of seeds trained in one program with this one; the program's speed is shared among them."""
-    ratings: dict[str, list[float]] = field(default_factory=dict)
-    """Rating and its deviation of each checkpoint of a game, by iteration; see ppo_bench/runs/rating.py."""
     evaluation: dict[str, float | None] = field(default_factory=dict)
     """The latest evaluation, by column; see ppo_bench/runs/evaluation.py."""
     metrics_mark: Mark = NO_ROWS
@@ -50,6 +48,7 @@ class LoopState:
     @classmethod
     def of(cls, loop: Mapping[str, Any]) -> LoopState:
         """The counters in a checkpoint. Raises `ConfigError` if a newer version of this package wrote it."""
+        loop = {name: value for name, value in loop.items() if name != "ratings"}  # of versions to November 2026
         if unknown := loop.keys() - {each.name for each in fields(cls)}:
             raise ConfigError(
                 f"the checkpoint is of a newer version of ppo_bench, which counts {', '.join(sorted(unknown))}: "
@@ -88,16 +87,8 @@ class LoopState:
         """Mean return of the last 100 episodes; None before the first episode."""
         return mean(self.recent_returns)
 
-    def note_best_rating(self) -> None:
-        """Make the newest checkpoint, just rated, the best so far unless the best one has a higher rating."""
-        newest, before = str(self.iteration), self.ratings.get(str(self.best_iteration))
-        if before is None or self.ratings[newest] >= before:
-            self.best_iteration, self.best_return = self.iteration, None
-
     def note_best(self) -> None:
         """Make this iteration the best so far if the mean of the last 100 episodes is not below any earlier one."""
         mean = self.recent_mean
-        if self.ratings:
-            return
         if mean is not None and (self.best_return is None or mean >= self.best_return):
             self.best_iteration, self.best_return = self.iteration, mean

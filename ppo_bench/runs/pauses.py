@@ -1,4 +1,4 @@
-"""Pauses of a training for evaluations, videos, ratings and a listener; their seconds count in no time or speed."""
+"""Pauses of a training for evaluations, videos and a listener; their seconds count in no time or speed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from ppo_bench.configuration.config import Config
 from ppo_bench.runners.seeds import SeedsRunner
 from ppo_bench.runs.evaluation import Evaluator
-from ppo_bench.runs.rating import Rater
 from ppo_bench.runs.record import Record
 from ppo_bench.runs.video.filmer import Filmer
 
@@ -22,9 +21,9 @@ class Pauses:
     """The pauses of runs that are trained together, whose configurations differ in seed and `NUMBERS` alone."""
 
     def __init__(self, configs: Sequence[Config], on_iteration: Listener | None = None) -> None:
-        """Raises `ConfigError` if an enabled video or rating is not possible here."""
+        """Raises `ConfigError` if an enabled video is not possible here."""
         self._filmers = [Filmer(config) for config in configs]
-        self._rater, self._evaluator = Rater(configs[0]), Evaluator(configs[0])
+        self._evaluator = Evaluator(configs[0])
         self._seeds = [config.root.seed for config in configs]
         self._on_iteration, self._untold = on_iteration, list[tuple[Record, Mapping[str, Any]]]()
         self.seconds = self._filmers[0].require()
@@ -71,15 +70,6 @@ class Pauses:
         for record, newest, filmer in zip(records, checkpoints, self._filmers, strict=True):
             self.seconds += filmer.film(record.folder, newest, record.loop.episodes, stop)
 
-    def rate(self, records: Sequence[Record], stop: Sequence[int]) -> bool:
-        """Rate the newest checkpoints that have no rating yet; False if `stop` has left one without."""
-        for record, seed in zip(records, self._seeds, strict=True):
-            self.seconds += self._rater.rate(record.folder, record.loop, seed, stop)
-        return not (stop and any(self._rater.is_due(record.loop) for record in records))
-
     def close(self) -> None:
-        """Close the environments of evaluations and rated games."""
-        try:
-            self._evaluator.close()
-        finally:
-            self._rater.close()
+        """Close the environments of evaluations."""
+        self._evaluator.close()

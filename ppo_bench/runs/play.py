@@ -12,7 +12,7 @@ from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import Seen, VectorEnv
 from ppo_bench.mathematics import noise, normalize
-from ppo_bench.mathematics.arrays import Arrays, Tree, restored
+from ppo_bench.mathematics.arrays import Arrays, Tree, named, restored, under
 from ppo_bench.mathematics.distributions import Distribution, Head
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, masked
@@ -146,21 +146,63 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
     )
 
 
+def random_agent(config: Config, saved: Checkpoint, env: VectorEnv, seed: int) -> Agent:
+    """A policy that is uniform over legal choices, or standard normal: the network with parameters of 0."""
+    zeros = {name: np.zeros_like(x) if name.startswith("params.") else x for name, x in saved.arrays.items()}
+    return load_agent(config, saved._replace(arrays=zeros), env, greedy=False, seed=seed + 1)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A `Player` of games, P adjacent rows each: in game k `ours` plays row `k % P`, and `theirs` the others."""
+
+    ours: Player
+    theirs: Player
+    players: int
+    """Number of players of a game, P."""
+
+    def rows(self, num_envs: int) -> np.ndarray:
+        """The rows that `ours` plays."""
+        games = np.arange(num_envs // self.players)
+        return games * self.players + games % self.players
+
+    def carry(self, num_envs: int) -> Arrays:
+        """See `Player.carry`: that of `ours` and, behind it, that of `theirs`."""
+        return {**named("ours", self.ours.carry(num_envs)), **named("theirs", self.theirs.carry(num_envs))}
+
+    def act(self, t: int, seen: Seen, start: np.ndarray, carry: Tree) -> tuple[np.ndarray, Tree]:
+        """See `Player.act`."""
+        actions, after = self.theirs.act(t, seen, start, under("theirs", carry))
+        chosen, own_after = self.ours.act(t, seen, start, under("ours", carry))
+        own = self.rows(len(actions))
+        actions = np.array(actions)
+        actions[own] = chosen[own]
+        return actions, {**named("ours", own_after), **named("theirs", after)}
+
+
 def quotas(episodes: int, num_envs: int) -> np.ndarray:
     """Number of episodes that count in each environment, `[N]`: equal numbers, plus one in each of the first ones."""
     return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
 
 
-def play(env: VectorEnv, agent: Agent, episodes: int, seed: int, stop: Sequence[int] = ()) -> Iterator[Episode]:
+def play(
+    env: VectorEnv,
+    agent: Player,
+    episodes: int,
+    seed: int,
+    stop: Sequence[int] = (),
+) -> Iterator[Episode]:
     """Play fresh environments and yield `episodes` whole episodes as they end; `step` counts steps of all environments.
 
     The first episodes of each environment count, as many as `quotas` says. Which ones count is thus fixed beforehand;
     taking the first to end in any environment would favour short ones. Time limits are the environment's. A lost life
     ends no episode: an episode is a whole game. Returns are sums of unclipped rewards. Ends with the first step after
-    which `stop` is not empty.
+    which `stop` is not empty. Of a `Mixed` player, only the episodes of `ours` count.
     """
     num_envs = env.num_envs
-    wanted = quotas(episodes, num_envs)
+    rows = agent.rows(num_envs) if isinstance(agent, Mixed) else np.arange(num_envs)
+    wanted = np.zeros(num_envs, np.int64)
+    wanted[rows] = quotas(episodes, len(rows))
     counted = np.zeros(num_envs, np.int64)
     seen = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
     done, start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), no_totals(num_envs), 0

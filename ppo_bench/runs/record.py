@@ -228,8 +228,6 @@ def _result(config: Config, loop: LoopState, folder: Path, setup_seconds: float)
         "final_return_std": statistics.pstdev(loop.recent_returns) if loop.recent_returns else None,
         **{column: loop.evaluation.get(column) for column in EVALUATION_COLUMNS},
         "info": {name: mean(numbers) for name, numbers in sorted(loop.recent_told.items())},
-        "rating": loop.ratings.get(str(loop.iteration), [None])[0],
-        "ratings": loop.ratings,
         "masked_fraction": loop.masked_steps / own_steps,
         "cut_episodes": loop.cut_episodes,
         "cut_steps": loop.cut_steps,

@@ -3,7 +3,6 @@
 run.json        configuration, versions, hardware: written once, when the run starts
 metrics.jsonl   one row per iteration
 episodes.jsonl  one row per finished episode, the last 1,000 of an iteration (metrics.jsonl counts and averages all)
-ratings.json    ratings of the checkpoints, by iteration, in a game: see ppo_bench/runs/rating.py
 checkpoints/    see ppo_bench/runners/checkpoint.py
 result.json     the summary, written to a temporary file and renamed last
 error.txt       why the last training of an unfinished run failed, unless it was killed or refused
@@ -28,7 +27,6 @@ from ppo_bench.common.rows import last_rows, read_rows
 
 FILES = ("run.json", "result.json", "metrics.jsonl", "episodes.jsonl")
 """Files of a run; a folder with any of them is a run folder."""
-RATINGS = "ratings.json"
 EVALUATION_COLUMNS = ("evaluation_return_greedy", "evaluation_return_sampled")
 """Columns of metrics.jsonl if `evaluation.every_iterations` is above 0: mean returns of whole episodes."""
 EPISODE_ROWS_PER_ITERATION = 1_000

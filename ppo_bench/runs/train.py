@@ -150,7 +150,6 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
                 say(line)
             loops, state = resumed or begun or start(runs, runner)
             made_by = provenance(config.trained_objects) | {"execution": dict(runner.execution)}
-            made_by["players"] = getattr(env, "players", 1)
             actions = config.network_for(env).actions
             action_size = 0 if actions.choices else actions.lanes
             records = [
@@ -183,8 +182,7 @@ def _loop(
     progress = ProgressDisplay(config.task.name, _title(records), last * batch_size, len(records))
     with stop_requests() as stop, told_to_stop(stop, records), _written(records) as write, progress as display:
         for record in records:
-            record.prune()  # a kill may have come before it, and ratings are made among the checkpoints that are left
-        rated = pauses.rate(records, stop)
+            record.prune()  # a kill may have come before it
         while loop.iteration < last:
             if loop.iteration % at_once == 0:  # else it has been running since the previous iteration ended
                 started = time.perf_counter()
@@ -203,7 +201,7 @@ def _loop(
             # An iteration whose evaluation was stopped has no checkpoint, so that the resumed run makes it again.
             saves = evaluated is not None and (loop.iteration % every == 0 or loop.iteration == last)
             if saves:
-                rated = _save(runner, state, records, pauses, stop, cuts=loop.iteration < last)
+                _save(runner, state, records, pauses, stop, cuts=loop.iteration < last)
                 if loop.iteration < last:
                     state = runner.restart(state, loop.iteration)
             ends_block = loop.iteration % at_once == 0 or loop.iteration == last
@@ -214,8 +212,6 @@ def _loop(
                     for record, arrays in zip(records, runner.export(state), strict=True):
                         record.snapshot(arrays)
                 raise Interrupted(what_is_kept(first.folder, loop.iteration))
-        if not rated:
-            raise Interrupted(what_is_kept(first.folder, loop.iteration))
     for record in records:
         record.finish(setup_seconds)
     return bool(stop)
@@ -246,11 +242,8 @@ def _written(records: Sequence[Record]) -> Iterator[Callable[[float], None]]:
 
 def _save(
     runner: SeedsRunner[Any], state: Any, records: Sequence[Record], pauses: Pauses, stop: Sequence[int], cuts: bool
-) -> bool:
-    """Write a checkpoint of every run, and rate it; whether all have a rating, as `stop` may prevent.
-
-    `cuts` says whether the environments restart after it.
-    """
+) -> None:
+    """Write a checkpoint of every run; `cuts` says whether the environments restart after it."""
     if cuts:
         for record, in_progress in zip(records, runner.in_progress(state), strict=True):
             record.loop.cut(in_progress)
@@ -258,7 +251,6 @@ def _save(
     for record in records:
         record.prune()  # only now that every run has this checkpoint: a resumption needs one that all have
     pauses.film(records, saved, stop)
-    return pauses.rate(records, stop)
 
 
 def _where(record: Record, execution: Mapping[str, object], compiles: bool) -> str:

@@ -77,26 +77,14 @@ def _logits(problem: Problem, seen: Sequence[Seen], leader: IterationOutcome) ->
         return torch.from_numpy(leader.before[name]).double()
 
     network, ops = problem.network, TorchOps(torch.double, torch.double)
-    of_sides = [{p.name: tensor(f"params.{p.name}") for p in network.parameters}]
-    theirs = torch.zeros(problem.ppo.num_envs, dtype=torch.bool)
-    if problem.sides is not None:
-        key = (np.array([value], np.int32) for value in (leader.before["seed"], leader.before["iteration"] + 1))
-        place = int(problem.opponents.drawn(np, *key)[0])
-        of_sides.append({p.name: tensor(f"opponents.{p.name}")[place] for p in network.parameters})
-        theirs[problem.sides.theirs] = True
+    params = {p.name: tensor(f"params.{p.name}") for p in network.parameters}
     carry: Tree = {c.name: tensor(f"envs.carry.{c.name}") for c in network.carry}
     logits = []
     for step in seen:
         start = torch.from_numpy(step.start).double() if carry else None
-        made = [network.step(ops, params, torch.from_numpy(step.obs), carry, start) for params in of_sides]
-        own, other = made[0], made[-1]
-
-        def both(one: torch.Tensor, another: torch.Tensor) -> torch.Tensor:
-            return torch.where(theirs.view(-1, *[1] * (one.dim() - 1)), another, one)
-
-        carry = {name: both(x, other.carry[name]) for name, x in own.carry.items()}
+        head, _, carry = network.step(ops, params, torch.from_numpy(step.obs), carry, start)
         legal = None if step.legal is None else torch.from_numpy(step.legal)
-        logits.append(masked(torch, (both(own.head[0], other.head[0]),), legal)[0].numpy())
+        logits.append(masked(torch, head, legal)[0].numpy())
     return np.stack(logits)
 
 

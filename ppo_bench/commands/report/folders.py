@@ -14,7 +14,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION
 from ppo_bench.common.values import digest, younger_defaults
 from ppo_bench.configuration.identity import NOT_TRAINED, PLAIN, env_of
-from ppo_bench.runs.results import EVALUATION_COLUMNS, RATINGS, run_folders
+from ppo_bench.runs.results import EVALUATION_COLUMNS, run_folders
 
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
@@ -86,8 +86,6 @@ class Run:
     """How many times the run was taken up again from a checkpoint."""
     masked_fraction: float | None = None
     peak_memory_bytes: int | None = None
-    ratings: dict[str, list[float]] = field(default_factory=dict)
-    """Ratings of a game's checkpoints, by iteration; see ppo_bench/runs/rating.py."""
     load_average: float | None = None
     """The machine's load average over the run's last minute; it includes the run itself."""
     measured: dict[str, float] = field(default_factory=dict)
@@ -140,7 +138,6 @@ def read(path: Path) -> Run:
         run = _run(path, about, result or {})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unreadable(f"run.json does not describe a run ({type(error).__name__}: {error})") from error
-    run.ratings = _json(path / RATINGS) or {}
     if result is not None:
         run.finished = True
         for key in ("final_return_mean", "final_return_std", "wall_seconds", "setup_seconds", "compile_seconds"):

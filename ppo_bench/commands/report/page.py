@@ -31,7 +31,6 @@ SECTIONS = {
                 "its 95% interval, and each seed."),
     "equivalence": ("Do they learn the same?", ("equivalence",), ""),
     "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),
-    "ratings": ("Ratings", ("ratings",), ""),
     "human": ("Human-normalised scores", ("human",), ""),
     "published": ("Ours and published", ("references",), ""),
     "settings": ("Hyperparameters", ("settings", "settings_same"), ""),

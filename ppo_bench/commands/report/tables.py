@@ -10,7 +10,6 @@ from ppo_bench.commands.report.formatting import cell
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.over_envs import Overall, over_envs
 from ppo_bench.commands.report.ranking import ranking
-from ppo_bench.commands.report.ratings import COLUMNS, NOTE, ratings
 from ppo_bench.commands.report.settings import every_run, same, settings
 from ppo_bench.commands.report.statistics import Estimate
 from ppo_bench.commands.report.table import Table
@@ -35,7 +34,6 @@ def tables(
         _over_tasks(analysis),
         _human(analysis),
         _references(analysis),
-        Table("ratings", "Ratings of checkpoints", COLUMNS, ratings(runs), NOTE),
         *settings(analysis.tasks),
         every_run(runs),
         same(runs),

@@ -27,7 +27,7 @@ class Charts:
     def __init__(self, run: Mapping[str, Any]) -> None:
         """`run` is run.json."""
         self._tags = TAGS | run["metrics"]
-        self._players = run.get("players", 1)
+        self._players = run["config"]["env"]["players"]
         self._recent = deque[float](maxlen=RECENT_EPISODES)
         ppo = run["config"]["ppo"]
         self._batch_size, self._first_step = ppo["num_envs"] * ppo["num_steps"], -1
