@@ -18,7 +18,6 @@ GROUPS = {
     "backend": "The library that provides the environments and steps them.",
     "algorithm": "The algorithm that learns from each rollout.",
     "network": "The policy and the critic.",
-    "opponents": "The opponents in games of two players.",
     "tuning": "Optimisations for CPUs, each of which can be switched off.",
     "tracker": "Trackers to which a run is logged.",
     "launch": "The resources of a job that `launch/slurm.py` submits.",
@@ -28,7 +27,6 @@ ROOTS = {
     "evaluate": "`ppo-bench evaluate RUN_DIR... [key=value ...]`",
     "bench": "`ppo-bench bench [key=value ...]`",
     "equivalence": "`ppo-bench equivalence [key=value ...]`",
-    "match": "`ppo-bench match RUN_DIR [key=value ...]`",
 }
 HIDDEN = ("_target_", "name", "defaults", "hydra")
 HIDDEN_PART = "..."
