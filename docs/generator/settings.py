@@ -120,7 +120,7 @@ def configuration_page() -> str:
     found = explained(CONF / "config.yaml", hidden=("defaults", "hydra"))
     plain = [row for row in found.rows if "." not in row.keys[0]]
     parts.append(table(plain))
-    for section in ("env", "checkpoint", "evaluation", "rating", "video"):
+    for section in ("env", "checkpoint", "evaluation", "video"):
         parts += [f"### {section}", table([row for row in found.rows if row.keys[0].startswith(f"{section}.")])]
     parts += ["## ppo", "PPO's hyperparameters, by CleanRL's names. " + _choices("ppo")]
     parts.append(table(explained(CONF / "ppo" / "classic.yaml", "ppo.").rows))
