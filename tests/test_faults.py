@@ -111,23 +111,13 @@ def test_a_disk_that_becomes_read_only_is_named_and_nothing_changes(disk: Path) 
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize(
-    ("num_steps", "code", "said"),
-    [
-        (500_000_000, 2, "ppo_bench: ppo.num_envs=4, ppo.num_steps=500000000: what a rollout stores takes 67 GiB"),
-        # 8 GiB, as much as the process may take in all.
-        (60_000_000, 1, "ppo_bench: out of memory ("),
-    ],
-    ids=["more than the machine has", "more than there is"],
-)
-def test_too_little_memory_is_one_line(
-    num_steps: int, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("num_steps", [500_000_000, 60_000_000], ids=["67 GiB", "8 GiB, as much as it may take in all"])
+def test_too_little_memory_is_one_line(num_steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "MEMORY_BYTES", 8 * 2**30)
     sizes = ["ppo.num_envs=4", f"ppo.num_steps={num_steps}", "total_timesteps=1000000000000"]
     run = finish([*SMALL, *sizes, f"outputs={tmp_path}"])
-    assert run.returncode == code
-    assert run.stderr.splitlines()[-1].startswith(said)
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("ppo_bench: out of memory (")
     assert "Traceback" not in run.stderr
 
 

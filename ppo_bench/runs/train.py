@@ -26,7 +26,6 @@ from ppo_bench.runs.advice import advice
 from ppo_bench.runs.finished import report_finished
 from ppo_bench.runs.group import GroupRunner
 from ppo_bench.runs.kept import told_to_stop, what_is_kept
-from ppo_bench.runs.memory import require_memory
 from ppo_bench.runs.pauses import Listener, Pauses
 from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.record import Record
@@ -47,7 +46,6 @@ def build_runner(config: Config) -> Runner[Any]:
 def _build(config: Config, runner: Any) -> tuple[Any, list[str], VectorEnv | GraphEnv]:
     """The runner, warnings to print when a training starts, not when it resumes, and the environments."""
     config.framework.begin(len(config.of_each_run()), config.tuning, config.devices_here)
-    require_memory(config)
     if config.processes > 1:
         group = GroupRunner(config)
         return group, list(advice(config, group.problem.env)), group.problem.env

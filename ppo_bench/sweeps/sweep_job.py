@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.files import are_complete, first_unfinished
 from ppo_bench.common.locks import lock
-from ppo_bench.common.progress import duration, say
+from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
@@ -51,8 +51,6 @@ class SweepJob:
     """`CUDA_VISIBLE_DEVICES` of the sweep's process."""
     total: int = 0
     """Number of jobs of the sweep; 0 if it is not known, as in a search."""
-    seconds: list[float] = field(default_factory=list)
-    """Durations of the jobs that this process has run."""
 
     def __call__(self, _: DictConfig) -> float | None:
         """Train the job of Hydra's current configuration; returns its `final_return_mean`, None if there is none."""
@@ -61,13 +59,12 @@ class SweepJob:
                 return None
             hydra = HydraConfig.get()
             task = OmegaConf.to_container(hydra.overrides.task, resolve=False)  # as the sweep knows them
-            words, started = [str(word) for word in task or ()], time.monotonic()
-            say(f"{self._which(hydra.job.num)}: {' '.join(words)}{self._left(hydra.job.num)}")
+            words = [str(word) for word in task or ()]
+            say(f"{self._which(hydra.job.num)}: {' '.join(words)}")
             try:
                 outcome, value = self._outcome(words, bool(share))
             except Exception as error:  # Hydra keeps what a job raises to itself
                 outcome, value = JobOutcome("failed", words, "", f"{type(error).__name__}: {one_line(error)}"), None
-            self.seconds.append(time.monotonic() - started)
         if outcome:
             Journal(self.journal).add(outcome)
             shown = "" if value is None else f", final_return_mean {value:.2f}"
@@ -76,13 +73,6 @@ class SweepJob:
 
     def _which(self, number: int) -> str:
         return f"job {number + 1}" + (f" of {self.total}" if self.total else "")
-
-    def _left(self, number: int) -> str:
-        """A phrase with the estimated time for this and all later jobs, from the mean duration of earlier ones."""
-        if not self.seconds or not self.total or self.shares:
-            return ""
-        mean = sum(self.seconds) / len(self.seconds)
-        return f"; about {duration(mean * (self.total - number))} left in all"
 
     def _is_over(self) -> bool:
         return bool(self.stop_requests) or (self.sweep_process is not None and not is_alive(self.sweep_process))
