@@ -6,6 +6,8 @@ and parameters.
 mode=free: each framework trains alone from the seed. The report says how long the actions stay the same, and how far
 the parameters diverge. (Training is chaotic: rounding is amplified without bound, so free runs diverge in the end.)
 
+against=PATH/TO/cleanrl/ppo.py experiment=cleanrl/ppo: a script of CleanRL's, executed as it is, against the frameworks.
+
 Exit 0 if every action was the same and, in lockstep, the rest within tolerance; else 1.
 """
 
@@ -18,6 +20,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import metrics_of
+from ppo_bench.commands.equivalence.against import command as against
 from ppo_bench.commands.equivalence.differences import Difference, compare
 from ppo_bench.commands.equivalence.explain import Sensitivity, Tie, sensitivity, tied_actions, ties
 from ppo_bench.commands.equivalence.processes import Workers, played
@@ -59,6 +62,8 @@ def main(arguments: list[str]) -> int:
     parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
     parser.add_overrides("as for a run; and mode=lockstep|free, frameworks=[a,b]")
     overrides, devices = _numbers_of_devices(overrides_of(parser.parse_intermixed_args(arguments)))
+    if any(override.startswith("against=") for override in overrides):
+        return against.main(overrides)
     config = load(overrides)
     assert isinstance(config.root, EquivalenceSchema)
     mode = config.root.mode

@@ -1,0 +1,208 @@
+"""`python -m ppo_bench.equivalence against=SCRIPT.py [overrides]`: does a script of CleanRL's do the same?
+
+The script is executed as it is, in a process of its own, with its environments and its wrappers. It is given the
+initial weights and the random numbers of the training that the overrides describe, such as experiment=cleanrl/ppo, and
+its arguments follow from them. Both train from there on without hearing of each other. After each iteration their
+actions, parameters, Adam's moments and losses are compared. The output names every patch around the script.
+conf/against.yaml explains the keys.
+
+Exit 0 if every action was the same and parameters are within the tolerance of their movement; else 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppo_bench.commands.equivalence.against.arguments import arguments_of
+from ppo_bench.commands.equivalence.against.interfaces import INTERFACES
+from ppo_bench.commands.equivalence.against.names import names_of
+from ppo_bench.commands.equivalence.against.neutralised import NEUTRALISED
+from ppo_bench.commands.equivalence.against.randomness import SUPPLIED
+from ppo_bench.commands.equivalence.against.supply import Supply, supply_of
+from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
+from ppo_bench.commands.equivalence.processes import Follower
+from ppo_bench.commands.equivalence.tolerances import TOLERANCES
+from ppo_bench.common.columns import aligned
+from ppo_bench.common.errors import ConfigError, Failed, reason
+from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
+from ppo_bench.common.paths import CONF
+from ppo_bench.common.progress import say
+from ppo_bench.common.values import digest
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
+from ppo_bench.configuration.schema import RootSchema
+from ppo_bench.mathematics.normalize import ActionBounds
+
+MOVEMENT = 1e-10
+"""Tolerance in float64: distance of all parameters relative to how far an iteration has moved them. Wider precisions
+have the tolerance of a lockstep, since rounding grows from iteration to iteration."""
+COMPARED = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl")
+"""Losses that are compared, means over an iteration's minibatches."""
+
+
+@dataclass
+class AgainstSchema(RootSchema):
+    """The keys of conf/against.yaml."""
+
+    against: str
+    iterations: int
+    frameworks: list[str] | None
+    leave_out: list[str]
+    arguments: list[str]
+
+
+class Row(NamedTuple):
+    """The comparison of one iteration."""
+
+    framework: str
+    iteration: int
+    actions: int
+    """Number of actions that differ, of those that count."""
+    movement: float
+    """Norm of the difference of all parameters, relative to that of their change in the iteration."""
+    adam_mean: float
+    """Norm of the difference of Adam's first moments, relative to their norm."""
+    adam_variance: float
+    losses: float
+    """The largest difference of a loss, relative where the loss is above 1."""
+    gradient_norm: float
+
+
+def main(overrides: list[str]) -> int:
+    """Run both sides, print a table, and write a JSON file; returns 1 if they differ."""
+    config = _load(overrides)
+    root = config.root
+    assert isinstance(root, AgainstSchema)
+    script = Path(root.against).expanduser()
+    configs = {name: _load([*overrides, f"framework={name}"]) for name in root.frameworks or _frameworks()}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        supply, initial, bounds = supply_of(config, root.iterations)
+        supply.save(folder, initial)
+        _run(script, folder, root.leave_out, [*arguments_of(script, config), *root.arguments])
+        theirs, used = _recorded(folder, supply)
+    rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, bounds)]
+    return _report(config, script, rows, used)
+
+
+def _load(overrides: list[str]) -> Config:
+    """The configuration of a side, whose environments never restart, as CleanRL's do not."""
+    config = load_config([*overrides, "checkpoint.every_iterations=1_000_000"], "against", AgainstSchema)
+    root = config.root
+    assert isinstance(root, AgainstSchema)
+    script = Path(root.against).expanduser()
+    if not script.is_file():
+        raise ConfigError(
+            f"against={root.against}: there is no such file; name a script in a copy of CleanRL's repository"
+        )
+    names_of(script.stem)
+    if not 1 <= root.iterations <= config.num_iterations:
+        raise ConfigError(f"iterations={root.iterations}: must lie between 1 and {config.num_iterations}")
+    if unknown := set(root.leave_out) - NEUTRALISED.keys():
+        raise ConfigError(f"leave_out={sorted(unknown)}: there are {', '.join(NEUTRALISED)}")
+    config.require()
+    return config
+
+
+def _frameworks() -> list[str]:
+    return sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
+
+
+def _run(script: Path, folder: Path, left_out: list[str], arguments: list[str]) -> None:
+    """Execute the script. Raises `Failed` with its last line if it fails."""
+    say(f"python {script.name} {' '.join(arguments)}")
+    words = [str(folder), str(script), ",".join(left_out), "--", *arguments]
+    command = [sys.executable, "-m", "ppo_bench.commands.equivalence.against.script", *words]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    ran = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    if ran.returncode:
+        raise Failed(f"{script.name}: {reason(ran.returncode, ran.stderr.splitlines())}")
+
+
+def _recorded(folder: Path, supply: Supply) -> tuple[list[tuple[IterationOutcome, np.ndarray]], set[str]]:
+    """For each iteration of the script its outcome and the flags `[T, N]` of the steps that count, and the patches."""
+    found, used = [], set[str]()
+    for number in range(1, supply.iterations + 1):
+        about = json.loads((folder / f"iteration_{number}.json").read_text())
+        with np.load(folder / f"iteration_{number}.npz") as kept:
+            arrays = dict(kept)
+        counts = arrays["valid"] if supply.masks_resets else np.ones_like(arrays["valid"])
+        found.append((IterationOutcome(arrays["actions"], {}, arrays, about["metrics"], None), counts))
+        used |= set(about["used"])
+    return found, used
+
+
+def _compare(
+    name: str, config: Config, theirs: list[tuple[IterationOutcome, np.ndarray]], bounds: ActionBounds | None
+) -> Iterator[Row]:
+    """The rows of one framework, which trains by itself."""
+    side = Follower(config, follows=False)
+    try:
+        for number, (other, counts) in enumerate(theirs, 1):
+            side.start(None)
+            ours = side.outcome()
+            actions = bounds.within(np, other.actions) if bounds else other.actions
+            weight = counts.reshape(*counts.shape, *[1] * (actions.ndim - 2))
+            same_type = actions.astype(ours.actions.dtype)
+            found = compare(
+                ours,
+                other._replace(actions=np.where(weight, same_type, ours.actions)),
+                TOLERANCES[config.root.precision].actions,
+                COMPARED,
+            )
+            mean, variance = (
+                _distance(under(f"adam.{moment}.", ours.after), under(f"adam.{moment}.", other.after))
+                for moment in ("mean", "variance")
+            )
+            yield Row(name, number, found.actions, found.movement, mean, variance, found.losses, found.gradient_norm)
+    finally:
+        side.stop()
+
+
+def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The arrays whose names begin with `prefix`, as one vector in the order of their names."""
+    return np.concatenate([arrays[name].ravel() for name in sorted(arrays) if name.startswith(prefix)])
+
+
+def _distance(mine: np.ndarray, theirs: np.ndarray) -> float:
+    return float(np.linalg.norm(mine - theirs) / np.linalg.norm(mine))
+
+
+def _report(config: Config, script: Path, rows: list[Row], used: set[str]) -> int:
+    """Print the table and the patches; write the JSON file, whose path is the last line. Returns the exit code."""
+    root: Any = config.root
+    lines = [[*Row._fields], *([*map(_shown, row)] for row in rows)]
+    print(aligned(lines, right=range(1, len(Row._fields))))
+    lists = {"supplied": SUPPLIED, "interfaces": INTERFACES, "neutralised": NEUTRALISED}
+    applied = {kind: [name for name in names if name in used - set(root.leave_out)] for kind, names in lists.items()}
+    for kind, names in applied.items():
+        print(f"{kind}:")
+        print("\n".join(f"  {name}: {lists[kind][name]}" for name in names))
+    print(f"left in place: {', '.join(root.leave_out) or 'nothing'}")
+    tolerance = MOVEMENT if root.precision == "float64" else TOLERANCES[root.precision].movement
+    same = all(row.actions == 0 and row.movement <= tolerance for row in rows)
+    verdict = "takes the same actions and reaches the same parameters" if same else "differs"
+    print(f"{script.name} {verdict} ({root.precision}, tolerance {tolerance:g} of the movement)")
+    about = {"schema_version": SCHEMA_VERSION, "script": script.name, "overrides": list(config.overrides)}
+    about |= {"left_in_place": list(root.leave_out), "same": same, **applied, "rows": [row._asdict() for row in rows]}
+    folder = Path(root.outputs) / "equivalence"
+    make_folder(folder)
+    name = digest([config.experiment, about["left_in_place"], list(root.arguments)])
+    path = folder / f"against-{script.stem}-{root.precision}-{name}.json"
+    write_json(path, about)
+    print(path)
+    return 0 if same else 1
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.1e}" if isinstance(value, float) else str(value)

@@ -1,0 +1,134 @@
+"""Scripts of CleanRL's beside a training here: the same actions and parameters, and what is not the same is seen."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+
+from ppo_bench.commands.equivalence.against.arguments import arguments_of
+from ppo_bench.commands.equivalence.against.names import SCRIPTS, to_ours, to_theirs
+from ppo_bench.commands.equivalence.command import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.load import load_config
+from tests.refusals import assert_one_line
+from tests.training import ROOT
+
+SCRIPT = ROOT / "tests" / "like_cleanrl" / "ppo.py"
+PRESET = ["experiment=cleanrl/ppo", "precision=float64"]
+CLEANRL = os.environ.get("CLEANRL")
+
+
+def compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str, script: Path = SCRIPT, code: int = 0
+) -> dict[str, Any]:
+    """The JSON file of a comparison that ends with `code`."""
+    assert exit_code(main, [f"against={script}", *words, f"outputs={tmp_path}"]) == code
+    found: dict[str, Any] = json.loads(Path(capsys.readouterr().out.splitlines()[-1]).read_text())
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_the_same_ppo_takes_the_same_actions_and_reaches_the_same_parameters(
+    framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = compared(tmp_path, capsys, *PRESET, f"frameworks=[{framework}]")
+    assert [row["iteration"] for row in found["rows"]] == [1, 2, 3]
+    for row in found["rows"]:
+        assert row["actions"] == 0
+        assert max(row[name] for name in ("movement", "adam_mean", "adam_variance", "losses", "gradient_norm")) < 1e-12
+    assert found["supplied"] == ["weights", "action noise", "permutations", "environment seeds"]
+    assert found["neutralised"] == ["ddof", "clip-eps", "resets"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "least", "most"),
+    [
+        (["arguments=['--ent-coef=0.010001']"], 1e-9, 1e-6),  # 1e-4 off
+        (["arguments=['--gae-lambda=0.950095']"], 1e-5, 1e-2),
+        (["leave_out=[clip-eps]"], 1e-9, 1e-6),
+        (["leave_out=[ddof]"], 1e-4, 1e-2),
+        (["leave_out=[resets]"], 1e-3, 1.0),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else "",
+)
+def test_what_is_not_the_same_is_seen(
+    words: list[str], least: float, most: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = compared(tmp_path, capsys, *PRESET, "frameworks=[torch_eager]", "iterations=1", *words, code=1)
+    (row,) = found["rows"]
+    assert least < row["movement"] < most
+    assert not found["same"]
+
+
+@pytest.mark.slow
+def test_another_seed_and_other_sizes_reach_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["seed=7", "ppo.num_envs=3", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.clip_vloss=false"]
+    words += ["ppo.norm_adv=false", "ppo.anneal_lr=false", "env.id=Acrobot-v1", "iterations=2"]
+    assert compared(tmp_path, capsys, *PRESET, "frameworks=[torch_eager]", *words)["same"]
+
+
+def test_arguments_follow_from_the_configuration() -> None:
+    words = arguments_of(SCRIPT, load_config([*PRESET, "ppo.norm_adv=false", "seed=3"]))
+    assert words[:4] == ["--seed", "3", "--env-id", "CartPole-v1"]
+    assert "--no-norm-adv" in words
+    assert "--target-kl" not in words
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_layouts_lead_there_and_back(script: str) -> None:
+    config = load_config([f"experiment=cleanrl/{script}"])
+    env: Any = config.backend.make(config.task.at_least(1))
+    network, rng = config.network_for(env), np.random.default_rng(1)
+    env.close()
+    arrays = {f"params.{p.name}": rng.normal(size=p.shape) for p in network.parameters}
+    back = to_ours(SCRIPTS[script], "params", to_theirs(SCRIPTS[script], arrays))
+    assert back.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert_array_equal(back[name], array, name)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["against=nowhere/ppo.py"], "against=nowhere/ppo.py: there is no such file"),
+        (
+            [f"against={ROOT}/tests/conftest.py"],
+            "against=conftest.py: its parameters have no names here; there are ppo",
+        ),
+        ([f"against={SCRIPT}", "leave_out=[gae]"], "leave_out=['gae']: there are ddof, clip-eps"),
+        ([f"against={SCRIPT}", "iterations=0"], "iterations=0: must lie between 1 and 976"),
+    ],
+)
+def test_wrong_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, [*PRESET, *words]) == 2
+    assert_one_line(capsys.readouterr().err, message)
+
+
+@pytest.mark.slow
+def test_a_script_that_fails_is_named_with_its_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "ppo.py"
+    script.write_text(SCRIPT.read_text().replace("    writer = ", "    raise ValueError('no writer')\n    writer = "))
+    assert exit_code(main, [f"against={script}", *PRESET, "frameworks=[torch_eager]", f"outputs={tmp_path}"]) == 1
+    assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: ppo.py: ValueError: no writer"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CLEANRL is None, reason="CLEANRL names no copy of CleanRL's repository")
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_cleanrls_own_scripts_do_the_same(
+    script: str, framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"experiment=cleanrl/{script}", "precision=float64", f"frameworks=[{framework}]"]
+    path = Path(str(CLEANRL)) / "cleanrl" / f"{script}.py"
+    assert compared(tmp_path, capsys, *words, script=path)["same"]
+    assert torch.get_default_dtype() == torch.float32  # all patches stay in the script's process
