@@ -1,5 +1,7 @@
-"""PPO in the shape of CleanRL's scripts: one file, one loop, variables of the names that
-`ppo_bench/commands/equivalence/against/` reads. It is no copy of theirs, and normalises advantages and clips gradients as PyTorch does by default."""
+"""PPO in the shape of CleanRL's scripts: one file, one loop, and variables named as `equivalence against=` reads them.
+
+It is no copy of theirs. Like them, it normalises advantages and clips gradients as PyTorch does by default.
+"""
 
 import sys
 from dataclasses import dataclass, fields

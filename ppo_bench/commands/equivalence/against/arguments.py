@@ -17,7 +17,7 @@ OF_PPO = (
 """Arguments with the names of their keys in the group `ppo`."""
 VALUES: dict[str, Callable[[Config], Any]] = {
     "seed": lambda config: config.root.seed,
-    "env_id": lambda config: config.task.id,
+    "env_id": lambda config: re.sub("(.*)Easy-v0", lambda procgen: procgen[1].lower(), config.task.id),
     "total_timesteps": lambda config: config.root.total_timesteps,
     "cuda": lambda config: False,
     **{name: (lambda config, name=name: getattr(config.ppo, name)) for name in OF_PPO},  # type: ignore[misc]

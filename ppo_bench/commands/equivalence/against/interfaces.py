@@ -19,6 +19,8 @@ INTERFACES = {
     "normalize": "NormalizeObservation and NormalizeReward are those of gymnasium 0.29.1, which CleanRL pins",
     "vector": "SyncVectorEnv resets an environment in a step of its own, as gymnasium's does since 1.0",
     "envpool": "envpool.make has the four values of old",
+    "procgen": "procgen's games are EnvPool's",
+    "gym 0.23": "wrappers of vectors of environments are those of gym 0.23.1",
 }
 
 

@@ -10,9 +10,6 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.arrays import Arrays
 
-CHANNELS = 64
-"""Channels of the last convolution of Mnih et al. 2015."""
-
 
 class Name(NamedTuple):
     """The name of one parameter on both sides, and the functions between the two layouts."""
@@ -31,21 +28,20 @@ def _convolution(ours: str, theirs: str) -> list[Name]:
     return [weight, Name(f"{ours}.bias", f"{theirs}.bias")]
 
 
-def _after_convolutions(ours: str, theirs: str) -> list[Name]:
-    """A linear layer on the pixels of convolutions, whose channels are last here and first there."""
+def _after_convolutions(ours: str, theirs: str, channels: int) -> list[Name]:
+    """A linear layer on the pixels of convolutions with `channels` outputs, which are last here and first there."""
+
+    def _sides(x: np.ndarray) -> tuple[int, int]:
+        side = round((x.shape[1] / channels) ** 0.5)
+        return side, side
 
     def to_theirs(x: np.ndarray) -> np.ndarray:
-        return np.moveaxis(_pixels(x, last=True), -1, 1).reshape(x.shape)
+        return np.moveaxis(x.reshape(-1, *_sides(x), channels), -1, 1).reshape(x.shape)
 
     def to_ours(x: np.ndarray) -> np.ndarray:
-        return np.moveaxis(_pixels(x, last=False), 1, -1).reshape(x.shape)
+        return np.moveaxis(x.reshape(-1, channels, *_sides(x)), 1, -1).reshape(x.shape)
 
     return [Name(f"{ours}.weight", f"{theirs}.weight", to_theirs, to_ours), Name(f"{ours}.bias", f"{theirs}.bias")]
-
-
-def _pixels(x: np.ndarray, last: bool) -> np.ndarray:
-    side = round((x.shape[1] / CHANNELS) ** 0.5)
-    return x.reshape(-1, side, side, CHANNELS) if last else x.reshape(-1, CHANNELS, side, side)
 
 
 def _linear(ours: str, theirs: str) -> list[Name]:
@@ -57,10 +53,19 @@ def _mlp(actor: str) -> list[Name]:
     return [name for ours, theirs, k in layers for name in _linear(f"{ours}.{k}", f"{theirs}.{2 * k}")]
 
 
+HEADS = [*_linear("actor.0", "actor"), *_linear("critic.0", "critic")]
+
+
 def _nature() -> list[Name]:
     convolutions = [name for k in range(3) for name in _convolution(f"trunk.{k}", f"network.{2 * k}")]
-    heads = [*_linear("actor.0", "actor"), *_linear("critic.0", "critic")]
-    return [*convolutions, *_after_convolutions("trunk.3", "network.7"), *heads]
+    return [*convolutions, *_after_convolutions("trunk.3", "network.7", 64), *HEADS]
+
+
+def _impala() -> list[Name]:
+    parts = ("conv", "res_block0.conv0", "res_block0.conv1", "res_block1.conv0", "res_block1.conv1")
+    layers = [(5 * block + k, f"network.{block}.{part}") for block in range(3) for k, part in enumerate(parts)]
+    convolutions = [name for k, theirs in layers for name in _convolution(f"trunk.{k}", theirs)]
+    return [*convolutions, *_after_convolutions("trunk.15", "network.5", 32), *HEADS]
 
 
 def _lstm() -> list[Name]:
@@ -77,6 +82,7 @@ SCRIPTS: dict[str, list[Name]] = {
     "ppo_atari": _nature(),
     "ppo_atari_envpool": _nature(),
     "ppo_atari_lstm": _lstm(),
+    "ppo_procgen": _impala(),
 }
 """Names of all parameters, by the script's name."""
 

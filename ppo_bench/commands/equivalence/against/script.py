@@ -1,8 +1,8 @@
 """The process that runs a script of CleanRL's, its own text, and records its iterations.
 
 python -m ppo_bench.commands.equivalence.against.script FOLDER SCRIPT LEFT_OUT -- ARGUMENT...; FOLDER has a `Supply`,
-and receives `iteration_<k>.npz` and `iteration_<k>.json` after each iteration. LEFT_OUT names differences, with commas, that stay in
-place.
+and receives `iteration_<k>.npz` and `iteration_<k>.json` after each iteration. LEFT_OUT names differences, with commas,
+that stay in place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from ppo_bench.commands.equivalence.against import interfaces, neutralised, randomness
+from ppo_bench.commands.equivalence.against import interfaces, neutralised, procgen, randomness
 from ppo_bench.commands.equivalence.against.running import EnoughError, Script
 
 
@@ -29,6 +29,8 @@ def main(arguments: list[str]) -> int:
     torch.set_default_dtype(torch.float64 if running.supply.precision == "float64" else torch.float32)
     for patches in (randomness, interfaces, neutralised):
         patches.install(running)
+    if running.path.stem == "ppo_procgen":
+        procgen.install(running)
     sys.path[:0] = [str(running.path.parent), str(running.path.parent.parent)]
     sys.argv = [str(running.path), *own]
     os.chdir(tempfile.mkdtemp(dir=running.folder))  # the script writes into its current folder
