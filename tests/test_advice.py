@@ -108,12 +108,12 @@ class Small(gymnasium.Env[Any, np.int64]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        return self._seen(), {}
+        return self._observe(), {}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return self._seen(), 0.0, False, False, {}
+        return self._observe(), 0.0, False, False, {}
 
-    def _seen(self) -> Any:
+    def _observe(self) -> Any:
         return np.zeros(self.observation_space.shape or (), self.observation_space.dtype)
 
 
@@ -146,7 +146,7 @@ class Matrices(Small):
         {"map": spaces.Box(0, 1, (40, 50), np.float32), "speed": spaces.Box(0, 1, (1,), np.float32)}
     )
 
-    def _seen(self) -> Any:
+    def _observe(self) -> Any:
         return {name: np.zeros(part.shape, part.dtype) for name, part in self.observation_space.items()}
 
 

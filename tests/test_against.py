@@ -99,7 +99,7 @@ def test_layouts_lead_there_and_back(script: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["against=nowhere/ppo.py"], "against=nowhere/ppo.py: there is no such file"),
+        (["against=nowhere/ppo.py"], "against=nowhere/ppo.py: the file is missing"),
         (
             [f"against={ROOT}/tests/conftest.py"],
             "against=conftest.py: its parameters have no names here; there are ppo",

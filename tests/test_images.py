@@ -103,13 +103,13 @@ class Grey(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self._steps = 51
-        return self._seen(), {}
+        return self._observe(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._steps += 51
-        return self._seen(), 0.0, self._steps == 255, False, {}
+        return self._observe(), 0.0, self._steps == 255, False, {}
 
-    def _seen(self) -> dict[str, Any]:
+    def _observe(self) -> dict[str, Any]:
         seen: dict[str, Any] = {"image": np.full((40, 50), self._steps, np.uint8), "speed": np.full(2, 0.5, np.float32)}
         return {name: seen[name] for name in self.observation_space.spaces}
 

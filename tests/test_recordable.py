@@ -20,7 +20,7 @@ from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics import ppo
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.torch import TorchLearner
-from tests.without_data import CASES, MaskedScenes, arrays_of, gpu_without_data, of_masked_choices, problem_of
+from tests.without_data import CASES, MaskedScenes, arrays_of, gpu_without_data, masked_problem, problem_of
 
 pytestmark = pytest.mark.slow
 RECORDED = ("_noise", "_policy", "_targets", "_learn")
@@ -127,7 +127,7 @@ def test_what_is_recorded_can_be_recorded(case: str) -> None:
 @pytest.mark.parametrize("precision", ["bfloat16", "float64"])
 def test_other_precisions_and_masked_choices_can_be_recorded(precision: str) -> None:
     iterations(problem_of("nature_cnn", precision))
-    iterations(of_masked_choices(precision))
+    iterations(masked_problem(precision))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_step_crosses_to_the_gpu_once_and_back_once(case: str, gpu: torch.devi
 
 
 def test_a_step_of_a_game_takes_what_is_legal_along(gpu: torch.device) -> None:
-    problem = of_masked_choices()
+    problem = masked_problem()
     learner = TorchLearner(problem, None)
     state = learner.begin(learner.load(arrays_of(problem)), 1, 1)
     with learner.acting(), Crossings() as crossings:

@@ -34,7 +34,7 @@ from tests.without_data import (
     MaskedScenes,
     arrays_of,
     gpu_without_data,
-    of_masked_choices,
+    masked_problem,
     problem_of,
     reads_zeros,
 )
@@ -106,13 +106,13 @@ def test_a_whole_iteration_stays_on_its_device(case: str, elsewhere: torch.devic
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_precision_and_masked_choices_stay_on_the_gpu(precision: str, gpu: torch.device) -> None:
     iteration(problem_of("nature_cnn", precision), gpu)
-    iteration(of_masked_choices(precision), gpu)
+    iteration(masked_problem(precision), gpu)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_precision_and_masked_choices_stay_on_their_device(precision: str, elsewhere: torch.device) -> None:
     iteration(problem_of("nature_cnn", precision), elsewhere)
-    iteration(of_masked_choices(precision), elsewhere)
+    iteration(masked_problem(precision), elsewhere)
 
 
 def test_a_tensor_made_on_the_host_in_the_update_is_refused(
@@ -157,7 +157,7 @@ def test_programs_of_environments_on_the_host_are_lowered_for_every_platform(cas
 @pytest.mark.parametrize("precision", ["bfloat16", "float64"])
 def test_other_precisions_and_masked_choices_are_lowered(precision: str, no_cpu: None) -> None:
     lower_host(problem_of("nature_cnn", precision))
-    lower_host(of_masked_choices(precision))
+    lower_host(masked_problem(precision))
 
 
 def lower_host(problem: Problem) -> None:

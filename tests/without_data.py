@@ -66,7 +66,7 @@ def problem_of(case: str, precision: str = "float32") -> Problem:
     return problem_for(env, 2, [*SMALL, *words, f"precision={precision}"])
 
 
-def of_masked_choices(precision: str = "float32") -> Problem:
+def masked_problem(precision: str = "float32") -> Problem:
     """A problem with action masks."""
     words = [*SMALL, "network=mlp"]
     return problem_for(MaskedScenes(4, False, False), 2, [*words, f"precision={precision}"])

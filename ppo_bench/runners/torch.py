@@ -236,10 +236,10 @@ class TorchLearner:
 def _act(
     computation: Computation, masks: bool, fixed: Any, obs: Tensor, noise_of_step: Tensor, *others: Tensor
 ) -> Acted:
-    """`NetworkSpec.act`.
+    """`NetworkSpec.act` with the policy's arrays, which `fixed` holds.
 
-    `fixed` holds the policy's arrays. `others` are the legal choices, if the environment
-    masks actions (`masks`), then the start flags and the carry, if the network has one.
+    `others` are the legal choices, if the environment masks actions (`masks`), then the start flags and the carry, if
+    the network has one.
     """
     (arrays,) = fixed
     legal, others = (others[0], others[1:]) if masks else (None, others)

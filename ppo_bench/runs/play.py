@@ -149,7 +149,7 @@ def load_agent(config: Config, saved: Checkpoint, env: VectorEnv, greedy: bool, 
 def random_agent(config: Config, saved: Checkpoint, env: VectorEnv, seed: int) -> Agent:
     """A policy that is uniform over legal choices, or standard normal: the network with parameters of 0."""
     zeros = {name: np.zeros_like(x) if name.startswith("params.") else x for name, x in saved.arrays.items()}
-    return load_agent(config, saved._replace(arrays=zeros), env, greedy=False, seed=seed + 1)
+    return load_agent(config, saved._replace(arrays=zeros), env, greedy=False, seed=(seed + 1) % 2**31)
 
 
 @dataclass(frozen=True)
@@ -185,13 +185,7 @@ def quotas(episodes: int, num_envs: int) -> np.ndarray:
     return episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
 
 
-def play(
-    env: VectorEnv,
-    agent: Player,
-    episodes: int,
-    seed: int,
-    stop: Sequence[int] = (),
-) -> Iterator[Episode]:
+def play(env: VectorEnv, agent: Player, episodes: int, seed: int, stop: Sequence[int] = ()) -> Iterator[Episode]:
     """Play fresh environments and yield `episodes` whole episodes as they end; `step` counts steps of all environments.
 
     The first episodes of each environment count, as many as `quotas` says. Which ones count is thus fixed beforehand;

@@ -1,6 +1,6 @@
 """PPO in the shape of CleanRL's scripts: one file, one loop, and variables named as `equivalence against=` reads them.
 
-It is no copy of theirs. Like them, it normalises advantages and clips gradients as PyTorch does by default.
+The text is our own. Like theirs, it normalises advantages and clips gradients as PyTorch does by default.
 """
 
 import sys

@@ -6,7 +6,7 @@ and parameters.
 mode=free: each framework trains alone from the seed. The report says how long the actions stay the same, and how far
 the parameters diverge. (Training is chaotic: rounding is amplified without bound, so free runs diverge in the end.)
 
-against=PATH/TO/cleanrl/ppo.py experiment=cleanrl/ppo: a script of CleanRL's, executed as it is, against the frameworks.
+against=PATH/ppo.py experiment=cleanrl/ppo: a script of CleanRL's, executed unchanged, against the frameworks.
 
 Exit 0 if every action was the same and, in lockstep, the rest within tolerance; else 1.
 """

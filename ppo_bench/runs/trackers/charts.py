@@ -17,7 +17,7 @@ TAGS = {
     "evaluation_return_sampled": "evaluation/return_sampled",
 }
 """Tags of the columns that every algorithm has; run.json has those of an algorithm's metrics."""
-RECENT_EPISODES = 20
+AVERAGED_EPISODES = 20
 """Number of episodes in `charts/avg_episodic_return`."""
 
 
@@ -28,7 +28,7 @@ class Charts:
         """`run` is run.json."""
         self._tags = TAGS | run["metrics"]
         self._players = run["config"]["env"]["players"]
-        self._recent = deque[float](maxlen=RECENT_EPISODES)
+        self._recent = deque[float](maxlen=AVERAGED_EPISODES)
         ppo = run["config"]["ppo"]
         self._batch_size, self._first_step = ppo["num_envs"] * ppo["num_steps"], -1
 

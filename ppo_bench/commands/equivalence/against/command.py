@@ -1,6 +1,6 @@
 """`python -m ppo_bench.equivalence against=SCRIPT.py [overrides]`: does a script of CleanRL's do the same?
 
-The script is executed as it is, in a process of its own, with its environments and its wrappers. It is given the
+The script is executed unchanged, in a process of its own, with its environments and its wrappers. It is given the
 initial weights and the random numbers of the training that the overrides describe, such as experiment=cleanrl/ppo, and
 its arguments follow from them. Both train from there on without hearing of each other. After each iteration their
 actions, parameters, Adam's moments and losses are compared. The output names every patch around the script.
@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ from ppo_bench.common.values import digest
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
+from ppo_bench.mathematics.arrays import Tree, under
 from ppo_bench.mathematics.normalize import ActionBounds
 
 MOVEMENT = 1e-10
@@ -103,7 +104,7 @@ def _load(overrides: list[str]) -> Config:
     script = Path(root.against).expanduser()
     if not script.is_file():
         raise ConfigError(
-            f"against={root.against}: there is no such file; name a script in a copy of CleanRL's repository"
+            f"against={root.against}: the file is missing; name a script in a copy of CleanRL's repository"
         )
     names_of(script.stem)
     if not 1 <= root.iterations <= config.num_iterations:
@@ -161,7 +162,7 @@ def _compare(
                 COMPARED,
             )
             mean, variance = (
-                _distance(under(f"adam.{moment}.", ours.after), under(f"adam.{moment}.", other.after))
+                _distance(*(_vector(under(f"adam.{moment}", each.after)) for each in (ours, other)))
                 for moment in ("mean", "variance")
             )
             yield Row(name, number, found.actions, found.movement, mean, variance, found.losses, found.gradient_norm)
@@ -169,9 +170,9 @@ def _compare(
         side.stop()
 
 
-def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The arrays whose names begin with `prefix`, as one vector in the order of their names."""
-    return np.concatenate([arrays[name].ravel() for name in sorted(arrays) if name.startswith(prefix)])
+def _vector(arrays: Tree) -> np.ndarray:
+    """`arrays` as one vector, in the order of their names."""
+    return np.concatenate([arrays[name].ravel() for name in sorted(arrays)])
 
 
 def _distance(mine: np.ndarray, theirs: np.ndarray) -> float:
@@ -181,7 +182,7 @@ def _distance(mine: np.ndarray, theirs: np.ndarray) -> float:
 def _report(config: Config, script: Path, rows: list[Row], used: set[str]) -> int:
     """Print the table and the patches; write the JSON file, whose path is the last line. Returns the exit code."""
     root: Any = config.root
-    lines = [[*Row._fields], *([*map(_shown, row)] for row in rows)]
+    lines = [[*Row._fields], *([*map(_text, row)] for row in rows)]
     print(aligned(lines, right=range(1, len(Row._fields))))
     lists = {"supplied": SUPPLIED, "interfaces": INTERFACES, "neutralised": NEUTRALISED}
     applied = {kind: [name for name in names if name in used - set(root.leave_out)] for kind, names in lists.items()}
@@ -204,5 +205,5 @@ def _report(config: Config, script: Path, rows: list[Row], used: set[str]) -> in
     return 0 if same else 1
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return f"{value:.1e}" if isinstance(value, float) else str(value)

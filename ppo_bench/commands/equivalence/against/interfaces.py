@@ -101,7 +101,7 @@ def _gym(script: Script) -> None:
 
 
 class RunningMeanStd:
-    """Running mean and variance, as in gymnasium 0.29.1 (Chan et al. 1979)."""
+    """Running mean and variance, as in gymnasium 0.29.1 (Chan et al. 1979); independent of ours, which it checks."""
 
     def __init__(self, shape: tuple[int, ...] = ()) -> None:
         self.mean, self.var, self.count = np.zeros(shape), np.ones(shape), 1e-4
@@ -190,7 +190,7 @@ def _envpool(script: Script) -> None:
             return obs, reward, done, info | {"terminated": terminated, "TimeLimit.truncated": truncated}
 
     class Wrapper:
-        """The base of the script's wrapper, for a pool that is no environment of gymnasium."""
+        """The base of the script's wrapper, for a pool, which gymnasium's own would refuse."""
 
         def __init__(self, env: Any) -> None:
             self.env = env

@@ -55,7 +55,7 @@ def _leave_out_resets(script: Script) -> None:
     supply, own_arange = script.supply, np.arange
 
     class Indices(np.ndarray):
-        """Indices `[T N]`; of a recurrent script `[T, N]`, of which it takes columns."""
+        """Indices `[T N]`; a recurrent script has `[T, N]`, and takes columns."""
 
         def __getitem__(self, key: Any) -> Any:
             taken = np.asarray(self)[key]
