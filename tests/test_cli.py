@@ -124,7 +124,6 @@ WRONG = {
     "env.id=CartPole-v99 backend=gymnasium": "gymnasium cannot make 'CartPole-v99'",
     "env.id=nowhere:Env-v0 backend=gymnasium": "gymnasium cannot make 'nowhere:Env-v0'",
     "env.id=ConnectFour-v1 backend=envpool": "is a game of 2 players; set env.players=2",
-    "backend=gymnasium env=breakout ppo.num_envs=1000000 total_timesteps=1e9": "a rollout stores takes 3,",
     # syntax and interpolations
     "seed": "seed",
     "seed=[1": "[1",
