@@ -13,7 +13,7 @@ import torch
 from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.equivalence.against.arguments import arguments_of
-from ppo_bench.commands.equivalence.against.names import SCRIPTS, to_ours, to_theirs
+from ppo_bench.commands.equivalence.against.names import SCRIPTS, names_of, to_ours, to_theirs
 from ppo_bench.commands.equivalence.command import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
@@ -83,17 +83,35 @@ def test_arguments_follow_from_the_configuration() -> None:
     assert "--target-kl" not in words
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_layouts_lead_there_and_back(script: str) -> None:
-    config = load_config([f"experiment=cleanrl/{script}"])
+@pytest.mark.parametrize(
+    "words",
+    [[f"experiment=cleanrl/{script}"] for script in SCRIPTS if script != "ppo_trxl"]
+    + [["experiment=cleanrl/ppo_trxl_proof_of_memory", f"network.positions={kind}"] for kind in ("none", "learned")]
+    + [["experiment=cleanrl/ppo_trxl_minigrid"]],
+    ids=lambda words: " ".join(words).removeprefix("experiment=cleanrl/"),
+)
+def test_layouts_lead_there_and_back(words: list[str]) -> None:
+    config = load_config([*words, *(["env=breakout"] if "rnd" in words[0] else []), "ppo.num_envs=4"])
     env: Any = config.backend.make(config.task.at_least(1))
-    network, rng = config.network_for(env), np.random.default_rng(1)
+    problem, rng = config.problem(env), np.random.default_rng(1)
     env.close()
-    arrays = {f"params.{p.name}": rng.normal(size=p.shape) for p in network.parameters}
-    back = to_ours(SCRIPTS[script], "params", to_theirs(SCRIPTS[script], arrays))
+    arrays = {f"params.{p.name}": rng.normal(size=p.shape) for p in problem.parameters}
+    frozen = {f"frozen.{p.name}": np.zeros(p.shape) for p in problem.algorithm.frozen(problem.network)}
+    script = "ppo_trxl" if "trxl" in words[0] else words[0].rpartition("/")[2]
+    names = names_of(script, arrays | frozen)
+    there = to_theirs(names, arrays | frozen)
+    back = to_ours(names, "params", {name: array for name, array in there.items() if "rnd_model.target" not in name})
     assert back.keys() == arrays.keys()
     for name, array in arrays.items():
         assert_array_equal(back[name], array, name)
+
+
+def test_a_parameter_without_a_counterpart_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"against={SCRIPT}", *PRESET, "network=mlp", "network.hidden_sizes=[64]"]
+    assert exit_code(main, words) == 2
+    assert_one_line(
+        capsys.readouterr().err, "against=ppo.py: actor.2.bias is on one side alone; use the network of its preset"
+    )
 
 
 @pytest.mark.parametrize(

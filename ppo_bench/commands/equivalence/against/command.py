@@ -24,10 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.commands.equivalence.against.arguments import arguments_of
-from ppo_bench.commands.equivalence.against.interfaces import INTERFACES
-from ppo_bench.commands.equivalence.against.names import names_of
-from ppo_bench.commands.equivalence.against.neutralised import NEUTRALISED
-from ppo_bench.commands.equivalence.against.randomness import SUPPLIED
+from ppo_bench.commands.equivalence.against.names import names_of, require_known
+from ppo_bench.commands.equivalence.against.patches import INTERFACES, NEUTRALISED, SUPPLIED
 from ppo_bench.commands.equivalence.against.supply import Supply, supply_of
 from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import Follower
@@ -41,14 +39,12 @@ from ppo_bench.common.values import digest
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.schema import RootSchema
-from ppo_bench.mathematics.arrays import Tree, under
+from ppo_bench.mathematics.arrays import Arrays, Tree, under
 from ppo_bench.mathematics.normalize import ActionBounds
 
 MOVEMENT = 1e-10
 """Tolerance in float64: distance of all parameters relative to how far an iteration has moved them. Wider precisions
 have the tolerance of a lockstep, since rounding grows from iteration to iteration."""
-COMPARED = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl")
-"""Losses that are compared, means over an iteration's minibatches."""
 
 
 @dataclass
@@ -74,9 +70,9 @@ class Row(NamedTuple):
     adam_mean: float
     """Norm of the difference of Adam's first moments, relative to their norm."""
     adam_variance: float
-    losses: float
-    """The largest difference of a loss, relative where the loss is above 1."""
-    gradient_norm: float
+    losses: float | None
+    """The largest difference of a loss, relative where the loss is above 1; None if the script keeps none."""
+    gradient_norm: float | None
 
 
 def main(overrides: list[str]) -> int:
@@ -85,13 +81,15 @@ def main(overrides: list[str]) -> int:
     root = config.root
     assert isinstance(root, AgainstSchema)
     script = Path(root.against).expanduser()
-    configs = {name: _load([*overrides, f"framework={name}"]) for name in root.frameworks or _frameworks()}
+    configs = {name: _load([*overrides, f"framework={name}"]) for name in root.frameworks or _frameworks(config)}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         supply, initial, bounds = supply_of(config, root.iterations)
+        names_of(script.stem, initial)
         supply.save(folder, initial)
-        _run(script, folder, root.leave_out, [*arguments_of(script, config), *root.arguments])
-        theirs, used = _recorded(folder, supply)
+        ranks = config.ppo.shards if script.stem == "ppo_atari_multigpu" else 1
+        _run(script, folder, root.leave_out, [*arguments_of(script, config), *root.arguments], ranks)
+        theirs, used = _recorded(folder, supply, ranks)
     rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, bounds)]
     return _report(config, script, rows, used)
 
@@ -106,7 +104,7 @@ def _load(overrides: list[str]) -> Config:
         raise ConfigError(
             f"against={root.against}: the file is missing; name a script in a copy of CleanRL's repository"
         )
-    names_of(script.stem)
+    require_known(script.stem)
     if not 1 <= root.iterations <= config.num_iterations:
         raise ConfigError(f"iterations={root.iterations}: must lie between 1 and {config.num_iterations}")
     if unknown := set(root.leave_out) - NEUTRALISED.keys():
@@ -115,32 +113,45 @@ def _load(overrides: list[str]) -> Config:
     return config
 
 
-def _frameworks() -> list[str]:
-    return sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
+def _frameworks(config: Config) -> list[str]:
+    names = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
+    return [config.framework.name] if config.backend.in_graph else names
 
 
-def _run(script: Path, folder: Path, left_out: list[str], arguments: list[str]) -> None:
-    """Execute the script. Raises `Failed` with its last line if it fails."""
+def _run(script: Path, folder: Path, left_out: list[str], arguments: list[str], ranks: int) -> None:
+    """Execute the script in `ranks` processes. Raises `Failed` with its last line if it fails."""
     say(f"python {script.name} {' '.join(arguments)}")
+    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks > 1 else []
     words = [str(folder), str(script), ",".join(left_out), "--", *arguments]
-    command = [sys.executable, "-m", "ppo_bench.commands.equivalence.against.script", *words]
+    command = [sys.executable, "-m", *torchrun, "ppo_bench.commands.equivalence.against.script", *words]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     ran = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if ran.returncode:
         raise Failed(f"{script.name}: {reason(ran.returncode, ran.stderr.splitlines())}")
 
 
-def _recorded(folder: Path, supply: Supply) -> tuple[list[tuple[IterationOutcome, np.ndarray]], set[str]]:
+def _recorded(folder: Path, supply: Supply, ranks: int) -> tuple[list[tuple[IterationOutcome, np.ndarray]], set[str]]:
     """For each iteration of the script its outcome and the flags `[T, N]` of the steps that count, and the patches."""
     found, used = [], set[str]()
     for number in range(1, supply.iterations + 1):
-        about = json.loads((folder / f"iteration_{number}.json").read_text())
-        with np.load(folder / f"iteration_{number}.npz") as kept:
-            arrays = dict(kept)
-        counts = arrays["valid"] if supply.masks_resets else np.ones_like(arrays["valid"])
-        found.append((IterationOutcome(arrays["actions"], {}, arrays, about["metrics"], None), counts))
-        used |= set(about["used"])
+        abouts = [json.loads((folder / str(rank) / f"{number}.json").read_text()) for rank in range(ranks)]
+        arrays = [_arrays(folder / str(rank) / f"{number}.npz") for rank in range(ranks)]
+        actions, counts = (
+            np.concatenate([each[name] for each in arrays], 1) if name in arrays[0] else None
+            for name in ("actions", "valid")
+        )
+        assert actions is not None
+        if counts is None or not supply.masks_resets:
+            counts = np.ones(actions.shape[:2], bool)
+        metrics = {name: float(np.mean([each["metrics"][name] for each in abouts])) for name in abouts[0]["metrics"]}
+        found.append((IterationOutcome(actions, {}, arrays[0], metrics, None), counts))
+        used |= {name for each in abouts for name in each["used"]}
     return found, used
+
+
+def _arrays(path: Path) -> Arrays:
+    with np.load(path) as kept:
+        return dict(kept)
 
 
 def _compare(
@@ -155,17 +166,21 @@ def _compare(
             actions = bounds.within(np, other.actions) if bounds else other.actions
             weight = counts.reshape(*counts.shape, *[1] * (actions.ndim - 2))
             same_type = actions.astype(ours.actions.dtype)
+            losses = [loss for loss in other.metrics if loss != "gradient_norm"]
             found = compare(
                 ours,
-                other._replace(actions=np.where(weight, same_type, ours.actions)),
+                other._replace(
+                    actions=np.where(weight, same_type, ours.actions), metrics={**ours.metrics, **other.metrics}
+                ),
                 TOLERANCES[config.root.precision].actions,
-                COMPARED,
+                losses or ("policy_loss",),
             )
             mean, variance = (
                 _distance(*(_vector(under(f"adam.{moment}", each.after)) for each in (ours, other)))
                 for moment in ("mean", "variance")
             )
-            yield Row(name, number, found.actions, found.movement, mean, variance, found.losses, found.gradient_norm)
+            measured = (found.losses, found.gradient_norm) if losses else (None, None)
+            yield Row(name, number, found.actions, found.movement, mean, variance, *measured)
     finally:
         side.stop()
 
@@ -206,4 +221,4 @@ def _report(config: Config, script: Path, rows: list[Row], used: set[str]) -> in
 
 
 def _text(value: Any) -> str:
-    return f"{value:.1e}" if isinstance(value, float) else str(value)
+    return "-" if value is None else f"{value:.1e}" if isinstance(value, float) else str(value)

@@ -8,20 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.commands.equivalence.against.running import Script
-
-NEUTRALISED = {
-    "ddof": "advantages are normalised by the population's standard deviation",
-    "clip-eps": "gradients are clipped without the 1e-6 in the denominator of clip_grad_norm_",
-    "resets": "resets are steps of their own, which are left out of minibatches where ppo.mask_resets is true",
-    "reward-rule": "NormalizeReward adds an episode's last reward before it forgets the sum, at time limits too",
-    "reward-f32": "rewards are rounded to float32 before and after they are normalised",
-    "action-f32": "actions of floats are rounded to float32 for the environment",
-    "obs-f64": "NormalizeObservation does not round to float32, as in gymnasium 0.29.1, which CleanRL pins",
-}
+from ppo_bench.commands.equivalence.against.in_torch import TorchScript
 
 
-def install(script: Script) -> None:
+def install(script: TorchScript) -> None:
     """Replace the functions of PyTorch and NumPy that the differences are in."""
     own_std = torch.Tensor.std
 
@@ -38,7 +28,7 @@ def install(script: Script) -> None:
         parameters = list(parameters)
         gradients = [parameter.grad for parameter in parameters]
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
-        script.note_minibatch(norm.item())
+        script.note_gradient(norm.item())
         if not script.uses("clip-eps"):
             return own_clip(parameters, max_norm)
         for gradient in gradients:
@@ -50,7 +40,7 @@ def install(script: Script) -> None:
         _leave_out_resets(script)
 
 
-def _leave_out_resets(script: Script) -> None:
+def _leave_out_resets(script: TorchScript) -> None:
     """Make the indices of transitions that the script takes slices of lack those that only reset an environment."""
     supply, own_arange = script.supply, np.arange
 
@@ -66,7 +56,7 @@ def _leave_out_resets(script: Script) -> None:
     def arange(*arguments: Any, **options: Any) -> Any:
         made = own_arange(*arguments, **options)
         caller = sys._getframe(1).f_globals
-        if arguments == (supply.num_envs * supply.num_steps,) and caller is script.variables and script.uses("resets"):
+        if arguments == (script.num_envs * supply.num_steps,) and caller is script.variables and script.uses("resets"):
             if supply.sequences:
                 _take_whole_sequences(script, caller)
             return made.view(Indices)
@@ -75,7 +65,7 @@ def _leave_out_resets(script: Script) -> None:
     np.arange = arange
 
 
-def _take_whole_sequences(script: Script, own: dict[str, Any]) -> None:
+def _take_whole_sequences(script: TorchScript, own: dict[str, Any]) -> None:
     """Make a minibatch of a recurrent script run through whole sequences, and return the transitions of its indices."""
     agent = own["agent"]
     if "get_action_and_value" in vars(agent):

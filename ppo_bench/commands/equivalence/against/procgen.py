@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.commands.equivalence.against.interfaces import RunningMeanStd
+from ppo_bench.commands.equivalence.against.old_gym import RunningMeanStd
 from ppo_bench.commands.equivalence.against.running import Script
 
 
@@ -42,7 +42,7 @@ class Games:
         script.used.update(("procgen", "gym 0.23", "environment seeds"))
         self._script = script
         self._pool = envpool.make_gymnasium(
-            f"{env_name.capitalize()}Easy-v0", num_envs=num_envs, env_seed=script.supply.env_seeds
+            f"{env_name.capitalize()}Easy-v0", num_envs=num_envs, env_seed=script.env_seeds
         )
         self.num_envs = num_envs
         self.action_space = spaces.Discrete(int(self._pool.action_space.n))

@@ -9,34 +9,52 @@ import torch
 from torch.distributions.categorical import Categorical
 from torch.distributions.normal import Normal
 
+from ppo_bench.commands.equivalence.against.in_torch import TorchScript
 from ppo_bench.commands.equivalence.against.running import Script
 from ppo_bench.mathematics import noise
 
-SUPPLIED = {
-    "weights": "Adam's constructor loads the initial weights into the script's modules",
-    "action noise": "Categorical.sample is argmax(logits + Gumbel), Normal.sample is mean + std x normal",
-    "permutations": "np.random.shuffle writes the permutation of (iteration, epoch)",
-    "environment seeds": "environments are reset with the seeds of the training here",
-}
+
+class ActionNoise:
+    """The noise of the policy's actions, computed for an iteration at a time."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._iteration: int | None = None
+        self._noise = torch.zeros(0)
+
+    def of_step(self, iteration: int, step: int) -> torch.Tensor:
+        """Noise `[N, A]`."""
+        if iteration != self._iteration:
+            supply, one = self._script.supply, torch.ones(1, dtype=torch.int32)
+            sizes = (supply.num_steps + 1, self._script.num_envs, supply.lanes)
+            steps, envs, lanes = (torch.arange(size, dtype=torch.int32) for size in sizes)
+            envs = envs + self._script.first_env
+            words = noise.action_words(torch, one * supply.seed, one * iteration, steps, envs, lanes)
+            kind = noise.gumbel if supply.discrete else noise.normal
+            self._iteration, self._noise = iteration, kind(torch, words, torch.get_default_dtype())
+        return self._noise[step]
 
 
-def install(script: Script) -> None:
+def permutation(script: Script, size: int) -> np.ndarray:
+    """The permutation of this process's transitions `[size]` in the script's iteration and epoch."""
+    script.used.add("permutations")
+    steps, envs = (np.arange(count, dtype=np.int32) for count in (script.supply.num_steps, script.num_envs))
+    samples = (steps[:, None] * script.supply.num_envs + script.first_env + envs).ravel()
+    if size != len(samples):  # whole environments
+        samples = np.arange(size, dtype=np.int32)
+    one = np.ones(1, np.int32)
+    keys = (one * script.supply.seed, one * script.iteration, one * script.own["epoch"])
+    found: np.ndarray = noise.permutations(np, *keys, samples)[0]
+    return found
+
+
+def install(script: TorchScript) -> None:
     """Replace random numbers of PyTorch and NumPy by those that follow from (seed, iteration, step, environment)."""
-    supply = script.supply
-    one, dtype = torch.ones(1, dtype=torch.int32), torch.get_default_dtype()
-    kept: dict[int, torch.Tensor] = {}
+    action_noise = ActionNoise(script)
 
     def noise_of_step() -> torch.Tensor:
-        own = script.own
         script.used.add("action noise")
-        iteration = own["iteration"]
-        if iteration not in kept:
-            kept.clear()
-            sizes = (supply.num_steps + 1, supply.num_envs, supply.lanes)
-            steps, envs, lanes = (torch.arange(size, dtype=torch.int32) for size in sizes)
-            words = noise.action_words(torch, one * supply.seed, one * iteration, steps, envs, lanes)
-            kept[iteration] = (noise.gumbel if supply.discrete else noise.normal)(torch, words, dtype)
-        return kept[iteration][own["step"]]
+        return action_noise.of_step(script.iteration, script.own["step"])
 
     def sample_category(self: Any, sample_shape: Any = None) -> torch.Tensor:
         return torch.argmax(self.logits + noise_of_step(), -1)
@@ -47,20 +65,16 @@ def install(script: Script) -> None:
 
     Categorical.sample, Normal.sample = sample_category, sample_normal  # type: ignore[method-assign]
 
-    def shuffle(x: np.ndarray) -> None:
-        own = script.own
-        script.used.add("permutations")
-        samples, word = np.arange(len(x), dtype=np.int32), np.ones(1, np.int32)
-        keys = (word * supply.seed, word * own["iteration"], word * own["epoch"])
-        np.copyto(x.view(np.ndarray), noise.permutations(np, *keys, samples)[0])
+    def shuffle(x: Any) -> None:
+        np.copyto(x.view(np.ndarray), permutation(script, len(x)))
 
-    np.random.shuffle = shuffle  # type: ignore[assignment]
+    np.random.shuffle = shuffle
     own_init = torch.optim.Adam.__init__
 
     def init(self: Any, *arguments: Any, **options: Any) -> None:
-        if own := script.variables:
+        if script.variables:
             script.used.add("weights")
-            script.load_weights(own["agent"])
+            script.load_weights()
         own_init(self, *arguments, **options)
 
     torch.optim.Adam.__init__ = init  # type: ignore[method-assign]

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ppo_bench.commands.equivalence.against.names import names_of, to_ours, to_theirs
 from ppo_bench.commands.equivalence.against.supply import Supply
-
-LOSSES = {
-    "policy_loss": "pg_loss",
-    "value_loss": "v_loss",
-    "entropy": "entropy_loss",
-    "old_approx_kl": "old_approx_kl",
-    "approx_kl": "approx_kl",
-}
-"""The script's variable of each loss."""
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.parts import Part
 
 
 class EnoughError(BaseException):
@@ -28,17 +22,26 @@ class EnoughError(BaseException):
 
 
 class Script:
-    """A running script: what it was given, its variables, and what it has done so far."""
+    """A running script: what it was given, its variables, and what it has done so far.
+
+    Of several processes each has a part of the environments, and a folder of its own for its records.
+    """
 
     def __init__(self, path: Path, folder: Path, left_out: set[str]) -> None:
         self.path, self.folder, self.left_out = path, folder, left_out
-        self.supply, self.initial = Supply.load(folder)
-        self.names = names_of(path.stem)
+        self.supply, self._initial = Supply.load(folder)
+        self.names = names_of(path.stem, self._initial)
         self.used: set[str] = set()
         """Names of all patches that have had an effect, and of those that were left out."""
+        rank = int(os.environ.get("LOCAL_RANK", "0"))
+        self.part = Part(rank, int(os.environ.get("WORLD_SIZE", "1")))
+        self.num_envs, self.first_env = self.part.size(self.supply.num_envs), self.part.first(self.supply.num_envs)
+        self.env_seeds = self.supply.env_seeds[self.first_env :][: self.num_envs]
+        self._records = folder / str(rank)
+        self._records.mkdir()
         self.resets: list[np.ndarray] = []
         """For each step so far, `[N]` bool: whether it only reset its environment."""
-        self.next_resets = np.zeros(self.supply.num_envs, bool)
+        self.next_resets = np.zeros(self.num_envs, bool)
         self._minibatches: list[dict[str, float]] = []
 
     @property
@@ -59,6 +62,12 @@ class Script:
         assert found is not None
         return found
 
+    @property
+    def iteration(self) -> int:
+        """The script's iteration, from 1."""
+        own = self.own
+        return int(own["iteration"] if "iteration" in own else own["update"])
+
     def uses(self, patch: str) -> bool:
         """Whether a patch applies; notes that there was an occasion for it."""
         self.used.add(patch)
@@ -78,34 +87,38 @@ class Script:
 
     # --- Weights and records ------------------------------------------------------------------------------------------
 
-    def load_weights(self, agent: torch.nn.Module) -> None:
-        """Copy the supplied weights into the script's modules, all of them."""
-        theirs, given = dict(agent.named_parameters()), to_theirs(self.names, self.initial)
-        assert theirs.keys() == given.keys(), theirs.keys() ^ given.keys()
-        with torch.no_grad():
-            for name, array in given.items():
-                assert theirs[name].shape == array.shape, (name, theirs[name].shape, array.shape)
-                theirs[name].copy_(torch.from_numpy(array))
+    def weights_for(self, shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
+        """The initial weights by the script's names, for all its parameters, which have these `shapes`."""
+        given = to_theirs(self.names, self._initial)
+        shapes_here = {name: array.shape for name, array in given.items()}
+        for name in sorted(shapes.keys() | shapes_here.keys()):
+            if shapes.get(name) != shapes_here.get(name):
+                raise SystemExit(f"{name} has the shape {shapes.get(name)}, and here {shapes_here.get(name)}")
+        return given
 
-    def note_minibatch(self, gradient_norm: float) -> None:
-        """Note the losses of a minibatch whose gradient is about to be clipped."""
-        own = self.own
-        losses = {ours: float(own[theirs]) for ours, theirs in LOSSES.items()}
-        self._minibatches.append(losses | {"gradient_norm": gradient_norm})
+    def end(self) -> None:
+        """Note that the script has finished an iteration: `end_iteration` with its arrays."""
+        raise NotImplementedError
 
-    def end_iteration(self) -> None:
-        """Record the iteration that the script has finished, and end the script after the last one."""
-        own, number = self.own, len(list(self.folder.glob("iteration_*.json"))) + 1
-        adam, theirs = own["optimizer"], dict(own["agent"].named_parameters())
-        arrays = {"actions": own["actions"].numpy(), "valid": self.valid}
-        arrays |= to_ours(self.names, "params", {name: p.detach().numpy() for name, p in theirs.items()})
-        for moment, kept in (("mean", "exp_avg"), ("variance", "exp_avg_sq")):
-            of_all = {name: adam.state[p][kept].numpy() for name, p in theirs.items()}
+    def note_minibatch(self, losses: dict[str, float]) -> None:
+        """Note the losses of a minibatch, by their names here, and the norm of its gradient."""
+        self._minibatches.append(losses)
+
+    def end_iteration(self, actions: np.ndarray, parameters: Mapping[str, Any], moments: Mapping[str, Any]) -> None:
+        """Record the iteration that the script has finished, and end the script after the last one.
+
+        `parameters` are those that learn, and `moments` Adam's `mean` and `variance` of them, by the script's names.
+        """
+        number = len(list(self._records.glob("*.json"))) + 1
+        arrays = {"actions": actions, **({"valid": self.valid} if self.resets else {})}
+        arrays |= to_ours(self.names, "params", parameters)
+        for moment, of_all in moments.items():
             arrays |= to_ours(self.names, f"adam.{moment}", of_all)
-        np.savez(self.folder / f"iteration_{number}.npz", **arrays)
-        means = {name: float(np.mean([one[name] for one in self._minibatches])) for name in self._minibatches[0]}
-        self._minibatches.clear()
+        np.savez(self._records / f"{number}.npz", **arrays)  # type: ignore[arg-type]  # NumPy's stub takes no dictionary
+        noted = self._minibatches
+        means = {name: float(np.mean([one[name] for one in noted])) for name in noted[0]} if noted else {}
+        self._minibatches = []
         about = {"metrics": means, "used": sorted(self.used)}
-        (self.folder / f"iteration_{number}.json").write_text(json.dumps(about))
+        (self._records / f"{number}.json").write_text(json.dumps(about))
         if number == self.supply.iterations:
             raise EnoughError

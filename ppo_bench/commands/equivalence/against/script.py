@@ -1,12 +1,13 @@
 """The process that runs a script of CleanRL's, its own text, and records its iterations.
 
 python -m ppo_bench.commands.equivalence.against.script FOLDER SCRIPT LEFT_OUT -- ARGUMENT...; FOLDER has a `Supply`,
-and receives `iteration_<k>.npz` and `iteration_<k>.json` after each iteration. LEFT_OUT names differences, with commas,
-that stay in place.
+and receives `<rank>/<k>.npz` and `<rank>/<k>.json` after iteration k. LEFT_OUT names differences, with commas, that
+stay in place.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import runpy
 import sys
@@ -17,20 +18,28 @@ from pathlib import Path
 
 import torch
 
-from ppo_bench.commands.equivalence.against import interfaces, neutralised, procgen, randomness
+from ppo_bench.commands.equivalence.against import interfaces, neutralised, old_gym, randomness
+from ppo_bench.commands.equivalence.against.in_torch import TorchScript
 from ppo_bench.commands.equivalence.against.running import EnoughError, Script
+from ppo_bench.commands.equivalence.against.supply import Supply
+
+OWN_PATCHES = {
+    "ppo_atari_envpool": "pools",
+    "ppo_atari_multigpu": "ranks",
+    "ppo_pettingzoo_ma_atari": "pettingzoo",
+    "ppo_procgen": "procgen",
+    "ppo_rnd_envpool": "rnd",
+    "ppo_trxl": "transformer",
+}
+"""Modules with the patches of one script, by its name."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the script until the last iteration that is compared."""
     folder, script, left_out, _, *own = arguments
-    running = Script(Path(script).resolve(), Path(folder).resolve(), set(filter(None, left_out.split(","))))
-    torch.set_num_threads(1)
-    torch.set_default_dtype(torch.float64 if running.supply.precision == "float64" else torch.float32)
-    for patches in (randomness, interfaces, neutralised):
-        patches.install(running)
-    if running.path.stem == "ppo_procgen":
-        procgen.install(running)
+    given = Path(script).resolve(), Path(folder).resolve(), set(filter(None, left_out.split(",")))
+    running = _in_jax(*given) if "jax" in given[0].stem else _in_torch(*given)
+    interfaces.install_writer(running)
     sys.path[:0] = [str(running.path.parent), str(running.path.parent.parent)]
     sys.argv = [str(running.path), *own]
     os.chdir(tempfile.mkdtemp(dir=running.folder))  # the script writes into its current folder
@@ -41,6 +50,33 @@ def main(arguments: list[str]) -> int:
     except EnoughError:
         return 0
     raise SystemExit(f"{running.path.name} has ended before iteration {running.supply.iterations}")
+
+
+def _in_torch(path: Path, folder: Path, left_out: set[str]) -> Script:
+    """A script that learns with PyTorch, and its patches."""
+    torch.set_num_threads(1)
+    running = TorchScript(path, folder, left_out)
+    if running.supply.precision == "float64":
+        torch.set_default_dtype(torch.float64)
+        interfaces.install_float64(running)
+    for patches in (randomness, neutralised, old_gym):
+        patches.install(running)
+    if path.stem in OWN_PATCHES:
+        importlib.import_module(f"{__package__}.{OWN_PATCHES[path.stem]}").install(running)
+    return running
+
+
+def _in_jax(path: Path, folder: Path, left_out: set[str]) -> Script:
+    """A script that learns with JAX, and its patches."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    import jax
+
+    jax.config.update("jax_enable_x64", Supply.load(folder)[0].precision == "float64")
+    from ppo_bench.commands.equivalence.against import in_jax
+
+    running = in_jax.JaxScript(path, folder, left_out)
+    in_jax.install(running)
+    return running
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ class Supply:
     seed: int
     num_envs: int
     num_steps: int
+    update_epochs: int
+    warm_up: int
+    """Number of rollouts before the training."""
     precision: str
     iterations: int
     """Number of iterations that are compared."""
@@ -30,6 +33,8 @@ class Supply:
     discrete: bool
     sequences: bool
     """Whether minibatches consist of whole environments, as with an LSTM."""
+    recurrent: bool
+    """Whether the network has a memory, which is cleared before an episode."""
     masks_resets: bool
     """Whether steps that only reset an environment are left out of minibatches."""
     env_seeds: list[int]
@@ -56,11 +61,14 @@ def supply_of(config: Config, iterations: int) -> tuple[Supply, Arrays, ActionBo
             config.root.seed,
             config.ppo.num_envs,
             config.ppo.num_steps,
+            config.ppo.update_epochs,
+            config.algorithm.warm_up,
             config.root.precision,
             iterations,
             network.actions.lanes,
             network.discrete,
             network.sequences,
+            bool(network.carry),
             config.ppo.mask_resets,
             problem.env_seeds(config.root.seed, 0),
         )

@@ -1,0 +1,61 @@
+"""A running script that learns with PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from ppo_bench.commands.equivalence.against.running import Script
+
+LOSSES = {
+    "policy_loss": "pg_loss",
+    "value_loss": "v_loss",
+    "entropy": "entropy_loss",
+    "old_approx_kl": "old_approx_kl",
+    "approx_kl": "approx_kl",
+}
+"""The script's variable of each loss, as it is when gradients are clipped."""
+LOSSES_OF = {
+    "ppo_rnd_envpool": LOSSES
+    | {"value_loss": "ext_v_loss", "intrinsic_value_loss": "int_v_loss", "forward_loss": "forward_loss"},
+    "ppo_trxl": {"policy_loss": "pg_loss", "entropy": "entropy_loss"},  # the others are computed later, or otherwise
+}
+
+
+class TorchScript(Script):
+    """A running script whose modules are `agent` and, for RND, `rnd_model`."""
+
+    weight = 1.0
+    """Weight of this process's losses in a mean over all processes."""
+
+    def _parameters(self) -> dict[str, torch.nn.Parameter]:
+        own = self.own
+        found = dict(own["agent"].named_parameters())
+        if "rnd_model" in own:
+            found |= {f"rnd_model.{name}": p for name, p in own["rnd_model"].named_parameters()}
+        return found
+
+    @torch.no_grad()
+    def load_weights(self) -> None:
+        """Copy the supplied weights into the script's modules, all of them."""
+        theirs = self._parameters()
+        given = self.weights_for({name: tuple(p.shape) for name, p in theirs.items()})
+        for name, array in given.items():
+            theirs[name].copy_(torch.from_numpy(array))
+
+    def note_gradient(self, norm: float) -> None:
+        """Note the losses of a minibatch whose gradient, of this norm, is about to be clipped."""
+        own, variables = self.own, LOSSES_OF.get(self.path.stem, LOSSES)
+        losses = {ours: self.weight * float(own[theirs]) for ours, theirs in variables.items()}
+        self.note_minibatch({**losses, "gradient_norm": norm})
+
+    def end(self) -> None:
+        """See `Script.end_iteration`."""
+        own, actions = self.own, self.own["actions"].numpy()
+        adam, theirs = own["optimizer"], {name: p for name, p in self._parameters().items() if p.requires_grad}
+        moments = {
+            moment: {name: adam.state[p][kept].numpy() for name, p in theirs.items()}
+            for moment, kept in (("mean", "exp_avg"), ("variance", "exp_avg_sq"))
+        }
+        parts = actions[..., 0] if self.supply.discrete and actions.ndim > 2 else actions  # one choice at a time
+        self.end_iteration(parts, {name: np.array(p.detach()) for name, p in theirs.items()}, moments)

@@ -1,0 +1,35 @@
+"""Patches of ppo_atari_multigpu.py alone, whose processes share a training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ppo_bench.commands.equivalence.against.in_torch import TorchScript
+
+
+def install(script: TorchScript) -> None:
+    """Weight gradients, and end an iteration with its last step of Adam in a process that does not log."""
+    own_reduce, own_step, ranks = dist.all_reduce, torch.optim.Adam.step, script.part.count
+
+    def all_reduce(gradient: torch.Tensor, op: Any) -> None:
+        own = script.own
+        count = torch.tensor(float(len(own["mb_inds"])))
+        total = count.clone()
+        own_reduce(total)
+        script.weight = float(ranks * count / total)
+        if script.weight != 1 and script.uses("rank-weights"):
+            gradient *= script.weight
+        own_reduce(gradient, op=op)
+
+    def step(self: Any, *arguments: Any) -> Any:
+        loss, own = own_step(self, *arguments), script.own
+        if own["epoch"] == own["args"].update_epochs - 1 and own["end"] == own["args"].local_batch_size:
+            script.end()
+        return loss
+
+    dist.all_reduce = all_reduce  # type: ignore[assignment]
+    if script.part.index > 0:
+        torch.optim.Adam.step = step  # type: ignore[method-assign,assignment]

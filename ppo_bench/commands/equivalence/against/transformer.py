@@ -1,0 +1,84 @@
+"""Patches of ppo_trxl.py alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import torch
+
+from ppo_bench.commands.equivalence.against.in_torch import TorchScript
+from ppo_bench.commands.equivalence.against.randomness import permutation
+from ppo_bench.envs import proof_of_memory
+from ppo_bench.mathematics import noise
+
+WRAPPERS = ["ImgObsWrapper", "RGBImgPartialObsWrapper"]
+"""Names that the script imports from minigrid."""
+
+
+class Order:
+    """A permutation of transitions, whose slices lack those that only reset an environment."""
+
+    def __init__(self, script: TorchScript, order: np.ndarray) -> None:
+        self._script, self._order = script, order.astype(np.int64)
+
+    def __getitem__(self, key: slice) -> torch.Tensor:
+        taken = self._order[key]
+        if self._script.supply.masks_resets and self._script.uses("resets"):
+            taken = taken[self._script.valid.ravel()[taken]]
+        return torch.from_numpy(taken)
+
+
+def install(script: TorchScript) -> None:
+    """Replace permutations, the attention of an episode's first step, and the task's random states."""
+    for name, parts in {"memory_gym": [], "minigrid": [], "minigrid.wrappers": WRAPPERS}.items():
+        if importlib.util.find_spec(name.partition(".")[0]) is None:  # the script imports it even where it is not used
+            sys.modules[name] = types.ModuleType(name)
+            vars(sys.modules[name]).update(dict.fromkeys(parts))
+
+    def randperm(size: int) -> Any:
+        return Order(script, permutation(script, size))
+
+    torch.randperm = randperm  # type: ignore[assignment]
+    own_load = script.load_weights
+
+    def load_weights() -> None:
+        attention = script.own["MultiHeadAttention"]
+        own_forward = attention.forward
+
+        def forward(self: Any, values: Any, keys: Any, query: Any, mask: torch.Tensor) -> Any:
+            out, weights = own_forward(self, values, keys, query, mask)
+            empty = (mask.sum(-1) == 0)[:, None, None]
+            if empty.any() and script.uses("trxl-first"):
+                out = torch.where(empty, self.fc_out.bias, out)
+            return out, weights
+
+        attention.forward = forward
+        own_load()
+
+    script.load_weights = load_weights  # type: ignore[method-assign]
+    sys.path.insert(0, str(script.path.parent))
+    _supply_proof_of_memory(script)
+
+
+def _supply_proof_of_memory(script: TorchScript) -> None:
+    """Draw the initial states of the script's own task, which uses NumPy's global generator, as those here."""
+    pom_env = importlib.import_module("pom_env")
+    own_reset = pom_env.PoMEnv.reset
+
+    def reset(self: Any, *, seed: int | None = None, options: Any = None) -> Any:
+        _, info = own_reset(self, seed=seed, options=options)
+        self.episode = 0 if seed is not None else self.episode + 1
+        self.own_seed = self.own_seed if seed is None else seed
+        seeds, episodes = np.array([[self.own_seed], [self.episode]], np.int32)
+        words = noise.reset_words(np, seeds, episodes, 2)
+        line = proof_of_memory.first(np, words)
+        self._position = np.round(float(line.position[0]) / proof_of_memory.ENDS, 2)
+        assert np.isclose(self._position, self.possible_positions).any()
+        self._goals = np.array([-1.0, 1.0]) * line.pays[0]
+        return np.asarray([self._goals[0], self._position, self._goals[1]], dtype=np.float32), info
+
+    pom_env.PoMEnv.reset = reset
