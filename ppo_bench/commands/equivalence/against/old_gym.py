@@ -34,6 +34,10 @@ def install(script: Script) -> None:
     wrappers.NormalizeObservation = lambda env: (
         NormalizeObservation(env) if script.uses("obs-f64") else own_normalize(env)
     )
+    joint = None
+    if script.path.stem == "ppo_continuous_action" and script.num_envs > 1 and script.uses("joint-stats"):
+        joint = JointWrappers(script)
+        joint.install()
 
     class VectorEnv(SyncVectorEnv):
         """gymnasium's, with the supplied seeds."""
@@ -44,7 +48,8 @@ def install(script: Script) -> None:
 
         def reset(self, *, seed: Any = None, options: Any = None) -> Any:
             script.used.add("environment seeds")
-            return super().reset(seed=[*script.env_seeds], options=options)
+            obs, info = super().reset(seed=[*script.env_seeds], options=options)
+            return joint.observed(obs) if joint else obs, info
 
         def step(self, actions: Any) -> Any:
             if actions.dtype.kind == "f" and script.uses("action-f32"):
@@ -55,6 +60,8 @@ def install(script: Script) -> None:
             rounded = reward.astype(np.float32).astype(np.float64)
             if (rounded != reward).any() and script.uses("reward-f32"):
                 reward = rounded
+            if joint:
+                obs, reward = joint.observed(obs), joint.rewarded(reward, terminated | truncated)
             if "episode" in info:
                 sums, ended = info["episode"], np.flatnonzero(info["_episode"])
                 info["final_info"] = [{"episode": {"r": sums["r"][k], "l": sums["l"][k]}} for k in ended]
@@ -145,3 +152,68 @@ class NormalizeReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _rounded(self, reward: float) -> float:
         return float(np.float32(reward)) if self._script.uses("reward-f32") else reward
+
+
+class VectorRewards:
+    """gym 0.23.1's `NormalizeReward` of a vector of environments, whose statistics leave out steps that only reset."""
+
+    def __init__(self, gamma: float, script: Script) -> None:
+        self._gamma, self._script = gamma, script
+        self._stats, self._returned = RunningMeanStd(), np.zeros(script.num_envs)
+
+    def normalized(self, rewards: np.ndarray, done: np.ndarray) -> np.ndarray:
+        """Normalised rewards `[N]`, of steps of which some end an episode."""
+        self._returned = self._returned * self._gamma + rewards
+        counted = ~self._script.resets[-1] if self._script.uses("resets") else np.ones(len(done), bool)
+        if counted.any():
+            self._stats.update(self._returned[counted])
+        rewards = rewards / np.sqrt(self._stats.var + 1e-8)
+        self._returned[done] = 0.0
+        if self._script.uses("reward-f32"):
+            rewards = rewards.astype(np.float32).astype(np.float64)
+        return rewards
+
+
+class JointWrappers:
+    """Normalisation over all environments in place of wrappers of each, and the functions that clip behind it."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._stats: RunningMeanStd | None = None
+        self._rewards: VectorRewards | None = None
+        self._functions: dict[str, Any] = {}
+
+    def install(self) -> None:
+        """Replace the wrappers by functions that return an environment as it is."""
+
+        def normalize_observation(env: Any) -> Any:
+            self._stats = self._stats or RunningMeanStd(shape=env.observation_space.shape)
+            return env
+
+        def normalize_reward(env: Any, gamma: float = 0.99) -> Any:
+            self._rewards = self._rewards or VectorRewards(gamma, self._script)
+            return env
+
+        def transform(kind: str) -> Any:
+            def keep(env: Any, function: Any, *_: Any) -> Any:
+                self._functions[kind] = function
+                return env
+
+            return keep
+
+        wrappers: Any = gymnasium.wrappers
+        wrappers.NormalizeObservation, wrappers.NormalizeReward = normalize_observation, normalize_reward
+        wrappers.TransformObservation, wrappers.TransformReward = transform("obs"), transform("reward")
+
+    def observed(self, obs: np.ndarray) -> np.ndarray:
+        """Normalised and clipped observations `[N, D]`."""
+        assert self._stats
+        self._stats.update(obs)
+        clipped: np.ndarray = self._functions["obs"]((obs - self._stats.mean) / np.sqrt(self._stats.var + 1e-8))
+        return clipped
+
+    def rewarded(self, rewards: np.ndarray, done: np.ndarray) -> np.ndarray:
+        """Normalised and clipped rewards `[N]`."""
+        assert self._rewards
+        clipped: np.ndarray = self._functions["reward"](self._rewards.normalized(rewards, done))
+        return clipped

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.commands.equivalence.against.old_gym import RunningMeanStd
+from ppo_bench.commands.equivalence.against.old_gym import VectorRewards
 from ppo_bench.commands.equivalence.against.running import Script
 
 
@@ -91,22 +91,13 @@ class Wrapped:
 
 
 class NormalizedRewards(Wrapped):
-    """gym 0.23.1's `NormalizeReward`, whose statistics leave out steps that only reset."""
+    """A vector of environments with normalised rewards."""
 
     def __init__(self, env: Any, gamma: float, script: Script) -> None:
         super().__init__(env)
-        self._gamma, self._script = gamma, script
-        self._stats, self._returned = RunningMeanStd(), np.zeros(env.num_envs)
+        self._rewards = VectorRewards(gamma, script)
 
     def step(self, actions: Any) -> Any:
         """Observations, normalised rewards, flags and infos."""
         obs, rewards, done, infos = self._env.step(actions)
-        self._returned = self._returned * self._gamma + rewards
-        counted = ~self._script.resets[-1] if self._script.uses("resets") else np.ones(len(done), bool)
-        if counted.any():
-            self._stats.update(self._returned[counted])
-        rewards = rewards / np.sqrt(self._stats.var + 1e-8)
-        self._returned[done] = 0.0
-        if self._script.uses("reward-f32"):
-            rewards = rewards.astype(np.float32).astype(np.float64)
-        return obs, rewards, done, infos
+        return obs, self._rewards.normalized(rewards, done), done, infos
