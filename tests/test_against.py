@@ -139,14 +139,42 @@ def test_a_script_that_fails_is_named_with_its_error(tmp_path: Path, capfd: pyte
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: ppo.py: ValueError: no writer"
 
 
+SMALL = ["ppo.num_envs=4", "ppo.num_steps=32", "ppo.num_minibatches=2"]
+OWN_SCRIPTS = {
+    "ppo": [],
+    "ppo_continuous_action": [],
+    "ppo_continuous_action, 4 environments": ["ppo.num_envs=4", "ppo.num_steps=256"],
+    "ppo_atari": SMALL,
+    "ppo_atari_multigpu": SMALL,
+    "ppo_atari_envpool": SMALL,
+    "ppo_atari_envpool_xla_jax": SMALL,
+    "ppo_atari_envpool_xla_jax_scan": SMALL,
+    "ppo_atari_lstm": SMALL,
+    "ppo_pettingzoo_ma_atari": SMALL,
+    "ppo_procgen": SMALL,
+    "ppo_rnd_envpool": [*SMALL, "algorithm.warm_up_iterations=2"],
+    "ppo_trxl": [*SMALL, "ppo.num_steps=256", "network.layers=2", "network.dim=64"],
+    "ppo_trxl_minigrid": [*SMALL, "ppo.num_steps=128", "network.layers=2", "network.dim=64"],
+    "ppo_trxl_proof_of_memory": [],
+}
+"""Overrides of each preset: sizes that a CPU trains in seconds."""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CLEANRL is None, reason="CLEANRL names no copy of CleanRL's repository")
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("preset", OWN_SCRIPTS)
 def test_cleanrls_own_scripts_do_the_same(
-    script: str, framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    preset: str, framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [f"experiment=cleanrl/{script}", "precision=float64", f"frameworks=[{framework}]"]
+    name = preset.partition(",")[0]
+    script = "ppo_trxl/ppo_trxl" if name.startswith("ppo_trxl") else name
+    words = [f"experiment=cleanrl/{name}", "precision=float64", *OWN_SCRIPTS[preset], f"frameworks=[{framework}]"]
+    if framework == "torch_eager" and "xla" in name:
+        words += ["backend=envpool"]
     path = Path(str(CLEANRL)) / "cleanrl" / f"{script}.py"
-    assert compared(tmp_path, capsys, *words, script=path)["same"]
+    found = compared(tmp_path, capsys, *words, script=path)
+    assert found["same"]
+    with capsys.disabled():
+        print(f"\n{preset} {framework}:", *(f"{row['movement']:.1e}" for row in found["rows"]), *found["neutralised"])
     assert torch.get_default_dtype() == torch.float32  # all patches stay in the script's process

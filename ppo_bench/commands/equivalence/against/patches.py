@@ -39,5 +39,6 @@ NEUTRALISED = {
     "rnd-stats": "(RND) statistics count a rollout's observations before its errors, and every transition's reward",
     "rnd-sum": "(RND) the running sum of intrinsic rewards goes over time, not over environments",
     "trxl-first": "(TrXL) at an episode's first step the attention's mean is 0, and not that of the memory's rows",
+    "trxl-bootstrap": "(TrXL) the value after a rollout attends to the latest steps, not to those before them",
 }
 """Known differences between CleanRL's scripts and this project; `leave_out` leaves one in place."""

@@ -57,11 +57,28 @@ def install(script: TorchScript) -> None:
             return out, weights
 
         attention.forward = forward
+        _attend_to_latest_steps(script)
         own_load()
 
     script.load_weights = load_weights  # type: ignore[method-assign]
     sys.path.insert(0, str(script.path.parent))
     _supply_proof_of_memory(script)
+
+
+def _attend_to_latest_steps(script: TorchScript) -> None:
+    """Choose the memory of the value after a rollout as that of every other value."""
+    agent = script.own["agent"]
+    own_value = agent.get_value
+
+    def get_value(x: Any, window: Any, mask: Any, indices: Any) -> Any:
+        own = script.own
+        steps = own["env_current_episode_step"]
+        if (steps >= own["args"].trxl_memory_length).any() and script.uses("trxl-bootstrap"):
+            indices = own["memory_indices"][steps]
+            window = own["batched_index_select"](own["next_memory"], 1, indices)
+        return own_value(x, window, mask, indices)
+
+    agent.get_value = get_value
 
 
 def _supply_proof_of_memory(script: TorchScript) -> None:
