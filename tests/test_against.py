@@ -22,7 +22,6 @@ from tests.training import ROOT
 
 SCRIPT = ROOT / "tests" / "like_cleanrl" / "ppo.py"
 PRESET = ["experiment=cleanrl/ppo", "precision=float64"]
-CLEANRL = os.environ.get("CLEANRL")
 
 
 def compared(
@@ -85,7 +84,7 @@ def test_arguments_follow_from_the_configuration() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [[f"experiment=cleanrl/{script}"] for script in SCRIPTS if script != "ppo_trxl"]
+    [[f"experiment=cleanrl/{script}"] for script in SCRIPTS if "trxl" not in script and "torchcompile" not in script]
     + [["experiment=cleanrl/ppo_trxl_proof_of_memory", f"network.positions={kind}"] for kind in ("none", "learned")]
     + [["experiment=cleanrl/ppo_trxl_minigrid"]],
     ids=lambda words: " ".join(words).removeprefix("experiment=cleanrl/"),
@@ -140,41 +139,43 @@ def test_a_script_that_fails_is_named_with_its_error(tmp_path: Path, capfd: pyte
 
 
 SMALL = ["ppo.num_envs=4", "ppo.num_steps=32", "ppo.num_minibatches=2"]
-OWN_SCRIPTS = {
-    "ppo": [],
-    "ppo_continuous_action": [],
-    "ppo_continuous_action, 4 environments": ["ppo.num_envs=4", "ppo.num_steps=256"],
-    "ppo_atari": SMALL,
-    "ppo_atari_multigpu": SMALL,
-    "ppo_atari_envpool": SMALL,
-    "ppo_atari_envpool_xla_jax": SMALL,
-    "ppo_atari_envpool_xla_jax_scan": SMALL,
-    "ppo_atari_lstm": SMALL,
-    "ppo_pettingzoo_ma_atari": SMALL,
-    "ppo_procgen": SMALL,
-    "ppo_rnd_envpool": [*SMALL, "algorithm.warm_up_iterations=2"],
-    "ppo_trxl": [*SMALL, "ppo.num_steps=256", "network.layers=2", "network.dim=64"],
-    "ppo_trxl_minigrid": [*SMALL, "ppo.num_steps=128", "network.layers=2", "network.dim=64"],
-    "ppo_trxl_proof_of_memory": [],
-}
-"""Overrides of each preset: sizes that a CPU trains in seconds."""
+TRXL = [*SMALL, "network.layers=2", "network.dim=64"]
+THEIR_SCRIPTS = [
+    ("cleanrl/ppo.py", "ppo", []),
+    ("cleanrl/ppo_continuous_action.py", "ppo_continuous_action", []),
+    ("cleanrl/ppo_continuous_action.py", "ppo_continuous_action", ["ppo.num_envs=4", "ppo.num_steps=256"]),
+    ("cleanrl/ppo_atari.py", "ppo_atari", SMALL),
+    ("cleanrl/ppo_atari_multigpu.py", "ppo_atari_multigpu", SMALL),
+    ("cleanrl/ppo_atari_envpool.py", "ppo_atari_envpool", SMALL),
+    ("cleanrl/ppo_atari_envpool_xla_jax.py", "ppo_atari_envpool_xla_jax", SMALL),
+    ("cleanrl/ppo_atari_envpool_xla_jax_scan.py", "ppo_atari_envpool_xla_jax_scan", SMALL),
+    ("cleanrl/ppo_atari_lstm.py", "ppo_atari_lstm", SMALL),
+    ("cleanrl/ppo_pettingzoo_ma_atari.py", "ppo_pettingzoo_ma_atari", SMALL),
+    ("cleanrl/ppo_procgen.py", "ppo_procgen", SMALL),
+    ("cleanrl/ppo_rnd_envpool.py", "ppo_rnd_envpool", [*SMALL, "algorithm.warm_up_iterations=2"]),
+    ("cleanrl/ppo_trxl/ppo_trxl.py", "ppo_trxl", [*TRXL, "ppo.num_steps=256"]),
+    ("cleanrl/ppo_trxl/ppo_trxl.py", "ppo_trxl_minigrid", [*TRXL, "ppo.num_steps=128"]),
+    ("cleanrl/ppo_trxl/ppo_trxl.py", "ppo_trxl_proof_of_memory", []),
+    ("leanrl/ppo_continuous_action_torchcompile.py", "ppo_continuous_action", []),
+    ("leanrl/ppo_atari_envpool_torchcompile.py", "ppo_atari_envpool", SMALL),
+]
+"""Scripts in copies of CleanRL's and LeanRL's repositories, their presets, and sizes that a CPU trains in seconds."""
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CLEANRL is None, reason="CLEANRL names no copy of CleanRL's repository")
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
-@pytest.mark.parametrize("preset", OWN_SCRIPTS)
-def test_cleanrls_own_scripts_do_the_same(
-    preset: str, framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("script", "preset", "sizes"), THEIR_SCRIPTS, ids=str)
+def test_their_own_scripts_do_the_same(
+    script: str, preset: str, sizes: list[str], framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = preset.partition(",")[0]
-    script = "ppo_trxl/ppo_trxl" if name.startswith("ppo_trxl") else name
-    words = [f"experiment=cleanrl/{name}", "precision=float64", *OWN_SCRIPTS[preset], f"frameworks=[{framework}]"]
-    if framework == "torch_eager" and "xla" in name:
+    name = script.partition("/")[0].upper()
+    if name not in os.environ:
+        pytest.skip(f"{name} names no copy of that repository")
+    words = [f"experiment=cleanrl/{preset}", "precision=float64", *sizes, f"frameworks=[{framework}]"]
+    if framework == "torch_eager" and "xla" in script:
         words += ["backend=envpool"]
-    path = Path(str(CLEANRL)) / "cleanrl" / f"{script}.py"
-    found = compared(tmp_path, capsys, *words, script=path)
+    found = compared(tmp_path, capsys, *words, script=Path(os.environ[name], script))
     assert found["same"]
     with capsys.disabled():
-        print(f"\n{preset} {framework}:", *(f"{row['movement']:.1e}" for row in found["rows"]), *found["neutralised"])
+        print(f"\n{script} {preset} {framework}:", *(f"{row['movement']:.1e}" for row in found["rows"]))
     assert torch.get_default_dtype() == torch.float32  # all patches stay in the script's process

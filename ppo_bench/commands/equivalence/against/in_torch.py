@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -43,15 +46,19 @@ class TorchScript(Script):
         for name, array in given.items():
             theirs[name].copy_(torch.from_numpy(array))
 
-    def note_gradient(self, norm: float) -> None:
-        """Note the losses of a minibatch whose gradient, of this norm, is about to be clipped."""
-        own, variables = self.own, LOSSES_OF.get(self.path.stem, LOSSES)
-        losses = {ours: self.weight * float(own[theirs]) for ours, theirs in variables.items()}
+    def note_gradient(self, norm: float, variables: Mapping[str, Any]) -> None:
+        """Note the losses of a minibatch whose gradient, of this norm, is about to be clipped, from `variables`."""
+        names = LOSSES_OF.get(self.path.stem, LOSSES)
+        losses = {ours: self.weight * float(variables[theirs]) for ours, theirs in names.items()}
         self.note_minibatch({**losses, "gradient_norm": norm})
 
     def end(self) -> None:
         """See `Script.end_iteration`."""
-        own, actions = self.own, self.own["actions"].numpy()
+        self.end_iteration_with(self.own["actions"].numpy())
+
+    def end_iteration_with(self, actions: np.ndarray) -> None:
+        """The same, with the actions `[T, N, ...]`."""
+        own = self.own
         adam, theirs = own["optimizer"], {name: p for name, p in self._parameters().items() if p.requires_grad}
         moments = {
             moment: {name: adam.state[p][kept].numpy() for name, p in theirs.items()}

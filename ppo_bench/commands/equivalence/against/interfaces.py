@@ -57,6 +57,8 @@ def install_float64(script: Script) -> None:
 
         return made
 
-    torch.tensor, torch.zeros = widened(torch.tensor), widened(torch.zeros)
+    torch.tensor, torch.as_tensor, torch.zeros = (
+        widened(make) for make in (torch.tensor, torch.as_tensor, torch.zeros)
+    )
     torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
     torch.FloatTensor = torch.DoubleTensor  # type: ignore[misc,assignment]

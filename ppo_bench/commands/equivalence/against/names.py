@@ -143,9 +143,11 @@ def _flax(initial: Arrays) -> list[Name]:
 SCRIPTS: dict[str, Callable[[Arrays], list[Name]]] = {
     "ppo": _classic,
     "ppo_continuous_action": _continuous,
+    "ppo_continuous_action_torchcompile": _continuous,
     "ppo_atari": _nature,
     "ppo_atari_multigpu": _nature,
     "ppo_atari_envpool": _nature,
+    "ppo_atari_envpool_torchcompile": _nature,
     "ppo_atari_envpool_xla_jax": _flax,
     "ppo_atari_envpool_xla_jax_scan": _flax,
     "ppo_atari_lstm": _lstm,

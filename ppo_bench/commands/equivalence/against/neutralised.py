@@ -23,12 +23,11 @@ def install(script: TorchScript) -> None:
     torch.Tensor.std = std  # type: ignore[method-assign,assignment]
     own_clip = torch.nn.utils.clip_grad_norm_
 
-    @torch.no_grad()
     def clip_grad_norm_(parameters: Any, max_norm: float) -> torch.Tensor:
         parameters = list(parameters)
         gradients = [parameter.grad for parameter in parameters]
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
-        script.note_gradient(norm.item())
+        script.note_gradient(norm.item(), sys._getframe(1).f_locals)
         if not script.uses("clip-eps"):
             return own_clip(parameters, max_norm)
         for gradient in gradients:

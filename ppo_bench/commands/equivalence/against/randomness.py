@@ -22,6 +22,11 @@ class ActionNoise:
         self._iteration: int | None = None
         self._noise = torch.zeros(0)
 
+    def now(self) -> torch.Tensor:
+        """Noise `[N, A]` of the step that the script has reached."""
+        self._script.used.add("action noise")
+        return self.of_step(self._script.iteration, len(self._script.resets) % self._script.supply.num_steps)
+
     def of_step(self, iteration: int, step: int) -> torch.Tensor:
         """Noise `[N, A]`."""
         if iteration != self._iteration:
@@ -52,15 +57,11 @@ def install(script: TorchScript) -> None:
     """Replace random numbers of PyTorch and NumPy by those that follow from (seed, iteration, step, environment)."""
     action_noise = ActionNoise(script)
 
-    def noise_of_step() -> torch.Tensor:
-        script.used.add("action noise")
-        return action_noise.of_step(script.iteration, script.own["step"])
-
     def sample_category(self: Any, sample_shape: Any = None) -> torch.Tensor:
-        return torch.argmax(self.logits + noise_of_step(), -1)
+        return torch.argmax(self.logits + action_noise.now(), -1)
 
     def sample_normal(self: Any, sample_shape: Any = None) -> torch.Tensor:
-        drawn: torch.Tensor = self.loc + self.scale * noise_of_step()
+        drawn: torch.Tensor = self.loc + self.scale * action_noise.now()
         return drawn
 
     Categorical.sample, Normal.sample = sample_category, sample_normal  # type: ignore[method-assign]

@@ -25,7 +25,9 @@ from ppo_bench.commands.equivalence.against.supply import Supply
 
 OWN_PATCHES = {
     "ppo_atari_envpool": "pools",
+    "ppo_atari_envpool_torchcompile": "lean",
     "ppo_atari_multigpu": "ranks",
+    "ppo_continuous_action_torchcompile": "lean",
     "ppo_pettingzoo_ma_atari": "pettingzoo",
     "ppo_procgen": "procgen",
     "ppo_rnd_envpool": "rnd",
