@@ -13,7 +13,6 @@ from gymnasium import spaces
 from ppo_bench.commands.bench.ablation import JAX, TORCH, circumstances, climbs, shares, steps
 from ppo_bench.commands.bench.command import main
 from ppo_bench.commands.bench.programs import load
-from ppo_bench.commands.bench.scaling import points
 from ppo_bench.common.cli import exit_code
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto
@@ -123,47 +122,6 @@ def test_the_ladder_of_cartpole_is_measured(tmp_path: Path, capfd: pytest.Captur
         assert path.with_suffix(suffix).stat().st_size > 1_000
 
 
-def test_cost_is_measured_along_scales(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    scales = "{num_envs:[4,64],num_steps:[],hidden_size:[],num_seeds:[2]}"
-    words = ["scaling=true", "framework=jax_xla", "backend=jax", f"scales={scales}", "rounds=1", "iterations=2"]
-    assert exit_code(main, [*words, f"outputs={tmp_path}"]) == 0
-    path = Path(capfd.readouterr().out.splitlines()[-1])
-    found_points = json.loads(path.read_text())["points"]
-    found = [(point["axis"], point["value"]) for point in found_points]
-    assert found == [("num_envs", 4), ("num_envs", 64), ("num_seeds", 2)]
-    batches = [4 * 128, 64 * 128, 2 * 4 * 128]
-    for point, batch in zip(found_points, batches, strict=True):
-        assert 1 < sum(point["iteration_seconds"]) < 25
-        assert point["sps"] == pytest.approx(batch / np.median(point["iteration_seconds"]))
-        assert 1e8 < point["peak_memory_bytes"] < 1e10
-    for suffix in (".svg", ".png"):
-        assert path.with_suffix(suffix).stat().st_size > 1_000
-
-
-def test_a_point_that_is_too_much_for_the_machine_costs_no_other(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    deadly = "env.wrappers=[{_target_:tests.wrappers.NoMoreThanTwo}]"
-    words = ["scaling=true", "framework=torch_eager", "backend=gymnasium", "scales={num_envs:[1,2]}", "iterations=1"]
-    words = [*words, "~scales.num_steps", "~scales.hidden_size", "~scales.num_seeds", deadly, f"outputs={tmp_path}"]
-    assert exit_code(main, words) == 0
-    printed = capfd.readouterr()
-    assert (
-        "num_envs=2 torch_eager on gymnasium: the process of torch_eager on gymnasium was killed by SIGKILL"
-        in printed.err
-    )
-    path = Path(printed.out.splitlines()[-1])
-    one, two = json.loads(path.read_text())["points"]
-    assert one["sps"] > 0
-    assert two["sps"] is None
-
-
-def test_layers_that_a_network_does_not_have_are_not_widened() -> None:
-    frames = ["env=pong", "backend=envpool", "framework=torch_eager"]
-    axes = {words[0]: {axis for axis, _, _ in points(words, load(words))} for words in (frames, ["env=acrobot"])}
-    assert axes == {"env=pong": {"num_envs", "num_steps"}, "env=acrobot": {"num_envs", "num_steps", "hidden_size"}}
-
-
 def test_the_rungs_that_an_unknown_environment_has_are_those_of_its_host() -> None:
     words = ["env.id=LunarLander-v3", "backend=envpool", "framework=jax_xla"]
     ((title, climb),) = climbs(words, load(words))
@@ -174,12 +132,10 @@ def test_the_rungs_that_an_unknown_environment_has_are_those_of_its_host() -> No
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [
-        (["ablation=true", "scaling=true"], "ablation=true scaling=true: one at a time"),
+        (["ablation=true", "trace=true"], "ablation=true trace=true: one at a time"),
         (["ablation=true", "backend=jax"], "a ladder begins with environments on the host"),
         (["ablation=true", "precision=float32,float64"], "only lists of framework, backend and workload"),
-        (["scaling=true", "scales={num_env:[1]}"], "scales has no such key; it has scales.num_envs, "),
-        (["scaling=true", "scales={num_envs:[0]}", "framework=torch_eager", "backend=gymnasium"], "ppo.num_envs=0"),
-        (["num_seeds=2"], "num_seeds=2: of the bench, scaling=true alone"),
+        (["num_seeds=2"], "num_seeds=2: a bench measures one training; leave it out"),
     ],
 )
 def test_wrong_input_is_one_line(

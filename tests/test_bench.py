@@ -146,6 +146,17 @@ def test_every_program_is_measured(tmp_path: Path, capfd: pytest.CaptureFixture[
         assert path.with_suffix(suffix).stat().st_size > 1_000
 
 
+def test_one_and_two_devices_are_measured_beside_each_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["framework=torch_eager", "backend=gymnasium", "devices=1,2", "ppo.shards=2", "device=cpu", "rounds=1"]
+    assert exit_code(main, [*words, "ppo.num_steps=16", "iterations=1", f"outputs={tmp_path}"]) == 0
+    path = Path(capfd.readouterr().out.splitlines()[-1])
+    one, two = json.loads(path.read_text())["programs"]
+    assert two["overrides"] == "devices=2"
+    assert two["seconds"]["learning"] == 0  # which is in `rest`
+    assert two["seconds"]["rest"] + two["seconds"]["environment"] == pytest.approx(two["seconds"]["iteration"])
+    assert two["peak_memory_bytes"] > 1.5 * one["peak_memory_bytes"]
+
+
 def test_the_throughput_workload_has_more_environments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = [
         "framework=jax_xla",

@@ -20,9 +20,9 @@ def program(framework: str, sps: float, spread: float, **changes: Any) -> dict[s
     return about | {"sps": sps, "sps_slowest": sps - spread, "sps_fastest": sps + spread} | changes
 
 
-def write(path: Path, rows: list[dict[str, Any]], kind: str = "programs", **changes: Any) -> str:
+def write(path: Path, rows: list[dict[str, Any]], **changes: Any) -> str:
     about = {"schema_version": 1, "env": "cartpole", "workload": "canonical"} | provenance()
-    path.write_text(json.dumps(about | {kind: rows} | changes))
+    path.write_text(json.dumps(about | {"programs": rows} | changes))
     return str(path)
 
 
@@ -57,20 +57,6 @@ def test_what_the_benches_asked_for_is_told(tmp_path: Path, capsys: pytest.Captu
     assert lines[1].startswith("A: Abacus, ")
     assert "device=cpu tuning=off" in lines[1]
     assert [line.split()[5:] for line in lines[4:6]] == [["100", "100", "1.00", "~"], ["bfloat16", "-", "200"]]
-
-
-def test_benches_of_scaling_are_compared_point_by_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    point = {"axis": "num_envs", "value": 64, "framework": "jax_xla", "backend": "jax"}
-    other = point | {"overrides": "ppo.gamma=0.9"}  # of a bench of several lists
-    files = [
-        write(
-            tmp_path / name, [other | {"sps": 7.0}, point | {"sps": sps}, point | {"value": 128, "sps": None}], "points"
-        )
-        for name, sps in (("a.json", 1_000.0), ("b.json", 500.0))
-    ]
-    lines = [line.split() for line in compared(capsys, *files)[-2:]]
-    assert lines[0] == ["jax_xla", "jax", "num_envs=64", "ppo.gamma=0.9", "7", "7", "1.00"]
-    assert lines[1] == ["jax_xla", "jax", "num_envs=64", "1,000", "500", "0.50"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -59,16 +58,6 @@ class TorchPeers:
     def _gathered(self, x: np.ndarray) -> np.ndarray:
         rows: np.ndarray = self.gather(torch.from_numpy(x)).numpy()
         return rows
-
-    def seconds_of_total(self, size: int, repetitions: int) -> float:
-        """Mean duration of `total` for `size` numbers over several repetitions, in seconds."""
-        x = torch.ones(size, device="cuda" if torch.cuda.is_available() else "cpu")
-        self.total(x)
-        started = time.perf_counter()
-        for _ in range(repetitions):
-            last = self.total(x)
-        last[0].item()  # waits for a GPU
-        return (time.perf_counter() - started) / repetitions
 
     def close(self) -> None:
         """Leave the process group."""

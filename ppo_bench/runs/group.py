@@ -93,10 +93,6 @@ class Member:
         """See `Runner.restart`."""
         self._state = self.runner.restart(self._state, iteration)
 
-    def seconds_of_total(self, size: int, repetitions: int) -> float:
-        """Mean duration of a sum of `size` numbers over all processes, in seconds; in PyTorch."""
-        return self._peers.seconds_of_total(size, repetitions)
-
     def peak_memory_bytes(self) -> int:
         """Peak resident memory of this process."""
         return peak_memory_bytes()

@@ -2,9 +2,9 @@
 
 It measures every framework on every backend that offers the environment. Each has a process of its own, and the
 processes take turns, so that other load on the machine affects all of them alike. Lists choose what is measured:
-env=breakout framework=torch_eager,jax_xla workload=canonical,throughput. Other modes are ablation=true (the gain of
-each optimisation), scaling=true (speed and memory against environments, steps, units, seeds and devices) and trace=true
-(a profiler's trace of an iteration). `compare A.json B.json` shows the speeds of two machines side by side.
+env=breakout framework=torch_eager,jax_xla ppo.num_envs=4,64,1024. Other modes are ablation=true (the gain of each
+optimisation) and trace=true (a profiler's trace of an iteration). `compare A.json B.json` shows the speeds of two
+machines side by side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from ppo_bench.commands.bench.limits import Arithmetic, arithmetic
 from ppo_bench.commands.bench.phases import Phases
 from ppo_bench.commands.bench.programs import labels, load, runnable, schema
 from ppo_bench.commands.bench.report import bench_file, report
-from ppo_bench.commands.bench.scaling import scaling
 from ppo_bench.commands.bench.trace import Traced
 from ppo_bench.commands.bench.worker import Program, in_turn
 from ppo_bench.common.cli import Parser, overrides_of
@@ -46,8 +45,6 @@ def main(arguments: list[str]) -> int:
     for programs in groups.values():
         if asked.trace:
             _trace(programs)
-        elif asked.scaling:
-            scaling(programs)
         else:
             _phases(programs)
     return 0

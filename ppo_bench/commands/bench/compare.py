@@ -53,21 +53,17 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise ConfigError(f"there is no {path}: python -m ppo_bench.bench writes it, and prints its path")
     told = read_json(path, "measure it anew by python -m ppo_bench.bench")
-    if told.get("schema_version") != SCHEMA_VERSION or not {"programs", "points"} & set(told):
-        raise ConfigError(f"{path} is no bench: choose a file of python -m ppo_bench.bench, or of its scaling=true")
+    if told.get("schema_version") != SCHEMA_VERSION or "programs" not in told:
+        raise ConfigError(f"{path} is no bench: choose a file of python -m ppo_bench.bench")
     return told
 
 
 def _speeds(told: dict[str, Any]) -> Iterator[tuple[tuple[str, str, str], Speed]]:
-    for row in told.get("programs", []):
+    for row in told["programs"]:
         rounded = "" if row["precision"] == "float32" else row["precision"]
         work = " ".join(filter(None, (f"{row['num_envs']} x {row['num_steps']}", rounded, row["overrides"])))
         speed = Speed(row["sps"], row["sps_slowest"], row["sps_fastest"])
         yield (row["framework"], row["backend"], work), speed
-    for row in told.get("points", []):
-        if row["sps"] is not None:  # null where a point failed
-            work = f"{row['axis']}={row['value']} {row.get('overrides', '')}".strip()
-            yield (row["framework"], row["backend"], work), Speed(*[row["sps"]] * 3)
 
 
 def _machine(told: dict[str, Any]) -> str:

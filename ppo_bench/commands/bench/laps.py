@@ -6,7 +6,6 @@ import dataclasses
 import time
 from typing import Any, NamedTuple
 
-from ppo_bench.commands.bench.sums import sums_of
 from ppo_bench.commands.bench.timed import TimedEnv
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv
@@ -32,10 +31,6 @@ class StartUp(NamedTuple):
     """Peak resident memory of the process, or of all processes that share the training, with the environments."""
     gpu_memory_bytes: int | None
     """Peak memory of the framework on the GPU; None without one."""
-    shared_bytes: int | None = None
-    """Size of all gradients that one of several devices gives to sums in an iteration; None for one device."""
-    shared_seconds: float | None = None
-    """Duration of these sums by themselves."""
 
 
 class Training:
@@ -97,9 +92,8 @@ class Laps:
         compile_seconds = (first - last) * config.framework.iterations_per_call
         memory, gpu_memory = _memory(config)
         group = self.training.group
-        sums = sums_of(config, self.training.network, group)
         memory = sum(group.call("peak_memory_bytes")) if group else memory
-        self.start = StartUp(setup_seconds, compile_seconds, memory, gpu_memory, *(sums or ()))
+        self.start = StartUp(setup_seconds, compile_seconds, memory, gpu_memory)
 
     def turn(self) -> float:
         """Duration of an iteration, in seconds."""

@@ -44,10 +44,12 @@ class Phases:
         self._config = config
         laps = Laps(config)
         self.start, self._training = laps.start, laps.training
-        # The difference to an iteration with twice the epochs is the duration of the epochs.
-        self._doubled = Training(config, 2 * config.ppo.update_epochs)
-        for _ in range(WARM_UP_ITERATIONS):
-            self._doubled.iteration()
+        # The difference to an iteration with twice the epochs is the duration of the epochs. A process can be in one
+        # training of several processes only, so that of these an iteration is not divided.
+        self._doubled = None if laps.training.group else Training(config, 2 * config.ppo.update_epochs)
+        if self._doubled:
+            for _ in range(WARM_UP_ITERATIONS):
+                self._doubled.iteration()
         self._alone = _alone(config)
         replayed = self._training.runner.execution.get("cuda_graphs")
         self._inference = None if self._training.timed is None or replayed else self._policy()
@@ -55,6 +57,9 @@ class Phases:
     def turn(self) -> Turn:
         """Durations of an iteration's phases, from one run of each measurement."""
         iteration, environment, after = self._training.iteration()
+        if self._doubled is None:
+            alone = self._alone()
+            return Turn(iteration, alone, 0.0, 0.0, 0.0, iteration - alone, alone)
         doubled, _, doubled_after = self._doubled.iteration()
         alone = self._alone()
         if self._training.timed is None:

@@ -29,8 +29,6 @@ class BenchSchema(RootSchema):
     rounds: int
     iterations: int
     ablation: bool
-    scaling: bool
-    scales: dict[str, list[int]]
     trace: bool
 
 
@@ -55,12 +53,12 @@ def load(job: list[str]) -> Config:
         raise ConfigError(f"ppo.target_kl={config.ppo.target_kl}: a bench measures all epochs; use ppo.target_kl=null")
     if config.root.checkpoint.load:
         raise ConfigError("checkpoint.load: a bench measures a training from its beginning; leave it out")
-    if len(chosen := [key for key in ("ablation", "scaling", "trace") if getattr(root, key)]) > 1:
+    if len(chosen := [key for key in ("ablation", "trace") if getattr(root, key)]) > 1:
         raise ConfigError(f"{' '.join(f'{key}=true' for key in chosen)}: one at a time")
     if root.grid:
         raise ConfigError("grid: a bench measures one set of hyperparameters; leave it out")
-    if root.num_seeds > 1 and not root.scaling:
-        raise ConfigError(f"num_seeds={root.num_seeds}: of the bench, scaling=true alone trains several seeds at once")
+    if root.num_seeds > 1:
+        raise ConfigError(f"num_seeds={root.num_seeds}: a bench measures one training; leave it out")
     if root.workload == "canonical" or any(word.startswith("ppo.num_envs=") for word in job):
         return config
     num_envs = root.throughput_num_envs.get(config.backend.name)
