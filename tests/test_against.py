@@ -13,7 +13,7 @@ import torch
 from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.equivalence.against.arguments import arguments_of
-from ppo_bench.commands.equivalence.against.names import SCRIPTS, names_of, to_ours, to_theirs
+from ppo_bench.commands.equivalence.against.names import SCRIPTS, require_same_names, to_ours, to_theirs
 from ppo_bench.commands.equivalence.command import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
@@ -21,7 +21,7 @@ from tests.refusals import assert_one_line
 from tests.training import ROOT
 
 SCRIPT = ROOT / "tests" / "like_cleanrl" / "ppo.py"
-PRESET = ["experiment=cleanrl/ppo", "precision=float64"]
+PRESET = ["experiment=cleanrl/ppo"]
 
 
 def compared(
@@ -97,7 +97,8 @@ def test_layouts_lead_there_and_back(words: list[str]) -> None:
     arrays = {f"params.{p.name}": rng.normal(size=p.shape) for p in problem.parameters}
     frozen = {f"frozen.{p.name}": np.zeros(p.shape) for p in problem.algorithm.frozen(problem.network)}
     script = "ppo_trxl" if "trxl" in words[0] else words[0].rpartition("/")[2]
-    names = names_of(script, arrays | frozen)
+    require_same_names(script, arrays | frozen)
+    names = SCRIPTS[script](arrays | frozen)
     there = to_theirs(names, arrays | frozen)
     back = to_ours(names, "params", {name: array for name, array in there.items() if "rnd_model.target" not in name})
     assert back.keys() == arrays.keys()
@@ -119,7 +120,7 @@ def test_a_parameter_without_a_counterpart_is_named(capsys: pytest.CaptureFixtur
         (["against=nowhere/ppo.py"], "against=nowhere/ppo.py: the file is missing"),
         (
             [f"against={ROOT}/tests/conftest.py"],
-            "against=conftest.py: its parameters have no names here; there are ppo",
+            "against=conftest.py: it is not known here; there are ppo",
         ),
         ([f"against={SCRIPT}", "leave_out=[gae]"], "leave_out=['gae']: there are ddof, clip-eps"),
         ([f"against={SCRIPT}", "iterations=0"], "iterations=0: must lie between 1 and 976"),
@@ -171,7 +172,7 @@ def test_their_own_scripts_do_the_same(
     name = script.partition("/")[0].upper()
     if name not in os.environ:
         pytest.skip(f"{name} names no copy of that repository")
-    words = [f"experiment=cleanrl/{preset}", "precision=float64", *sizes, f"frameworks=[{framework}]"]
+    words = [f"experiment=cleanrl/{preset}", *sizes, f"frameworks=[{framework}]"]
     if framework == "torch_eager" and "xla" in script:
         words += ["backend=envpool"]
     found = compared(tmp_path, capsys, *words, script=Path(os.environ[name], script))

@@ -11,7 +11,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.runners.seeds import OneSeed, SeedsRunner
+from ppo_bench.runners.base import Runner
 from ppo_bench.runs.group import GroupRunner
 from ppo_bench.tuning.machine import peak_memory_bytes
 
@@ -36,7 +36,7 @@ class StartUp(NamedTuple):
 class Training:
     """A runner whose iterations are timed."""
 
-    runner: SeedsRunner[Any]
+    runner: Runner[Any]
     timed: TimedEnv | None
     """The environments, unless a JAX program or several processes step them."""
 
@@ -47,22 +47,17 @@ class Training:
         if config.processes > 1:
             self.timed = None
             self.group = GroupRunner(dataclasses.replace(config, ppo=hp))
-            self.network, self.runner = self.group.problem.network, OneSeed(self.group)
-            self.state = self.runner.init([config.root.seed])
+            self.network, self.runner = self.group.problem.network, self.group
+            self.state: Any = None  # each process keeps its own
+            self.group.init(config.root.seed)
             return
-        runs = config.of_each_run()
-        config.framework.begin(len(runs), config.tuning, config.devices_here)
+        config.framework.begin(tuning=config.tuning, devices=config.devices_here)
         env = make_env(config.backend, config.task)
         self.timed = None if isinstance(env, GraphEnv) else TimedEnv(env)
         problem = dataclasses.replace(config.problem(self.timed or env), ppo=hp)
         self.network = problem.network
-        seeds = [one.root.seed for one in runs]
-        self.runner = (
-            OneSeed(config.framework.runner(problem))
-            if len(runs) == 1
-            else config.framework.seeds_runner(problem, [one.own for one in runs])
-        )
-        self.state = self.runner.init(seeds)
+        self.runner = config.framework.runner(problem)
+        self.state = self.runner.init(config.root.seed)
 
     def iteration(self) -> tuple[float, float, float]:
         """Run an iteration; its duration, that of its environment steps, and the time after its last step, in seconds.
@@ -74,7 +69,7 @@ class Training:
             self.timed.stepping_seconds = 0.0
         started = time.perf_counter()
         for _ in range(self._at_once):
-            self.state, _ = self.runner.step(self.state)
+            self.state, _, _ = self.runner.step(self.state)
         ended = time.perf_counter()
         if not self.timed:
             return (ended - started) / self._at_once, 0.0, 0.0

@@ -58,8 +58,7 @@ class Phases:
         """Durations of an iteration's phases, from one run of each measurement."""
         iteration, environment, after = self._training.iteration()
         if self._doubled is None:
-            alone = self._alone()
-            return Turn(iteration, alone, 0.0, 0.0, 0.0, iteration - alone, alone)
+            return Turn(iteration, 0.0, 0.0, 0.0, 0.0, iteration, self._alone())
         doubled, _, doubled_after = self._doubled.iteration()
         alone = self._alone()
         if self._training.timed is None:
@@ -72,7 +71,7 @@ class Phases:
     def _policy(self) -> Any:
         """A function that runs the forward passes of a rollout and returns their duration in seconds."""
         config, training = self._config, self._training
-        (arrays,) = training.runner.export(training.state)
+        arrays = training.runner.export(training.state)
         root, network = config.root, training.network
         policy = config.framework.policy(network, arrays, root.precision, root.device, config.tuning)
         shape = (config.ppo.num_envs, *training.network.input_shape)

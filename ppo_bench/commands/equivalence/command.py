@@ -25,10 +25,10 @@ from ppo_bench.commands.equivalence.differences import Difference, compare
 from ppo_bench.commands.equivalence.explain import Sensitivity, Tie, sensitivity, tied_actions, ties
 from ppo_bench.commands.equivalence.processes import Workers, played
 from ppo_bench.commands.equivalence.report import Agreement, report
+from ppo_bench.commands.equivalence.requirements import installed, require_no_run
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
@@ -38,7 +38,6 @@ from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.sweeps.expand import expand
 
-LEADER = "torch_eager"
 EXPLAINED = 5
 """Maximum number of iterations over the tolerance whose sensitivity is measured."""
 
@@ -69,23 +68,9 @@ def main(arguments: list[str]) -> int:
     mode = config.root.mode
     if mode not in ("lockstep", "free"):
         raise ConfigError(f"mode={mode}: choose lockstep or free")
-    if any(override.startswith("framework=") for override in overrides):
-        raise ConfigError("framework= chooses one for a run; here choose several by frameworks=[torch_eager,jax_xla]")
-    if config.root.checkpoint.load is not None:
-        raise ConfigError("checkpoint.load has no meaning here: every comparison begins at the seed's initial weights")
-    if config.root.num_seeds > 1:
-        raise ConfigError(f"num_seeds={config.root.num_seeds} has no meaning here: compare one seed after the other")
-    for key, given in (
-        ("tracker", bool(config.root.tracker)),
-        ("video.every_episodes", bool(config.root.video.every_episodes)),
-        ("evaluation.every_iterations", bool(config.root.evaluation.every_iterations)),
-        ("rerun", config.root.rerun),
-        ("grid", bool(config.root.grid)),
-    ):
-        if given:
-            raise ConfigError(f"{key} has no meaning here: a comparison leaves no run")
+    require_no_run(config, overrides)
     config.backend.require()
-    frameworks = config.root.frameworks or _installed(overrides)
+    frameworks = config.root.frameworks or installed(lambda name: _require(load([*overrides, f"framework={name}"])))
     variants = expand([_words(key, values) for key, values in ((config.root.variants or {}) | devices).items()])
     configs = {
         " ".join((name, *variant)): load([*overrides, f"framework={name}", *variant])
@@ -127,18 +112,6 @@ def _words(key: str, values: Any) -> str:
 def _require(config: Config) -> None:
     """Raise `ConfigError` as for a run, except that any framework may use JAX environments, stepped beside it here."""
     (config.framework if config.backend.in_graph else config).require()
-
-
-def _installed(overrides: list[str]) -> list[str]:
-    """The frameworks whose packages are installed, the leader first."""
-    names = []
-    for name in sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), key=lambda n: (n != LEADER, n)):
-        try:
-            _require(load([*overrides, f"framework={name}"]))
-            names.append(name)
-        except ConfigError as reason:
-            say(f"left out: {reason}")
-    return names
 
 
 def _compare(configs: dict[str, Config], mode: str) -> Agreement:

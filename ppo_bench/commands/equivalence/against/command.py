@@ -6,7 +6,7 @@ its arguments follow from them. Both train from there on without hearing of each
 actions, parameters, Adam's moments and losses are compared. The output names every patch around the script.
 conf/against.yaml explains the keys.
 
-Exit 0 if every action was the same and parameters are within the tolerance of their movement; else 1.
+Exit 0 if every action was the same and the rest is within the tolerance; else 1.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.commands.equivalence.against.arguments import arguments_of
-from ppo_bench.commands.equivalence.against.names import names_of, require_known
+from ppo_bench.commands.equivalence.against.names import require_known, require_same_names
 from ppo_bench.commands.equivalence.against.patches import INTERFACES, NEUTRALISED, SUPPLIED
 from ppo_bench.commands.equivalence.against.supply import Supply, supply_of
 from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import Follower
+from ppo_bench.commands.equivalence.requirements import installed, require_no_run
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError, Failed, reason
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
-from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
 from ppo_bench.common.values import digest
 from ppo_bench.configuration.config import Config
@@ -42,9 +42,9 @@ from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.mathematics.arrays import Arrays, Tree, under
 from ppo_bench.mathematics.normalize import ActionBounds
 
-MOVEMENT = 1e-10
-"""Tolerance in float64: distance of all parameters relative to how far an iteration has moved them. Wider precisions
-have the tolerance of a lockstep, since rounding grows from iteration to iteration."""
+EXACT = 1e-10
+"""Tolerance of all that is compared in float64. In wider precisions only actions and parameters are within one, that of
+a lockstep: rounding grows from iteration to iteration."""
 
 
 @dataclass
@@ -81,11 +81,15 @@ def main(overrides: list[str]) -> int:
     root = config.root
     assert isinstance(root, AgainstSchema)
     script = Path(root.against).expanduser()
-    configs = {name: _load([*overrides, f"framework={name}"]) for name in root.frameworks or _frameworks(config)}
+    require_no_run(config, overrides)
+    names = root.frameworks or installed(lambda name: _load([*overrides, f"framework={name}"]).require())
+    configs = {name: _load([*overrides, f"framework={name}"]) for name in names}
+    for each in configs.values():
+        each.require()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         supply, initial, bounds = supply_of(config, root.iterations)
-        names_of(script.stem, initial)
+        require_same_names(script.stem, initial)
         supply.save(folder, initial)
         ranks = config.ppo.shards if script.stem == "ppo_atari_multigpu" else 1
         _run(script, folder, root.leave_out, [*arguments_of(script, config), *root.arguments], ranks)
@@ -104,18 +108,14 @@ def _load(overrides: list[str]) -> Config:
         raise ConfigError(
             f"against={root.against}: the file is missing; name a script in a copy of CleanRL's repository"
         )
-    require_known(script.stem)
+    require_known(script)
     if not 1 <= root.iterations <= config.num_iterations:
         raise ConfigError(f"iterations={root.iterations}: must lie between 1 and {config.num_iterations}")
     if unknown := set(root.leave_out) - NEUTRALISED.keys():
         raise ConfigError(f"leave_out={sorted(unknown)}: there are {', '.join(NEUTRALISED)}")
-    config.require()
+    if script.stem == "ppo_rnd_envpool" and config.ppo.mask_resets:
+        raise ConfigError("ppo.mask_resets=true: this script learns from reset steps, too; leave it out")
     return config
-
-
-def _frameworks(config: Config) -> list[str]:
-    names = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
-    return [config.framework.name] if config.backend.in_graph else names
 
 
 def _run(script: Path, folder: Path, left_out: list[str], arguments: list[str], ranks: int) -> None:
@@ -127,7 +127,9 @@ def _run(script: Path, folder: Path, left_out: list[str], arguments: list[str], 
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     ran = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if ran.returncode:
-        raise Failed(f"{script.name}: {reason(ran.returncode, ran.stderr.splitlines())}")
+        lines = ran.stderr.splitlines()
+        of_ranks = [line for line in lines if line.startswith("[rank")]  # before what torchrun says of them
+        raise Failed(f"{script.name}: {reason(ran.returncode, of_ranks or lines)}")
 
 
 def _recorded(folder: Path, supply: Supply, ranks: int) -> tuple[list[tuple[IterationOutcome, np.ndarray]], set[str]]:
@@ -163,6 +165,9 @@ def _compare(
         for number, (other, counts) in enumerate(theirs, 1):
             side.start(None)
             ours = side.outcome()
+            if other.actions.shape[:2] != ours.actions.shape[:2]:
+                shapes = f"{list(other.actions.shape[:2])}, and here {list(ours.actions.shape[:2])}"
+                raise ConfigError(f"arguments: a rollout of the script is {shapes}")
             actions = bounds.within(np, other.actions) if bounds else other.actions
             weight = counts.reshape(*counts.shape, *[1] * (actions.ndim - 2))
             same_type = actions.astype(ours.actions.dtype)
@@ -204,16 +209,22 @@ def _report(config: Config, script: Path, rows: list[Row], used: set[str]) -> in
     for kind, names in applied.items():
         print(f"{kind}:")
         print("\n".join(f"  {name}: {lists[kind][name]}" for name in names))
-    print(f"left in place: {', '.join(root.leave_out) or 'nothing'}")
-    tolerance = MOVEMENT if root.precision == "float64" else TOLERANCES[root.precision].movement
-    same = all(row.actions == 0 and row.movement <= tolerance for row in rows)
-    verdict = "takes the same actions and reaches the same parameters" if same else "differs"
-    print(f"{script.name} {verdict} ({root.precision}, tolerance {tolerance:g} of the movement)")
+    left = [name for name in root.leave_out if name in used]
+    print(f"left in place: {', '.join(left) or 'nothing'}")
+    if idle := [name for name in root.leave_out if name not in used]:
+        print(f"without an occasion here: {', '.join(idle)}")
+    tolerance = EXACT if root.precision == "float64" else TOLERANCES[root.precision].movement
+    compared = ("movement", "adam_mean", "adam_variance", "losses", "gradient_norm")[: 5 if tolerance == EXACT else 1]
+    distances = [getattr(row, name) for row in rows for name in compared]
+    same = not any(row.actions for row in rows) and all(each is None or each <= tolerance for each in distances)
+    what = "all else is" if tolerance == EXACT else "parameters are"
+    verdict = f"takes the same actions, and {what} within" if same else "differs: actions, or more than"
+    print(f"{script.name} {verdict} {tolerance:g} ({root.precision})")
     about = {"schema_version": SCHEMA_VERSION, "script": script.name, "overrides": list(config.overrides)}
-    about |= {"left_in_place": list(root.leave_out), "same": same, **applied, "rows": [row._asdict() for row in rows]}
+    about |= {"left_in_place": left, "same": same, **applied, "rows": [row._asdict() for row in rows]}
     folder = Path(root.outputs) / "equivalence"
     make_folder(folder)
-    name = digest([config.experiment, about["left_in_place"], list(root.arguments)])
+    name = digest([word for word in config.overrides if not word.startswith("outputs=")])
     path = folder / f"against-{script.stem}-{root.precision}-{name}.json"
     write_json(path, about)
     print(path)

@@ -54,6 +54,7 @@ def install(script: JaxScript) -> None:
     _supply_numbers(script)
     _supply_weights(script)
     if script.supply.precision == "float64":
+        script.used.add("float64")
         _widen_schedules()
 
 

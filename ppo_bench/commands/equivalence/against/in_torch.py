@@ -54,11 +54,8 @@ class TorchScript(Script):
 
     def end(self) -> None:
         """See `Script.end_iteration`."""
-        self.end_iteration_with(self.own["actions"].numpy())
-
-    def end_iteration_with(self, actions: np.ndarray) -> None:
-        """The same, with the actions `[T, N, ...]`."""
         own = self.own
+        actions = (own["actions"] if "actions" in own else own["container"]["actions"]).numpy()
         adam, theirs = own["optimizer"], {name: p for name, p in self._parameters().items() if p.requires_grad}
         moments = {
             moment: {name: adam.state[p][kept].numpy() for name, p in theirs.items()}
@@ -66,3 +63,18 @@ class TorchScript(Script):
         }
         parts = actions[..., 0] if self.supply.discrete and actions.ndim > 2 else actions  # one choice at a time
         self.end_iteration(parts, {name: np.array(p.detach()) for name, p in theirs.items()}, moments)
+
+    def end_with_last_minibatch(self) -> None:
+        """From now on end each iteration with its last step of Adam, for scripts that do not log it."""
+        own_step, of_iteration, steps = torch.optim.Adam.step, self.supply.minibatches, 0
+
+        def step(adam: Any, *arguments: Any) -> Any:
+            nonlocal steps
+            if self.own["args"].target_kl is not None:
+                raise SystemExit("ppo.target_kl: the end of an iteration is not seen here; use ppo.target_kl=null")
+            loss, steps = own_step(adam, *arguments), steps + 1
+            if steps % of_iteration == 0:
+                self.end()
+            return loss
+
+        torch.optim.Adam.step = step  # type: ignore[method-assign,assignment]

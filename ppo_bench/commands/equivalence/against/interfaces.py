@@ -46,12 +46,13 @@ def install_strtobool(script: Script) -> None:
 
 
 def install_float64(script: Script) -> None:
-    """Make PyTorch's names of float32 mean float64 while the script calls them."""
+    """Make float64 the default of PyTorch, and what its names of float32 mean while the script calls them."""
+    script.used.add("float64")
+    torch.set_default_dtype(torch.float64)
 
     def widened(make: Any) -> Any:
         def made(*arguments: Any, dtype: Any = None, **options: Any) -> Any:
             if dtype is torch.float32 and script.variables:
-                script.used.add("float64")
                 dtype = torch.float64
             return make(*arguments, dtype=dtype, **options)
 

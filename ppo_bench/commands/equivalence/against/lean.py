@@ -6,26 +6,11 @@ import sys
 import types
 from typing import Any
 
-import numpy as np
 import torch
 
 from ppo_bench.commands.equivalence.against import pools
 from ppo_bench.commands.equivalence.against.in_torch import TorchScript
-from ppo_bench.commands.equivalence.against.randomness import ActionNoise, permutation
-
-
-class Order:
-    """A permutation of transitions, whose parts lack those that only reset an environment."""
-
-    def __init__(self, script: TorchScript, size: int) -> None:
-        self._script, self._order = script, permutation(script, size).astype(np.int64)
-
-    def split(self, size: int) -> list[torch.Tensor]:
-        """Parts of `size` transitions."""
-        parts = [self._order[k : k + size] for k in range(0, len(self._order), size)]
-        if self._script.supply.masks_resets and self._script.uses("resets"):
-            parts = [part[self._script.valid.ravel()[part]] for part in parts]
-        return [torch.from_numpy(part) for part in parts]
+from ppo_bench.commands.equivalence.against.randomness import ActionNoise, Order
 
 
 def install(script: TorchScript) -> None:
@@ -33,10 +18,10 @@ def install(script: TorchScript) -> None:
     if "envpool" in script.path.stem:
         pools.install(script)
     wandb: Any = types.ModuleType("wandb")
-    wandb.init = lambda **_: script.used.add("writer")
+    wandb.init = lambda **_: script.used.add("wandb")
+    wandb.log = lambda *_, **__: None
     sys.modules["wandb"] = wandb
-    action_noise, own_step = ActionNoise(script), torch.optim.Adam.step
-    own_like = torch.randn_like
+    action_noise, own_like = ActionNoise(script), torch.randn_like
 
     def randn_like(x: torch.Tensor) -> torch.Tensor:
         return action_noise.now() if script.variables else own_like(x)
@@ -44,11 +29,5 @@ def install(script: TorchScript) -> None:
     def randperm(size: int, device: Any) -> Any:
         return Order(script, size)
 
-    def step(self: Any, *arguments: Any) -> Any:
-        loss, own = own_step(self, *arguments), script.own
-        if own["epoch"] == own["args"].update_epochs - 1 and own["b"] is own["b_inds"][-1]:
-            script.end_iteration_with(own["container"]["actions"].numpy())
-        return loss
-
     torch.randn_like, torch.randperm = randn_like, randperm  # type: ignore[assignment]
-    torch.optim.Adam.step = step  # type: ignore[method-assign,assignment]
+    script.end_with_last_minibatch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,15 +39,14 @@ def _convolution(ours: str, theirs: str) -> list[Name]:
 def _after_convolutions(ours: str, theirs: str, channels: int) -> list[Name]:
     """A linear layer on the pixels of convolutions with `channels` outputs, which are last here and first there."""
 
-    def _sides(x: np.ndarray) -> tuple[int, int]:
-        side = round((x.shape[1] / channels) ** 0.5)
-        return side, side
+    def side(x: np.ndarray) -> int:
+        return round((x.shape[1] / channels) ** 0.5)
 
     def to_theirs(x: np.ndarray) -> np.ndarray:
-        return np.moveaxis(x.reshape(-1, *_sides(x), channels), -1, 1).reshape(x.shape)
+        return np.moveaxis(x.reshape(-1, side(x), side(x), channels), -1, 1).reshape(x.shape)
 
     def to_ours(x: np.ndarray) -> np.ndarray:
-        return np.moveaxis(x.reshape(-1, channels, *_sides(x)), 1, -1).reshape(x.shape)
+        return np.moveaxis(x.reshape(-1, channels, side(x), side(x)), 1, -1).reshape(x.shape)
 
     return [Name(f"{ours}.weight", f"{theirs}.weight", to_theirs, to_ours), Name(f"{ours}.bias", f"{theirs}.bias")]
 
@@ -159,19 +159,19 @@ SCRIPTS: dict[str, Callable[[Arrays], list[Name]]] = {
 """Functions from the initial arrays to the names of all parameters, by the script's name."""
 
 
-def require_known(script: str) -> None:
-    """Raise `ConfigError` unless the parameters of `script` have names here."""
-    if script not in SCRIPTS:
-        raise ConfigError(f"against={script}.py: its parameters have no names here; there are {', '.join(SCRIPTS)}")
+def require_known(script: Path) -> None:
+    """Raise `ConfigError` unless `script` is one that is known here."""
+    if script.stem not in SCRIPTS:
+        raise ConfigError(f"against={script.name}: it is not known here; there are {', '.join(SCRIPTS)}")
+    if "torchcompile" not in script.stem and "charts/learning_rate" not in script.read_text(encoding="utf-8"):
+        raise ConfigError(f"against={script}: it does not log charts/learning_rate, as CleanRL's scripts do")
 
 
-def names_of(script: str, initial: Arrays) -> list[Name]:
-    """Names of the parameters of a script. Raises `ConfigError` if those of the initial arrays are others."""
-    names = SCRIPTS[script](initial)
+def require_same_names(script: str, initial: Arrays) -> None:
+    """Raise `ConfigError` if the script has other parameters than the initial arrays."""
     ours = {name.partition(".")[2] for name in initial if name.startswith(("params.", "frozen."))}
-    if unpaired := ours ^ {name.ours for name in names}:
+    if unpaired := ours ^ {name.ours for name in SCRIPTS[script](initial)}:
         raise ConfigError(f"against={script}.py: {min(unpaired)} is on one side alone; use the network of its preset")
-    return names
 
 
 def to_theirs(names: list[Name], arrays: Mapping[str, np.ndarray]) -> Arrays:

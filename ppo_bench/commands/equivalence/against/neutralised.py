@@ -55,7 +55,7 @@ def _leave_out_resets(script: TorchScript) -> None:
     def arange(*arguments: Any, **options: Any) -> Any:
         made = own_arange(*arguments, **options)
         caller = sys._getframe(1).f_globals
-        if arguments == (script.num_envs * supply.num_steps,) and caller is script.variables and script.uses("resets"):
+        if arguments == (script.num_envs * supply.num_steps,) and caller is script.variables and script.drops_resets:
             if supply.sequences:
                 _take_whole_sequences(script, caller)
             return made.view(Indices)

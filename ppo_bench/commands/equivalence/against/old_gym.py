@@ -65,8 +65,8 @@ def install(script: Script) -> None:
             if "episode" in info:
                 sums, ended = info["episode"], np.flatnonzero(info["_episode"])
                 info["final_info"] = [{"episode": {"r": sums["r"][k], "l": sums["l"][k]}} for k in ended]
-            if script.supply.recurrent:  # the memory is cleared before an episode's first observation, too
-                terminated = terminated | was_reset
+            if script.supply.recurrent and was_reset.any() and script.uses("resets"):
+                terminated = terminated | was_reset  # so that an episode's first observation clears the memory, too
             return obs, reward, terminated, truncated, info
 
     gymnasium.vector.SyncVectorEnv = VectorEnv  # type: ignore[misc,assignment]
@@ -164,7 +164,8 @@ class VectorRewards:
     def normalized(self, rewards: np.ndarray, done: np.ndarray) -> np.ndarray:
         """Normalised rewards `[N]`, of steps of which some end an episode."""
         self._returned = self._returned * self._gamma + rewards
-        counted = ~self._script.resets[-1] if self._script.uses("resets") else np.ones(len(done), bool)
+        resets = self._script.resets[-1]
+        counted = ~resets if resets.any() and self._script.uses("resets") else np.ones(len(done), bool)
         if counted.any():
             self._stats.update(self._returned[counted])
         rewards = rewards / np.sqrt(self._stats.var + 1e-8)

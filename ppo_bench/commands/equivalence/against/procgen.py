@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench.commands.equivalence.against.old_gym import VectorRewards
+from ppo_bench.commands.equivalence.against.pools import Pool
 from ppo_bench.commands.equivalence.against.running import Script
 
 
@@ -36,27 +37,20 @@ class Games:
     def __init__(
         self, script: Script, num_envs: int, env_name: str, num_levels: int, start_level: int, distribution_mode: str
     ) -> None:
-        import envpool
-
         assert (num_levels, start_level, distribution_mode) == (0, 0, "easy")
-        script.used.update(("procgen", "gym 0.23", "environment seeds"))
-        self._script = script
-        self._pool = envpool.make_gymnasium(
-            f"{env_name.capitalize()}Easy-v0", num_envs=num_envs, env_seed=script.env_seeds
-        )
+        script.used.update(("procgen", "gym 0.23"))
+        self._pool = Pool(script, f"{env_name.capitalize()}Easy-v0", {"num_envs": num_envs})
         self.num_envs = num_envs
         self.action_space = spaces.Discrete(int(self._pool.action_space.n))
         self.observation_space = spaces.Dict(rgb=spaces.Box(0, 255, (64, 64, 3), np.uint8))
 
     def reset(self) -> dict[str, np.ndarray]:
         """The first observations."""
-        return {"rgb": self._pool.reset()[0].transpose(0, 2, 3, 1)}
+        return {"rgb": self._pool.reset().transpose(0, 2, 3, 1)}
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Observations, rewards, flags and infos."""
-        obs, rewards, terminated, truncated, _ = self._pool.step(np.asarray(actions))
-        done = terminated | truncated
-        self._script.note_step(done)
+        obs, rewards, done, _ = self._pool.step(actions)
         return {"rgb": obs.transpose(0, 2, 3, 1)}, rewards, done, [{} for _ in done]
 
     def close(self) -> None:

@@ -53,6 +53,23 @@ def permutation(script: Script, size: int) -> np.ndarray:
     return found
 
 
+class Order:
+    """A permutation of transitions `[size]`, whose slices lack those that only reset an environment."""
+
+    def __init__(self, script: Script, size: int) -> None:
+        self._script, self._order = script, permutation(script, size).astype(np.int64)
+
+    def __getitem__(self, key: slice) -> torch.Tensor:
+        taken = self._order[key]
+        if self._script.drops_resets:
+            taken = taken[self._script.valid.ravel()[taken]]
+        return torch.from_numpy(taken)
+
+    def split(self, size: int) -> list[torch.Tensor]:
+        """Slices of `size` transitions, one behind the other."""
+        return [self[k : k + size] for k in range(0, len(self._order), size)]
+
+
 def install(script: TorchScript) -> None:
     """Replace random numbers of PyTorch and NumPy by those that follow from (seed, iteration, step, environment)."""
     action_noise = ActionNoise(script)

@@ -12,7 +12,7 @@ from ppo_bench.commands.equivalence.against.in_torch import TorchScript
 
 def install(script: TorchScript) -> None:
     """Weight gradients, and end an iteration with its last step of Adam in a process that does not log."""
-    own_reduce, own_step, ranks = dist.all_reduce, torch.optim.Adam.step, script.part.count
+    own_reduce, ranks = dist.all_reduce, script.part.count
 
     def all_reduce(gradient: torch.Tensor, op: Any) -> None:
         own = script.own
@@ -24,12 +24,6 @@ def install(script: TorchScript) -> None:
             gradient *= script.weight
         own_reduce(gradient, op=op)
 
-    def step(self: Any, *arguments: Any) -> Any:
-        loss, own = own_step(self, *arguments), script.own
-        if own["epoch"] == own["args"].update_epochs - 1 and own["end"] == own["args"].local_batch_size:
-            script.end()
-        return loss
-
     dist.all_reduce = all_reduce  # type: ignore[assignment]
     if script.part.index > 0:
-        torch.optim.Adam.step = step  # type: ignore[method-assign,assignment]
+        script.end_with_last_minibatch()

@@ -17,10 +17,8 @@ from ppo_bench.mathematics import noise
 
 def install(script: TorchScript) -> None:
     """Replace classes and functions that the script uses, and two of its own when it makes its optimizer."""
-    if script.supply.masks_resets:
-        raise SystemExit("ppo.mask_resets=true: the script learns from reset steps, too")
     rnd = Rnd(script)
-    script.used.update(("action noise", "taught"))
+    script.used.update(("action noise", "taught", "normalize"))
     np.random.randint = rnd.warm_up_actions  # type: ignore[assignment]
     own_rand = torch.rand
     torch.rand = lambda *size, **options: rnd.draws() if script.variables else own_rand(*size, **options)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.commands.equivalence.against.names import names_of, to_ours, to_theirs
+from ppo_bench.commands.equivalence.against.names import SCRIPTS, to_ours, to_theirs
 from ppo_bench.commands.equivalence.against.supply import Supply
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.parts import Part
@@ -30,7 +30,7 @@ class Script:
     def __init__(self, path: Path, folder: Path, left_out: set[str]) -> None:
         self.path, self.folder, self.left_out = path, folder, left_out
         self.supply, self._initial = Supply.load(folder)
-        self.names = names_of(path.stem, self._initial)
+        self.names = SCRIPTS[path.stem](self._initial)
         self.used: set[str] = set()
         """Names of all patches that have had an effect, and of those that were left out."""
         rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -81,6 +81,11 @@ class Script:
         self.next_resets = np.array(done, bool)
 
     @property
+    def drops_resets(self) -> bool:
+        """Whether minibatches of the last rollout have to leave out steps that only reset an environment."""
+        return self.supply.masks_resets and not self.valid.all() and self.uses("resets")
+
+    @property
     def valid(self) -> np.ndarray:
         """Which transitions of the last rollout are no resets, `[T, N]` bool."""
         return ~np.stack(self.resets[-self.supply.num_steps :])
@@ -110,6 +115,7 @@ class Script:
         `parameters` are those that learn, and `moments` Adam's `mean` and `variance` of them, by the script's names.
         """
         number = len(list(self._records.glob("*.json"))) + 1
+        assert number == self.iteration, (number, self.iteration)
         arrays = {"actions": actions, **({"valid": self.valid} if self.resets else {})}
         arrays |= to_ours(self.names, "params", parameters)
         for moment, of_all in moments.items():

@@ -59,7 +59,6 @@ def _in_torch(path: Path, folder: Path, left_out: set[str]) -> Script:
     torch.set_num_threads(1)
     running = TorchScript(path, folder, left_out)
     if running.supply.precision == "float64":
-        torch.set_default_dtype(torch.float64)
         interfaces.install_float64(running)
     for patches in (randomness, neutralised, old_gym):
         patches.install(running)

@@ -23,6 +23,8 @@ class Supply:
     num_envs: int
     num_steps: int
     update_epochs: int
+    minibatches: int
+    """Number of minibatches of an iteration, in all its epochs."""
     warm_up: int
     """Number of rollouts before the training."""
     precision: str
@@ -62,6 +64,7 @@ def supply_of(config: Config, iterations: int) -> tuple[Supply, Arrays, ActionBo
             config.ppo.num_envs,
             config.ppo.num_steps,
             config.ppo.update_epochs,
+            config.ppo.update_epochs * config.ppo.num_minibatches,
             config.algorithm.warm_up,
             config.root.precision,
             iterations,

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
-import types
 from typing import Any
 
 import numpy as np
 import torch
 
 from ppo_bench.commands.equivalence.against.in_torch import TorchScript
-from ppo_bench.commands.equivalence.against.randomness import permutation
+from ppo_bench.commands.equivalence.against.randomness import Order
 from ppo_bench.envs import proof_of_memory
 from ppo_bench.mathematics import noise
-
-WRAPPERS = ["ImgObsWrapper", "RGBImgPartialObsWrapper"]
-"""Names that the script imports from minigrid."""
-
-
-class Order:
-    """A permutation of transitions, whose slices lack those that only reset an environment."""
-
-    def __init__(self, script: TorchScript, order: np.ndarray) -> None:
-        self._script, self._order = script, order.astype(np.int64)
-
-    def __getitem__(self, key: slice) -> torch.Tensor:
-        taken = self._order[key]
-        if self._script.supply.masks_resets and self._script.uses("resets"):
-            taken = taken[self._script.valid.ravel()[taken]]
-        return torch.from_numpy(taken)
 
 
 def install(script: TorchScript) -> None:
     """Replace permutations, the attention of an episode's first step, and the task's random states."""
-    for name, parts in {"memory_gym": [], "minigrid": [], "minigrid.wrappers": WRAPPERS}.items():
-        if importlib.util.find_spec(name.partition(".")[0]) is None:  # the script imports it even where it is not used
-            sys.modules[name] = types.ModuleType(name)
-            vars(sys.modules[name]).update(dict.fromkeys(parts))
 
     def randperm(size: int) -> Any:
-        return Order(script, permutation(script, size))
+        return Order(script, size)
 
     torch.randperm = randperm  # type: ignore[assignment]
     own_load = script.load_weights
