@@ -13,7 +13,8 @@ import torch
 from numpy.testing import assert_array_equal
 
 from ppo_bench.commands.equivalence.against.arguments import arguments_of
-from ppo_bench.commands.equivalence.against.names import SCRIPTS, require_same_names, to_ours, to_theirs
+from ppo_bench.commands.equivalence.against.names import to_ours, to_theirs
+from ppo_bench.commands.equivalence.against.scripts import SCRIPTS, require_same_names
 from ppo_bench.commands.equivalence.command import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
@@ -98,7 +99,7 @@ def test_layouts_lead_there_and_back(words: list[str]) -> None:
     frozen = {f"frozen.{p.name}": np.zeros(p.shape) for p in problem.algorithm.frozen(problem.network)}
     script = "ppo_trxl" if "trxl" in words[0] else words[0].rpartition("/")[2]
     require_same_names(script, arrays | frozen)
-    names = SCRIPTS[script](arrays | frozen)
+    names = SCRIPTS[script].names(arrays | frozen)
     there = to_theirs(names, arrays | frozen)
     back = to_ours(names, "params", {name: array for name, array in there.items() if "rnd_model.target" not in name})
     assert back.keys() == arrays.keys()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ppo_bench.commands.equivalence.against.scripts import SCRIPTS
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 
@@ -40,15 +41,12 @@ VALUES: dict[str, Callable[[Config], Any]] = {
     "trxl_positional_encoding": lambda config: config.resolved["network"]["positions"].replace("none", ""),
 }
 """Values of arguments, by their names in a script."""
-OF_SCRIPTS: dict[str, dict[str, Callable[[Config], Any]]] = {
-    "ppo_trxl": {"vf_coef": lambda config: config.ppo.vf_coef / 2},  # its value loss is not halved
-}
-"""Values of arguments that mean something else in one script, by its name."""
 
 
 def arguments_of(script: Path, config: Config) -> list[str]:
     """The arguments that `script` declares and `config` determines. Raises `ConfigError` if it declares none."""
-    text, values = script.read_text(encoding="utf-8"), VALUES | OF_SCRIPTS.get(script.stem, {})
+    text, scale = script.read_text(encoding="utf-8"), SCRIPTS[script.stem].vf_coef
+    values = VALUES | {"vf_coef": lambda config: config.ppo.vf_coef * scale}
     body = re.search(r"^class Args:\n(.*?)^\S", text, re.MULTILINE | re.DOTALL)
     parsed = [name.replace("-", "_") for name in re.findall(r"parser\.add_argument\(\"--([\w-]+)\"", text)]
     declared = re.findall(r"^    (\w+): ", body[1], re.MULTILINE) if body else parsed

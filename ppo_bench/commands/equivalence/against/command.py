@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.commands.equivalence.against.arguments import arguments_of
-from ppo_bench.commands.equivalence.against.names import require_known, require_same_names
 from ppo_bench.commands.equivalence.against.patches import INTERFACES, NEUTRALISED, SUPPLIED
+from ppo_bench.commands.equivalence.against.scripts import SCRIPTS, require_known, require_same_names
 from ppo_bench.commands.equivalence.against.supply import Supply, supply_of
 from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import Follower
@@ -91,7 +91,7 @@ def main(overrides: list[str]) -> int:
         supply, initial, bounds = supply_of(config, root.iterations)
         require_same_names(script.stem, initial)
         supply.save(folder, initial)
-        ranks = config.ppo.shards if script.stem == "ppo_atari_multigpu" else 1
+        ranks = config.ppo.shards if SCRIPTS[script.stem].in_ranks else 1
         _run(script, folder, root.leave_out, [*arguments_of(script, config), *root.arguments], ranks)
         theirs, used = _recorded(folder, supply, ranks)
     rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, bounds)]
@@ -108,13 +108,11 @@ def _load(overrides: list[str]) -> Config:
         raise ConfigError(
             f"against={root.against}: the file is missing; name a script in a copy of CleanRL's repository"
         )
-    require_known(script)
+    require_known(script, config)
     if not 1 <= root.iterations <= config.num_iterations:
         raise ConfigError(f"iterations={root.iterations}: must lie between 1 and {config.num_iterations}")
     if unknown := set(root.leave_out) - NEUTRALISED.keys():
         raise ConfigError(f"leave_out={sorted(unknown)}: there are {', '.join(NEUTRALISED)}")
-    if script.stem == "ppo_rnd_envpool" and config.ppo.mask_resets:
-        raise ConfigError("ppo.mask_resets=true: this script learns from reset steps, too; leave it out")
     return config
 
 

@@ -9,20 +9,7 @@ import numpy as np
 import torch
 
 from ppo_bench.commands.equivalence.against.running import Script
-
-LOSSES = {
-    "policy_loss": "pg_loss",
-    "value_loss": "v_loss",
-    "entropy": "entropy_loss",
-    "old_approx_kl": "old_approx_kl",
-    "approx_kl": "approx_kl",
-}
-"""The script's variable of each loss, as it is when gradients are clipped."""
-LOSSES_OF = {
-    "ppo_rnd_envpool": LOSSES
-    | {"value_loss": "ext_v_loss", "intrinsic_value_loss": "int_v_loss", "forward_loss": "forward_loss"},
-    "ppo_trxl": {"policy_loss": "pg_loss", "entropy": "entropy_loss"},  # the others are computed later, or otherwise
-}
+from ppo_bench.commands.equivalence.against.scripts import LOSSES
 
 
 class TorchScript(Script):
@@ -48,7 +35,7 @@ class TorchScript(Script):
 
     def note_gradient(self, norm: float, variables: Mapping[str, Any]) -> None:
         """Note the losses of a minibatch whose gradient, of this norm, is about to be clipped, from `variables`."""
-        names = LOSSES_OF.get(self.path.stem, LOSSES)
+        names = self.known.losses or LOSSES
         losses = {ours: self.weight * float(variables[theirs]) for ours, theirs in names.items()}
         self.note_minibatch({**losses, "gradient_norm": norm})
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.arrays import Arrays
 
 
@@ -71,31 +69,37 @@ def _mlp(actor: str) -> list[Name]:
     return [name for ours, theirs, k in layers for name in _linear(f"{ours}.{k}", f"{theirs}.{2 * k}")]
 
 
-def _classic(initial: Arrays) -> list[Name]:
+def classic(initial: Arrays) -> list[Name]:
+    """Two networks of three linear layers."""
     return _mlp("actor")
 
 
-def _continuous(initial: Arrays) -> list[Name]:
+def continuous(initial: Arrays) -> list[Name]:
+    """The same, with a mean and a deviation that no observation changes."""
     return [*_mlp("actor_mean"), Name("actor.log_std", "actor_logstd", lambda x: x[None], lambda x: x[0])]
 
 
-def _nature(initial: Arrays) -> list[Name]:
+def nature(initial: Arrays) -> list[Name]:
+    """Convolutions with two heads."""
     return [*_convolutions("trunk", "network"), *HEADS]
 
 
-def _impala(initial: Arrays) -> list[Name]:
+def impala(initial: Arrays) -> list[Name]:
+    """Residual convolutions with two heads."""
     parts = ("conv", "res_block0.conv0", "res_block0.conv1", "res_block1.conv0", "res_block1.conv1")
     layers = [(5 * block + k, f"network.{block}.{part}") for block in range(3) for k, part in enumerate(parts)]
     convolutions = [name for k, theirs in layers for name in _convolution(f"trunk.{k}", theirs)]
     return [*convolutions, *_after_convolutions("trunk.15", "network.5", 32), *HEADS]
 
 
-def _lstm(initial: Arrays) -> list[Name]:
+def lstm(initial: Arrays) -> list[Name]:
+    """Convolutions and an LSTM with two heads."""
     parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    return [*_nature(initial), *(Name(f"memory.{part}", f"lstm.{part}_l0") for part in parts)]
+    return [*nature(initial), *(Name(f"memory.{part}", f"lstm.{part}_l0") for part in parts)]
 
 
-def _rnd(initial: Arrays) -> list[Name]:
+def rnd(initial: Arrays) -> list[Name]:
+    """Actor, critic of two streams, predictor and target."""
     linear = {"trunk.4": "network.9", "critic.0": "extra_layer.0", "actor.0": "actor.0", "actor.1": "actor.2"}
     linear |= {f"predictor.{k}": f"rnd_model.predictor.{2 * k + 1}" for k in (4, 5)}
     rows = {"ext": slice(0, 1), "int": slice(1, 2)}
@@ -109,7 +113,8 @@ def _rnd(initial: Arrays) -> list[Name]:
     return [*convolutions, *(name for pair in linear.items() for name in _linear(*pair)), *streams]
 
 
-def _transformer(initial: Arrays) -> list[Name]:
+def transformer(initial: Arrays) -> list[Name]:
+    """A transformer behind linear layers or convolutions."""
     layers = len([name for name in initial if name.startswith("params.memory.") and name.endswith(".query.weight")])
     images = "params.trunk.3.weight" in initial
     names = _convolutions("trunk", "encoder") if images else _linear("trunk.0", "encoder")
@@ -126,7 +131,7 @@ def _transformer(initial: Arrays) -> list[Name]:
     return [*names, *(name for pair in heads.items() for name in _linear(*pair))]
 
 
-def _flax(initial: Arrays) -> list[Name]:
+def flax(initial: Arrays) -> list[Name]:
     """Layers of Flax: kernels `[H, W, I, O]` and `[I, O]`, with pixels in the order that is used here."""
 
     def layer(ours: str, theirs: str) -> list[Name]:
@@ -138,40 +143,6 @@ def _flax(initial: Arrays) -> list[Name]:
     layers = {f"trunk.{k}": f"network_params.Conv_{k}" for k in range(3)} | {"trunk.3": "network_params.Dense_0"}
     layers |= {"actor.0": "actor_params.Dense_0", "critic.0": "critic_params.Dense_0"}
     return [name for pair in layers.items() for name in layer(*pair)]
-
-
-SCRIPTS: dict[str, Callable[[Arrays], list[Name]]] = {
-    "ppo": _classic,
-    "ppo_continuous_action": _continuous,
-    "ppo_continuous_action_torchcompile": _continuous,
-    "ppo_atari": _nature,
-    "ppo_atari_multigpu": _nature,
-    "ppo_atari_envpool": _nature,
-    "ppo_atari_envpool_torchcompile": _nature,
-    "ppo_atari_envpool_xla_jax": _flax,
-    "ppo_atari_envpool_xla_jax_scan": _flax,
-    "ppo_atari_lstm": _lstm,
-    "ppo_pettingzoo_ma_atari": _nature,
-    "ppo_procgen": _impala,
-    "ppo_rnd_envpool": _rnd,
-    "ppo_trxl": _transformer,
-}
-"""Functions from the initial arrays to the names of all parameters, by the script's name."""
-
-
-def require_known(script: Path) -> None:
-    """Raise `ConfigError` unless `script` is one that is known here."""
-    if script.stem not in SCRIPTS:
-        raise ConfigError(f"against={script.name}: it is not known here; there are {', '.join(SCRIPTS)}")
-    if "torchcompile" not in script.stem and "charts/learning_rate" not in script.read_text(encoding="utf-8"):
-        raise ConfigError(f"against={script}: it does not log charts/learning_rate, as CleanRL's scripts do")
-
-
-def require_same_names(script: str, initial: Arrays) -> None:
-    """Raise `ConfigError` if the script has other parameters than the initial arrays."""
-    ours = {name.partition(".")[2] for name in initial if name.startswith(("params.", "frozen."))}
-    if unpaired := ours ^ {name.ours for name in SCRIPTS[script](initial)}:
-        raise ConfigError(f"against={script}.py: {min(unpaired)} is on one side alone; use the network of its preset")
 
 
 def to_theirs(names: list[Name], arrays: Mapping[str, np.ndarray]) -> Arrays:

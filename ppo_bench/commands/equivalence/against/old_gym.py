@@ -35,7 +35,7 @@ def install(script: Script) -> None:
         NormalizeObservation(env) if script.uses("obs-f64") else own_normalize(env)
     )
     joint = None
-    if script.path.stem.startswith("ppo_continuous_action") and script.num_envs > 1 and script.uses("joint-stats"):
+    if script.known.normalizes and script.num_envs > 1 and script.uses("joint-stats"):
         joint = JointWrappers(script)
         joint.install()
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.commands.equivalence.against.names import SCRIPTS, to_ours, to_theirs
+from ppo_bench.commands.equivalence.against.names import to_ours, to_theirs
+from ppo_bench.commands.equivalence.against.scripts import SCRIPTS
 from ppo_bench.commands.equivalence.against.supply import Supply
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.parts import Part
@@ -30,7 +31,8 @@ class Script:
     def __init__(self, path: Path, folder: Path, left_out: set[str]) -> None:
         self.path, self.folder, self.left_out = path, folder, left_out
         self.supply, self._initial = Supply.load(folder)
-        self.names = SCRIPTS[path.stem](self._initial)
+        self.known = SCRIPTS[path.stem]
+        self.names = self.known.names(self._initial)
         self.used: set[str] = set()
         """Names of all patches that have had an effect, and of those that were left out."""
         rank = int(os.environ.get("LOCAL_RANK", "0"))

@@ -21,26 +21,15 @@ import torch
 from ppo_bench.commands.equivalence.against import interfaces, neutralised, old_gym, randomness
 from ppo_bench.commands.equivalence.against.in_torch import TorchScript
 from ppo_bench.commands.equivalence.against.running import EnoughError, Script
+from ppo_bench.commands.equivalence.against.scripts import SCRIPTS
 from ppo_bench.commands.equivalence.against.supply import Supply
-
-OWN_PATCHES = {
-    "ppo_atari_envpool": "pools",
-    "ppo_atari_envpool_torchcompile": "lean",
-    "ppo_atari_multigpu": "ranks",
-    "ppo_continuous_action_torchcompile": "lean",
-    "ppo_pettingzoo_ma_atari": "pettingzoo",
-    "ppo_procgen": "procgen",
-    "ppo_rnd_envpool": "rnd",
-    "ppo_trxl": "transformer",
-}
-"""Modules with the patches of one script, by its name."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the script until the last iteration that is compared."""
     folder, script, left_out, _, *own = arguments
     given = Path(script).resolve(), Path(folder).resolve(), set(filter(None, left_out.split(",")))
-    running = _in_jax(*given) if "jax" in given[0].stem else _in_torch(*given)
+    running = _in_jax(*given) if SCRIPTS[given[0].stem].in_jax else _in_torch(*given)
     interfaces.install_writer(running)
     sys.path[:0] = [str(running.path.parent), str(running.path.parent.parent)]
     sys.argv = [str(running.path), *own]
@@ -62,8 +51,8 @@ def _in_torch(path: Path, folder: Path, left_out: set[str]) -> Script:
         interfaces.install_float64(running)
     for patches in (randomness, neutralised, old_gym):
         patches.install(running)
-    if path.stem in OWN_PATCHES:
-        importlib.import_module(f"{__package__}.{OWN_PATCHES[path.stem]}").install(running)
+    for module in running.known.patches:
+        importlib.import_module(f"{__package__}.{module}").install(running)
     return running
 
 
