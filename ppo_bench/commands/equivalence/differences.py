@@ -65,7 +65,7 @@ def compare(
         first=first,
         parameters=parameter_distance(leader.after, other.after),
         movement=movement_distance(leader.before, leader.after, other.after),
-        losses=max(distances),
+        losses=max(distances, default=0.0),
         gradient_norm=_distance(*norms, float(np.finfo(np.float64).tiny)),
     )
 

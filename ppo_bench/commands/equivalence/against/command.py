@@ -176,7 +176,7 @@ def _compare(
                     actions=np.where(weight, same_type, ours.actions), metrics={**ours.metrics, **other.metrics}
                 ),
                 TOLERANCES[config.root.precision].actions,
-                losses or ("policy_loss",),
+                losses,
             )
             mean, variance = (
                 _distance(*(_vector(under(f"adam.{moment}", each.after)) for each in (ours, other)))

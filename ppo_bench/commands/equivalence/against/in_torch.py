@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from ppo_bench.commands.equivalence.against.running import Script
-from ppo_bench.commands.equivalence.against.scripts import LOSSES
 
 
 class TorchScript(Script):
@@ -35,8 +34,7 @@ class TorchScript(Script):
 
     def note_gradient(self, norm: float, variables: Mapping[str, Any]) -> None:
         """Note the losses of a minibatch whose gradient, of this norm, is about to be clipped, from `variables`."""
-        names = self.known.losses or LOSSES
-        losses = {ours: self.weight * float(variables[theirs]) for ours, theirs in names.items()}
+        losses = {ours: self.weight * float(variables[theirs]) for ours, theirs in self.known.losses.items()}
         self.note_minibatch({**losses, "gradient_norm": norm})
 
     def end(self) -> None:

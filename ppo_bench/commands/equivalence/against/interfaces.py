@@ -33,18 +33,6 @@ def install_writer(script: Script) -> None:
     sys.modules["torch.utils.tensorboard"] = module
 
 
-def install_strtobool(script: Script) -> None:
-    """Put a module `distutils.util` in place."""
-
-    def strtobool(text: str) -> bool:
-        script.used.add("strtobool")
-        return text == "True"
-
-    util: Any = types.ModuleType("distutils.util")
-    util.strtobool = strtobool
-    sys.modules |= {"distutils": types.ModuleType("distutils"), "distutils.util": util}
-
-
 def install_float64(script: Script) -> None:
     """Make float64 the default of PyTorch, and what its names of float32 mean while the script calls them."""
     script.used.add("float64")

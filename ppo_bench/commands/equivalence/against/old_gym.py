@@ -162,7 +162,7 @@ class VectorRewards:
         self._stats, self._returned = RunningMeanStd(), np.zeros(script.num_envs)
 
     def normalized(self, rewards: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Normalised rewards `[N]`, of steps of which some end an episode."""
+        """Normalised rewards `[N]`; `done [N]` says which steps end an episode."""
         self._returned = self._returned * self._gamma + rewards
         resets = self._script.resets[-1]
         counted = ~resets if resets.any() and self._script.uses("resets") else np.ones(len(done), bool)
@@ -185,7 +185,7 @@ class JointWrappers:
         self._functions: dict[str, Any] = {}
 
     def install(self) -> None:
-        """Replace the wrappers by functions that return an environment as it is."""
+        """Replace the wrappers by functions that return their environment unchanged."""
 
         def normalize_observation(env: Any) -> Any:
             self._stats = self._stats or RunningMeanStd(shape=env.observation_space.shape)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,12 @@ import gymnasium
 import numpy as np
 import supersuit
 
-from ppo_bench.commands.equivalence.against.interfaces import install_strtobool
 from ppo_bench.commands.equivalence.against.running import Script
 
 
 def install(script: Script) -> None:
     """Put vectors of games with the old values and the supplied seeds in place."""
-    install_strtobool(script)
+    _install_strtobool(script)
     own_concat: Any = supersuit.concat_vec_envs_v1
     supersuit.concat_vec_envs_v1 = lambda env, count, num_cpus=0, base_class="gym": Games(
         script, own_concat(env, count, num_cpus, "gymnasium")
@@ -30,6 +31,18 @@ def install(script: Script) -> None:
         return Game(script, found) if name.startswith("pettingzoo.atari.") else found
 
     importlib.import_module = import_module
+
+
+def _install_strtobool(script: Script) -> None:
+    """Put a module `distutils.util` in place."""
+
+    def strtobool(text: str) -> bool:
+        script.used.add("strtobool")
+        return text == "True"
+
+    util: Any = types.ModuleType("distutils.util")
+    util.strtobool = strtobool
+    sys.modules |= {"distutils": types.ModuleType("distutils"), "distutils.util": util}
 
 
 class Game:

@@ -25,9 +25,9 @@ class ActionNoise:
     def now(self) -> torch.Tensor:
         """Noise `[N, A]` of the step that the script has reached."""
         self._script.used.add("action noise")
-        return self.of_step(self._script.iteration, len(self._script.resets) % self._script.supply.num_steps)
+        return self.at(self._script.iteration, len(self._script.resets) % self._script.supply.num_steps)
 
-    def of_step(self, iteration: int, step: int) -> torch.Tensor:
+    def at(self, iteration: int, step: int) -> torch.Tensor:
         """Noise `[N, A]`."""
         if iteration != self._iteration:
             supply, one = self._script.supply, torch.ones(1, dtype=torch.int32)

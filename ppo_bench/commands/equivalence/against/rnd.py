@@ -52,7 +52,7 @@ class Rnd:
         """Actions of a policy that is uniform, with the noise of iterations before the first."""
         iteration, step = divmod(self._warm_up_steps, self.script.supply.num_steps)
         self._warm_up_steps += 1
-        return self._noise.of_step(iteration - self.script.supply.warm_up, step).argmax(-1).numpy()
+        return self._noise.at(iteration - self.script.supply.warm_up, step).argmax(-1).numpy()
 
     def draws(self) -> torch.Tensor:
         """A uniform number for each transition of a minibatch; small ones teach the predictor."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ class EnoughError(BaseException):
     """Ends the script after the last iteration that is compared. It passes `except Exception`."""
 
 
-class Script:
+class Script(ABC):
     """A running script: what it was given, its variables, and what it has done so far.
 
     Of several processes each has a part of the environments, and a folder of its own for its records.
@@ -103,9 +104,9 @@ class Script:
                 raise SystemExit(f"{name} has the shape {shapes.get(name)}, and here {shapes_here.get(name)}")
         return given
 
+    @abstractmethod
     def end(self) -> None:
         """Note that the script has finished an iteration: `end_iteration` with its arrays."""
-        raise NotImplementedError
 
     def note_minibatch(self, losses: dict[str, float]) -> None:
         """Note the losses of a minibatch, by their names here, and the norm of its gradient."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ppo_bench.commands.equivalence.against import names
@@ -28,8 +28,8 @@ class Known:
     """Names of all parameters, from the arrays that a training begins with."""
     patches: tuple[str, ...] = ()
     """Modules of this package with patches that few scripts need."""
-    losses: Mapping[str, str] | None = None
-    """The script's variable of each loss, as it is when gradients are clipped; None for `LOSSES`."""
+    losses: Mapping[str, str] = field(default_factory=lambda: LOSSES)
+    """The script's variable of each loss, read when gradients are clipped."""
     in_jax: bool = False
     """Whether it learns with JAX, and not with PyTorch."""
     logs: bool = True
