@@ -43,8 +43,8 @@ from ppo_bench.mathematics.arrays import Arrays, Tree, under
 from ppo_bench.mathematics.normalize import ActionBounds
 
 EXACT = 1e-10
-"""Tolerance of all that is compared in float64. In wider precisions only actions and parameters are within one, that of
-a lockstep: rounding grows from iteration to iteration."""
+"""Tolerance of all that is compared in float64. In coarser precisions only actions and parameters are within one, that
+of a lockstep: rounding grows from iteration to iteration."""
 
 
 @dataclass
