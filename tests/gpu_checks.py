@@ -93,7 +93,9 @@ class Proof:
         both = f"variants={{device:[cpu,{self.device}]}}"
         graphs = "variants={framework.cudagraphs:[false,true]}"
         recorded = ["frameworks=[torch_compile]", graphs]
+        slow_and_fast = ["framework=torch_compile", "framework.cudagraphs=false,true"]
         if self.device == "cpu":
+            slow_and_fast = ["framework=torch_eager", "tuning=off,on"]
             recorded = ["frameworks=[torch_eager]", "variants={tuning:[on,off]}"]
         float64 = ["env=cartpole", "precision=float64"]
         few_envs = ["ppo.num_envs=64"] if self.few else ["ppo.num_envs=4096"]
@@ -124,6 +126,7 @@ class Proof:
                 Check("CartPole in JAX, many environments", self.speed(*inside, "workload=throughput")),
                 Check("Hopper, canonical", self.speed(*hopper)),
                 Check("Breakout, many environments", self.speed(*atari, *one, "workload=throughput")),
+                Check("what CUDA graphs bring", self.speed(*atari, *slow_and_fast)),
                 Check("launches and copies of Breakout", self.launches(*atari)),
             ],
             "training": [
@@ -132,10 +135,6 @@ class Proof:
                 Check("Breakout, bfloat16", self.speed(*atari, "precision=bfloat16", *one)),
                 Check("16 seeds of CartPole in JAX", self.trained(*inside, "num_seeds=16", steps=(2_000_000, 8192))),
                 Check("Brax's Ant", self.trained("env=brax_ant", *few_envs, steps=(20_000_000, 2048))),
-            ],
-            "ladders": [
-                Check("ladder of Breakout", self.ladder(*atari, "framework=torch_compile")),
-                Check("ladder of CartPole", self.ladder("env=cartpole")),
             ],
             "breakout": [Check("Breakout, ten million steps", self.trained(*to_400, steps=TO_400), goes_on=True)],
         }
@@ -170,7 +169,11 @@ class Proof:
             (found,) = (folder / "bench").glob("*.json")
             keys = ("sps", "fraction_of_serial_limit", "environment_alone_sps", "gpu_memory_bytes")
             programs = json.loads(found.read_text())["programs"]
-            return {f"{row['framework']}, {row['backend']}": {key: row[key] for key in keys} for row in programs}
+            names = ("framework", "backend", "overrides")
+            return {
+                ", ".join(filter(None, (row[name] for name in names))): {key: row[key] for key in keys}
+                for row in programs
+            }
 
         return show
 
@@ -215,16 +218,6 @@ class Proof:
             run = self._train(folder, *words, *self._small(words), *own)
             result = json.loads((run / "result.json").read_text())
             return {key: result[key] for key in ("steady_sps", "wall_seconds", "final_return_mean", "num_seeds")}
-
-        return show
-
-    def ladder(self, *words: str) -> Callable[[Path], Figures]:
-        """Gains of the optimisations, by the table of `ppo-bench bench ablation=true`."""
-
-        def show(folder: Path) -> Figures:
-            own = ["rounds=1", "iterations=1", *self._small(words)] if self.few else ["rounds=3", "iterations=2"]
-            own += [f"device={self.device}", f"outputs={folder}"]
-            return {"table": ran(["-m", "ppo_bench.bench", "ablation=true", *words, *own], folder)}
 
         return show
 

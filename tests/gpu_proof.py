@@ -1,6 +1,6 @@
 """`make gpu-proof [DEVICE=cuda] [PART=same]`: all checks that need a GPU, the most important ones first.
 
-The checks form five parts of at most nine minutes each: same, speed, training, ladders, breakout. The same command
+The checks form four parts of at most nine minutes each: same, speed, training, breakout. The same command
 given again skips the checks that have passed; a check that fails is reported, and the others still run. A table and
 `<out>/gpu-proof.json` hold the outcome of each, a folder of each check what its commands said. The checks of `same`
 measure no time: `--jobs` of them run at once. With CLEANRL or LEANRL=<its repository> and PEER_PYTHON=<a Python with
@@ -31,7 +31,7 @@ def main() -> int:
     """Make the checks that have not passed, print what came of all, and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--part", choices=["same", "speed", "training", "ladders", "breakout"])
+    parser.add_argument("--part", choices=["same", "speed", "training", "breakout"])
     parser.add_argument("--jobs", type=int, default=1, help="checks of the part same that run at once")
     parser.add_argument("--out", type=Path, default=Path("outputs/gpu-proof"))
     options = parser.parse_args()

@@ -20,7 +20,8 @@ from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.torch import TorchOps
-from ppo_bench.runs.video.filmed import draw_off_screen, film
+from ppo_bench.runs.video.film import FilmedEnv, mp4
+from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 from tests.films import frames_of
 
 ATARI = {"pong_two_players": "pong_v3", "surround_two_players": "surround_v2", "tennis_two_players": "tennis_v3"}
@@ -168,14 +169,13 @@ def test_the_preset_marks_the_observing_player_by_planes_of_1() -> None:
 )
 def test_games_are_drawn(words: list[str], shape: tuple[int, int] | None, tmp_path: Path) -> None:
     draw_off_screen()
-    env = film(load_config(words), tmp_path / "game.mp4", "video=true")
-    try:
+    scene = open_scene(load_config(words))
+    with mp4(tmp_path / "game.mp4", scene.fps) as add:
+        env = FilmedEnv(scene, add)
         seen = env.reset([1, 1])
         for _ in range(20):
             legal = seen.legal if seen.legal is not None else np.ones((2, 6), bool)
             seen = env.step(legal.argmax(1)).seen
-        env.mp4.finish()
-    finally:
         env.close()
     frames = frames_of(tmp_path / "game.mp4")
     assert len(frames) == 21

@@ -6,21 +6,17 @@ import json
 import shutil
 import signal
 import statistics
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ppo_bench.commands.__main__ import main
-from ppo_bench.common.cli import exit_code
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.trackers import tracking
-from ppo_bench.runs.video import filmer
+from ppo_bench.runs.video import films
 from tests.films import frames_of
 from tests.processes import children, command_line, started, wait_until
-from tests.refusals import assert_one_line
 from tests.training import rows, run_folder, timeless, trained
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("clone")]
@@ -36,8 +32,9 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("filmed"), *FILMED)
 
 
-def films(folder: Path) -> list[str]:
-    return sorted(path.name for path in (folder / "videos").iterdir())
+def files(folder: Path) -> list[Path]:
+    """Each film's JSON file and mp4 file, in the order of the checkpoints."""
+    return sorted((folder / "evaluations").iterdir())
 
 
 # --- Beside a training ------------------------------------------------------------------------------------------------
@@ -58,29 +55,32 @@ def test_films_change_nothing_of_the_run(filmed: Path, tmp_path: Path) -> None:
 
 
 def test_a_film_is_made_at_the_first_checkpoint_after_so_many_episodes(filmed: Path) -> None:
-    ended = np.cumsum([row["episodes"] for row in rows(filmed)])[3::4]
-    expected: list[int] = []
-    for episodes in ended:
-        if episodes - (expected or [0])[-1] >= EVERY:
-            expected.append(int(episodes))
-    assert len(expected) >= 2
-    assert films(filmed) == [f"episode_{n:08d}.{kind}" for n in expected for kind in ("json", "mp4")]
+    episodes = np.cumsum([row["episodes"] for row in rows(filmed)])
+    expected, last = [], 0
+    for iteration in (4, 8, 12, 16):
+        if episodes[iteration - 1] - last >= EVERY:
+            last = episodes[iteration - 1]
+            expected += [f"iteration_{iteration:08d}"] * 2
+    assert len(expected) >= 4
+    assert [path.name.partition("-")[0] for path in files(filmed)] == expected
+    assert {path.suffix for path in files(filmed)} == {".json", ".mp4"}
 
 
 def test_a_film_shows_one_episode_from_start_to_end(filmed: Path) -> None:
-    for path in (filmed / "videos").glob("*.mp4"):
+    for path in (filmed / "evaluations").glob("*.mp4"):
         about = json.loads(path.with_suffix(".json").read_text())
-        frames = frames_of(path)
         assert about["global_step"] == 512 * about["iteration"]
-        assert about["return"] == about["length"]
-        assert len(frames) == about["frames"] == about["length"] + 1
+        assert not about["greedy"]
+        frames, video = frames_of(path), about["video"]
+        assert video["return"] == video["length"] == about["returns"][0]
+        assert len(frames) == video["frames"] == video["length"] + 1
         assert frames.shape[1:] == (400, 600, 3)
         assert np.abs(frames[-1].astype(int) - frames[0]).max() > 100  # the pole has fallen
 
 
 def test_the_seconds_of_a_film_are_taken_from_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each took a thousand, of which the clock knows nothing."""
-    monkeypatch.setattr(filmer.Filmer, "film", lambda *arguments: 1000.0)
+    monkeypatch.setattr(films.Films, "film", lambda *arguments: 1000.0)
     folder = trained(tmp_path, *RUN)
     seconds = [row["wall_seconds"] for row in rows(folder)]
     assert [-round(second, -3) for second in seconds] == [1000.0 * (k // 4) for k in range(16)]
@@ -90,21 +90,23 @@ def test_the_seconds_of_a_film_are_taken_from_the_run(tmp_path: Path, monkeypatc
 
 def test_trackers_are_given_the_films_with_their_steps(filmed: Path) -> None:
     found = list(tracking.films(filmed))
-    assert [path.name for path, _ in found] == [name for name in films(filmed) if name.endswith(".mp4")]
+    assert [path for path, _ in found] == [path for path in files(filmed) if path.suffix == ".mp4"]
     assert [step for _, step in found] == [
         json.loads(path.with_suffix(".json").read_text())["global_step"] for path, _ in found
     ]
 
 
-def test_a_resumed_run_films_nothing_twice(filmed: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_films_what_comes_after_its_checkpoint(filmed: Path, tmp_path: Path) -> None:
     folder = run_folder(*FILMED, f"outputs={tmp_path}")
     shutil.copytree(filmed, folder, symlinks=True)
-    before = {path: path.stat().st_mtime_ns for path in (folder / "videos").iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in files(folder)}
     (folder / "result.json").unlink()
     shutil.rmtree(folder / "checkpoints/iteration_00000016")
     assert trained(tmp_path, *FILMED) == folder
     assert (folder / "result.json").exists()
-    assert {path: path.stat().st_mtime_ns for path in (folder / "videos").iterdir()} == before
+    after = {path: path.stat().st_mtime_ns for path in files(folder)}
+    assert list(after) == list(before)
+    assert {path for path in before if after[path] != before[path]} == set(files(folder)[-2:])
 
 
 # --- Trouble ----------------------------------------------------------------------------------------------------------
@@ -118,47 +120,41 @@ def troubled(trouble: str) -> list[str]:
 @pytest.mark.parametrize(
     ("trouble", "why"), [("raise", "RuntimeError: out of paint"), ("kill", "killed by SIGKILL"), ("hang", "given up")]
 )
-def test_a_film_that_fails_costs_a_warning(
+def test_a_film_that_fails_costs_a_warning_and_is_the_last(
     trouble: str, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if trouble == "hang":
-        monkeypatch.setattr(filmer, "LONGEST_SECONDS", 6.0)
-    often = [*troubled(trouble), "checkpoint.every_iterations=4", "video.every_episodes=1"]
+        monkeypatch.setattr(films, "LONGEST_SECONDS", 6.0)
+    often = [*troubled(trouble), "total_timesteps=4096", "checkpoint.every_iterations=4", "video.every_episodes=1"]
     folder = trained(tmp_path, *often)
-    (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]
-    assert "warning: no film after " in warning
+    (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning: no film after " in line]
     assert why in warning
     assert (folder / "result.json").exists()
-    assert not list(folder.glob("videos/*.json")) + list(folder.glob("videos/*.mp4"))
+    assert not list(folder.glob("evaluations/*.mp4"))
 
 
 def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = run_folder(*FILMED, f"outputs={tmp_path}")
     folder.mkdir(parents=True)
-    (folder / "videos").write_text("mine")
+    (folder / "evaluations").write_text("mine")
     trained(tmp_path, *FILMED)
     assert "warning: no film after " in capfd.readouterr().err
-    assert (folder / "videos").read_text() == "mine"
+    assert (folder / "evaluations").read_text() == "mine"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-def test_a_film_ends_with_its_training(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_film_ends_where_its_training_is_stopped(tmp_path: Path) -> None:
     often = [*troubled("hang"), "checkpoint.every_iterations=2", "video.every_episodes=1", f"outputs={tmp_path}"]
     with started(*often) as run:
         wait_until(run, lambda: films_being_made(run.pid))
         made = films_being_made(run.pid)
-        run.send_signal(number)
-        assert run.wait() == (130 if number == signal.SIGTERM else -signal.SIGKILL)
-    deadline = time.monotonic() + 120
-    while any(is_alive(process) for process in made):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert not list(tmp_path.rglob("videos/*.mp4"))
+        run.send_signal(signal.SIGTERM)
+        assert run.wait() == 130
+    assert not any(is_alive(process) for process in made)
+    assert not list(tmp_path.rglob("iteration_*.mp4"))
 
 
 def films_being_made(training: int) -> list[int]:
-    """The processes of a training's films, less that which tries whether there can be any."""
-    return [child for child in children(training) if "episode_" in command_line(child)]
+    return [child for child in children(training) if "ppo_bench.evaluate" in command_line(child)]
 
 
 def is_alive(process: int) -> bool:
@@ -176,12 +172,9 @@ UNDRAWN = {
 
 
 @pytest.mark.parametrize(("text", "why"), UNDRAWN.items(), ids=list(UNDRAWN))
-def test_what_cannot_be_drawn_is_one_line_before_anything_is_written(
+def test_what_cannot_be_drawn_is_trained_with_a_warning(
     text: str, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*text.split(), "device=cpu", "total_timesteps=2048", "video.every_episodes=7", f"outputs={tmp_path}"]
-    assert exit_code(main, words) == 2
-    error = capfd.readouterr().err
-    assert_one_line(error, why)
-    assert error.startswith(f"ppo_bench: video.every_episodes=7: {why}")
-    assert not list(tmp_path.iterdir())
+    trained(tmp_path, *text.split(), "device=cpu", "total_timesteps=2048", "video.every_episodes=1")
+    (warning,) = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]
+    assert warning.endswith(f"and none from now on: video=true: {why}")

@@ -15,26 +15,26 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.runs.video.filmed import COLOURS, FilmedEnv, draw_off_screen, film
-from ppo_bench.runs.video.mp4 import Mp4
+from ppo_bench.runs.video.film import FilmedEnv, mp4
+from ppo_bench.runs.video.scene import COLOURS, Scene, draw_off_screen, open_scene
 from tests.films import frames_of
 from tests.training import ENVIRONMENT, ROOT
 
 pytestmark = pytest.mark.slow
 
 
-def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray], np.ndarray, FilmedEnv]:
+def drawn(overrides: str, path: Path, steps: int = 12) -> tuple[list[np.ndarray], np.ndarray, Scene]:
     """Observations and frames of random play."""
     draw_off_screen()
-    env = film(load_config([*overrides.split(), "device=cpu"]), path, "video=true")
+    scene = open_scene(load_config([*overrides.split(), "device=cpu"]))
     rng = np.random.default_rng(0)
-    seen = [np.array(env.reset([3]).obs)]
-    played: VectorEnv = env
-    for _ in range(steps):
-        seen.append(np.array(env.step(random_actions(played, rng)).obs))
-    env.mp4.finish()
+    with mp4(path, scene.fps) as add:
+        env: VectorEnv = FilmedEnv(scene, add)
+        seen = [np.array(env.reset([3]).obs)]
+        for _ in range(steps):
+            seen.append(np.array(env.step(random_actions(env, rng)).obs))
     env.close()
-    return seen, frames_of(path), env
+    return seen, frames_of(path), scene
 
 
 def test_the_camera_follows_a_robot_that_runs_away() -> None:
@@ -64,9 +64,9 @@ def test_the_camera_follows_a_robot_that_runs_away() -> None:
 def test_environments_are_drawn_by_gymnasium_or_else_by_envpool(
     overrides: str, size: tuple[int, int], fps: int, tmp_path: Path
 ) -> None:
-    _, frames, env = drawn(overrides, tmp_path / "film.mp4")
+    _, frames, scene = drawn(overrides, tmp_path / "film.mp4")
     assert frames.shape == (13, *size, 3)
-    assert env.mp4.fps == fps
+    assert scene.fps == fps
     assert frames[0].std() > 5
     assert (frames[-1] != frames[0]).any()
 
@@ -77,8 +77,8 @@ def test_dm_control_is_drawn(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from tests.test_video_drawn import drawn
-_, frames, env = drawn("env=dmc_cheetah_run backend=envpool", Path(sys.argv[1]))
-print(frames.shape, env.mp4.fps, frames[0].std() > 5, (frames[-1] != frames[0]).any())
+_, frames, scene = drawn("env=dmc_cheetah_run backend=envpool", Path(sys.argv[1]))
+print(frames.shape, scene.fps, frames[0].std() > 5, (frames[-1] != frames[0]).any())
 """
     command = [sys.executable, "-c", code, str(tmp_path / "film.mp4")]
     run = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
@@ -107,7 +107,6 @@ def test_minatar_shows_its_objects_in_their_colours(tmp_path: Path) -> None:
 
 
 def test_frames_are_enlarged_by_whole_factors_and_cut_to_even_sides(tmp_path: Path) -> None:
-    mp4 = Mp4(tmp_path / "film.mp4", 15)
-    mp4.add(np.full((301, 401, 3), 200, np.uint8))
-    mp4.finish()
+    with mp4(tmp_path / "film.mp4", 15) as add:
+        add(np.full((301, 401, 3), 200, np.uint8))
     assert frames_of(tmp_path / "film.mp4").shape == (1, 300, 400, 3)

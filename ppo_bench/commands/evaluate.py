@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
@@ -30,9 +30,8 @@ from ppo_bench.runners.base import Episode
 from ppo_bench.runs.play import Mixed, Player, load_agent, play, random_agent
 from ppo_bench.runs.provenance import provenance
 from ppo_bench.runs.recorded import load_run, read_run
-
-if TYPE_CHECKING:
-    from ppo_bench.runs.video.filmed import FilmedEnv
+from ppo_bench.runs.video.film import film
+from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 
 
 @dataclass
@@ -85,8 +84,6 @@ def main(arguments: list[str]) -> int:
         raise ConfigError("RUN_DIR is missing: name a run's folder before the overrides")
     request = load_request([word for word in words if word not in runs])
     if request.video:
-        from ppo_bench.runs.video.filmed import draw_off_screen
-
         draw_off_screen()
     every = _all_found(runs, request)  # so that a wrong one is said before any is played
     means = [_evaluate(each, request) for each in every]
@@ -124,35 +121,26 @@ def _evaluate(one: Evaluated, request: Request) -> float:
     config, file, saved = one.config, one.file, checkpoint.load_named(one.path)
     players = config.task.players if request.against else 1
     env = on_host(make_env(config.backend, config.task.at_least(request.num_envs * players)))
-    filmed: FilmedEnv | None = None
+    scene = None
     try:
         agent: Player = load_agent(config, saved, env, request.greedy, request.seed)
         if request.against:
             agent = Mixed(agent, random_agent(config, saved, env, request.seed), players)
         if request.video:
-            from ppo_bench.runs.video.filmed import film
-
-            filmed = film(config, file.with_suffix(".mp4"), "video=true")
+            scene = open_scene(config)
         make_folder(file.parent)
         episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
         about = _summary(one, saved, request, episodes) | provenance()
         write_json(file, about)  # before the video, which may fail
-        if filmed:
-            (episode,) = play(filmed, agent, 1, request.seed)
-            filmed.mp4.finish()
-            about["video"] = {
-                "frames": filmed.mp4.frames,
-                "fps": filmed.mp4.fps,
-                "return": episode.episode_return,
-                "length": episode.length,
-            }
+        if scene:
+            about["video"] = film(scene, agent, request.seed, file.with_suffix(".mp4"))
             write_json(file, about)
     finally:
         env.close()
-        if filmed:
-            filmed.close()
+        if scene:
+            scene.env.close()
     _print_table(about)
-    if filmed:
+    if scene:
         print(file.with_suffix(".mp4"))
     print(file, flush=True)
     return float(about["return_mean"])

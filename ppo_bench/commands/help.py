@@ -55,7 +55,7 @@ Common overrides (conf/ explains every key)
   outputs=/data/runs        the folder under which everything is written
   checkpoint.load=RUN_DIR   start from a checkpoint of another run, of any framework
   tracker=[tensorboard,wandb]   log the run there too; options are keys such as tracker.wandb.project
-  video.every_episodes=100  record a video of an episode after every 100, at checkpoints: videos/ in the run's folder
+  video.every_episodes=100  record a video of an episode after every 100, at checkpoints, in the run's evaluations/
   rerun=true                train again from the start, in a new folder beside the run's
 
 Exit codes: 0 done, 1 failed while running, 2 wrong configuration, 75 another machine was lost, 130 interrupted."""

@@ -11,7 +11,6 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.runners.seeds import SeedsRunner
 from ppo_bench.runs.evaluation import Evaluator
 from ppo_bench.runs.record import Record
-from ppo_bench.runs.video.filmer import Filmer
 
 Listener = Callable[[Path, Mapping[str, Any]], object]
 """A function that is called with a run's folder and its new row of metrics.jsonl after each iteration."""
@@ -21,12 +20,10 @@ class Pauses:
     """The pauses of runs that are trained together, whose configurations differ in seed and `NUMBERS` alone."""
 
     def __init__(self, configs: Sequence[Config], on_iteration: Listener | None = None) -> None:
-        """Raises `ConfigError` if an enabled video is not possible here."""
-        self._filmers = [Filmer(config) for config in configs]
         self._evaluator = Evaluator(configs[0])
         self._seeds = [config.root.seed for config in configs]
         self._on_iteration, self._untold = on_iteration, list[tuple[Record, Mapping[str, Any]]]()
-        self.seconds = self._filmers[0].require()
+        self.seconds = 0.0
         """Total seconds of all pauses so far."""
 
     @property
@@ -67,8 +64,8 @@ class Pauses:
 
     def film(self, records: Sequence[Record], checkpoints: Sequence[Path], stop: Sequence[int]) -> None:
         """Film the policies of the newest `checkpoints` where a video is due."""
-        for record, newest, filmer in zip(records, checkpoints, self._filmers, strict=True):
-            self.seconds += filmer.film(record.folder, newest, record.loop.episodes, stop)
+        for record, newest in zip(records, checkpoints, strict=True):
+            self.seconds += record.films.film(newest, record.loop.episodes, stop)
 
     def close(self) -> None:
         """Close the environments of evaluations."""

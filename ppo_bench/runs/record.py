@@ -32,6 +32,7 @@ from ppo_bench.runs.results import (
     speeds,
 )
 from ppo_bench.runs.trackers.tracking import Tracking
+from ppo_bench.runs.video.films import Films
 from ppo_bench.tuning.machine import peak_memory_bytes
 
 LARGE_STD = 10.0
@@ -72,6 +73,7 @@ class Record:
             loop.resumes += 1
         self._metrics, self._episodes = (Rows(folder / name, mark) for name, mark in loop.marks.items())
         self._earlier_seconds = loop.wall_seconds
+        self.films = Films(config.root.video.every_episodes, loop.episodes)
 
     def _begin(self, made_by: dict[str, Any]) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")

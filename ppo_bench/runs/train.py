@@ -122,7 +122,6 @@ def _train_runs(config: Config, runs: Sequence[SeedRun], started_at: float, on_i
     Trains nothing if other processes or damaged checkpoints have meanwhile left other runs to train together.
     """
     pauses = Pauses([run.config for run in runs], on_iteration)
-    started_at += pauses.seconds
     if config.trains_several:
         own = [run.config.own for run in runs]
         runner, warnings, env = _build(config, functools.partial(config.framework.seeds_runner, own=own))

@@ -7,27 +7,23 @@ from collections.abc import Iterable
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.observed import make_env
-from ppo_bench.runs.video.filmer import Filmer
 
 
 def check_environments(configs: Iterable[Config]) -> None:
-    """Raise `ConfigError` if an environment cannot be made, or not be rendered although the run records videos.
+    """Raise `ConfigError` if an environment cannot be made.
 
     Environments inside a JAX program are checked by their runs, as GPUs are.
     """
     seen, before = set(), dict(os.environ)
     try:
         for config in configs:
-            films = config.root.video.every_episodes > 0
             task = config.task.alone()
-            what = repr((config.backend, task, films))
+            what = repr((config.backend, task))
             if what in seen:
                 continue
             seen.add(what)
             if not config.backend.in_graph:
                 make_env(config.backend, task).close()
-            if films:
-                Filmer(config).require()
     finally:  # physics and graphics libraries may have set environment variables, which the runs must not inherit
         os.environ.clear()
         os.environ.update(before)

@@ -2,9 +2,8 @@
 
 It measures every framework on every backend that offers the environment. Each has a process of its own, and the
 processes take turns, so that other load on the machine affects all of them alike. Lists choose what is measured:
-env=breakout framework=torch_eager,jax_xla ppo.num_envs=4,64,1024. Other modes are ablation=true (the gain of each
-optimisation) and trace=true (a profiler's trace of an iteration). `compare A.json B.json` shows the speeds of two
-machines side by side.
+env=breakout framework=torch_eager,jax_xla ppo.num_envs=4,64,1024. trace=true records a profiler's trace of an
+iteration instead. `compare A.json B.json` shows the speeds of two machines side by side.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from ppo_bench.commands.bench.ablation import ablation
 from ppo_bench.commands.bench.compare import compare
 from ppo_bench.commands.bench.launches import launches
 from ppo_bench.commands.bench.limits import Arithmetic, arithmetic
@@ -36,9 +34,6 @@ def main(arguments: list[str]) -> int:
     overrides = overrides_of(parser.parse_intermixed_args(arguments))
     require("torch", "torch", "the limits of the machine")
     asked = schema(load(expand(overrides)[0]))
-    if asked.ablation:
-        ablation(overrides)
-        return 0
     groups: dict[tuple[str, str], list[tuple[list[str], Config]]] = {}
     for job, config in runnable(overrides):
         groups.setdefault((config.task.name, schema(config).workload), []).append((job, config))

@@ -28,7 +28,6 @@ class BenchSchema(RootSchema):
     throughput_num_envs: dict[str, int]
     rounds: int
     iterations: int
-    ablation: bool
     trace: bool
 
 
@@ -53,8 +52,6 @@ def load(job: list[str]) -> Config:
         raise ConfigError(f"ppo.target_kl={config.ppo.target_kl}: a bench measures all epochs; use ppo.target_kl=null")
     if config.root.checkpoint.load:
         raise ConfigError("checkpoint.load: a bench measures a training from its beginning; leave it out")
-    if len(chosen := [key for key in ("ablation", "trace") if getattr(root, key)]) > 1:
-        raise ConfigError(f"{' '.join(f'{key}=true' for key in chosen)}: one at a time")
     if root.grid:
         raise ConfigError("grid: a bench measures one set of hyperparameters; leave it out")
     if root.num_seeds > 1:

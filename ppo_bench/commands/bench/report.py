@@ -20,7 +20,7 @@ from ppo_bench.runs.provenance import provenance
 
 PHASES = ("environment", "inference", "acting", "learning", "rest")
 TOLD = {
-    *("outputs", "name", "env", "workload", "rounds", "iterations", "ablation", "framework", "backend"),
+    *("outputs", "name", "env", "workload", "rounds", "iterations", "framework", "backend"),
     *("device", "precision", "framework.compile_cache"),
 }
 """Keys of overrides that say nothing of the work, or that a file has under another name."""

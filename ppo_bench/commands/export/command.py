@@ -68,7 +68,7 @@ def export(
     # First, so that an export that was interrupted is known as one, and written again.
     checkpoint.write_exported(folder, run | {"overrides": words or [], "config": public}, saved)
     rows = [row for row in read_rows(run_folder / "metrics.jsonl") if row["global_step"] <= saved.loop["global_step"]]
-    film = _film(run_folder, checkpoint_name, saved.loop["episodes"])
+    film = _film(run_folder, checkpoint_name)
     if film:
         shutil.copyfile(film, folder / FILM)
     else:
@@ -107,22 +107,22 @@ def _words(overrides: list[str], identity: dict[str, Any]) -> list[str] | None:
         return None
 
 
-def _film(run_folder: Path, checkpoint_name: str, episodes: int) -> Path | None:
-    """The film to show: the newest of an evaluation of the checkpoint, or else the training's last until then.
-
-    `episodes` is the number of episodes that had ended at the checkpoint, as in the names of the training's films.
-    """
-    evaluations = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.mp4"), key=lambda path: path.stat().st_mtime)
-    films = sorted(run_folder.glob("videos/episode_*.mp4"), reverse=True)
-    until = [film for film in films if int(film.stem.removeprefix("episode_")) <= episodes]
-    return next(iter([*reversed(evaluations), *until]), None)
+def _film(run_folder: Path, checkpoint_name: str) -> Path | None:
+    """The film to show: the newest of the checkpoint, or else of the last checkpoint before it that has one."""
+    films = [
+        (path.name.partition("-")[0], path.stat().st_mtime, path)
+        for path in run_folder.glob("evaluations/iteration_*.mp4")
+    ]
+    return max((film for film in films if film[0] <= checkpoint_name), default=(None,))[-1]
 
 
 def _returns(run_folder: Path, checkpoint_name: str, saved: checkpoint.Checkpoint) -> Returns | None:
-    """The returns of the newest evaluation of the checkpoint, or else of its last training episodes; None without."""
-    found = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.json"), key=lambda path: path.stat().st_mtime)
+    """The returns of the newest evaluation of the checkpoint over more episodes than a film, or else of its last
+    training episodes; None without."""
+    paths = sorted(run_folder.glob(f"evaluations/{checkpoint_name}-*.json"), key=lambda path: path.stat().st_mtime)
+    found = [told for path in paths if (told := read_json(path, "remove it, or evaluate again"))["episodes"] > 1]
     if found:
-        told = read_json(found[-1], "remove it, or evaluate again")
+        told = found[-1]
         how = "likeliest" if told["greedy"] else "sampled"
         return Returns(told["returns"], f"{told['episodes']} whole episodes in fresh environments, {how} actions")
     recent = saved.loop["recent_returns"]

@@ -72,11 +72,10 @@ def _warn(name: str, error: Exception) -> None:
 
 def films(folder: Path) -> Iterator[tuple[Path, int]]:
     """The mp4 files of a run's training and evaluations, each with the `global_step` of its checkpoint."""
-    for kind in ("videos", "evaluations"):
-        for path in sorted((folder / kind).glob("*.mp4")):
-            about = path.with_suffix(".json")
-            try:
-                if about.exists():
-                    yield path, int(read_json(about)["global_step"])
-            except (ConfigError, KeyError, TypeError, ValueError):  # damaged
-                pass
+    for path in sorted((folder / "evaluations").glob("*.mp4")):
+        about = path.with_suffix(".json")
+        try:
+            if about.exists():
+                yield path, int(read_json(about)["global_step"])
+        except (ConfigError, KeyError, TypeError, ValueError):  # damaged
+            pass

@@ -1,4 +1,4 @@
-"""One environment of a run and its pictures, on machines with and without a display.
+"""One environment of a run that can be drawn, on machines with and without a display.
 
 gymnasium and PettingZoo draw the environments that they offer. EnvPool draws those that it alone offers, such as
 Procgen. Environments in JAX that none of them offers, such as MinAtar, show their observations if these are pictures.
@@ -10,23 +10,20 @@ import functools
 import os
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, one_line, require
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.atari import FRAME_SKIP
-from ppo_bench.envs.base import Seen, Step, Task, VectorEnv
+from ppo_bench.envs.base import Task, VectorEnv
 from ppo_bench.envs.envpool import EnvPoolEnv
 from ppo_bench.envs.gymnasium import GymnasiumEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env, observed
 from ppo_bench.envs.pettingzoo import PettingZooEnv
-from ppo_bench.runs.video.mp4 import Mp4
 
 MUJOCO_NEEDS = "MuJoCo needs apt install libegl1 libgl1-mesa-dri"
 ATARI_FPS = 60
@@ -48,35 +45,6 @@ class Scene:
     fps: int
 
 
-class FilmedEnv:
-    """One environment or game, a `VectorEnv`, that adds a frame to `mp4` after its reset and after every step."""
-
-    def __init__(self, scene: Scene, path: Path) -> None:
-        self.num_envs = scene.env.num_envs
-        self.observation_space: Any = scene.env.observation_space
-        self.action_space: Any = scene.env.action_space
-        self.masks_actions = scene.env.masks_actions
-        self.mp4 = Mp4(path, scene.fps)
-        self._scene = scene
-
-    def reset(self, seeds: Sequence[int]) -> Seen:
-        """See `VectorEnv.reset`."""
-        seen = self._scene.env.reset(seeds)
-        self.mp4.add(self._scene.draw(seen.obs))
-        return seen
-
-    def step(self, actions: np.ndarray) -> Step:
-        """See `VectorEnv.step`."""
-        step = self._scene.env.step(actions)
-        self.mp4.add(self._scene.draw(step.obs))
-        return step
-
-    def close(self) -> None:
-        """Close the environment; an unfinished video is removed."""
-        self._scene.env.close()
-        self.mp4.close()
-
-
 def draw_off_screen() -> None:
     """Make MuJoCo and SDL draw in memory, with or without a display; has to precede the first environment."""
     if os.environ.get("MUJOCO_GL", "disable") == "disable":  # trainings that draw nothing set it to this
@@ -84,11 +52,9 @@ def draw_off_screen() -> None:
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
-def film(config: Config, path: Path, asked: str) -> FilmedEnv:
-    """One environment of a run, filmed into `path`. `draw_off_screen` has to precede it.
-
-    `asked` is the setting that requested the film. Raises `ConfigError`, which begins with it, if drawing fails.
-    """
+def open_scene(config: Config) -> Scene:
+    """One environment of a run. `draw_off_screen` has to precede it. Raises `ConfigError` if drawing fails."""
+    asked = "video=true"
     require("av", "video", asked)
     try:
         make = _maker(config)
@@ -108,7 +74,7 @@ def film(config: Config, path: Path, asked: str) -> FilmedEnv:
         needs = f"; classic control needs pip install 'ppo-bench[video]', {MUJOCO_NEEDS}"
         hint = "" if "not implemented" in said.lower() else needs
         raise ConfigError(f"{asked}: {config.task.id} cannot be drawn ({said}){hint}") from error
-    return FilmedEnv(scene, path)
+    return scene
 
 
 def _maker(config: Config) -> Callable[[], Scene]:
