@@ -13,7 +13,7 @@ import jax
 import pytest
 import torch
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from tests.evaluations import CARTPOLE, RUNS
 from tests.namespaces import NAMESPACES, Namespace

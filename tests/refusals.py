@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 def assert_one_line(error: str, fragment: str) -> None:
     """Failure unless `error`, all of stderr, is one line of ppo_bench that contains `fragment`."""
@@ -10,3 +12,8 @@ def assert_one_line(error: str, fragment: str) -> None:
     assert error.count("\n") == 1
     assert fragment in error.removeprefix("ppo_bench: ")
     assert "Traceback" not in error
+
+
+def assert_untrained(folder: Path) -> None:
+    """A folder has nothing but configurations, which Hydra writes before environment and device are tried."""
+    assert {path.parent.name for path in folder.rglob("*") if path.is_file()} <= {".hydra"}

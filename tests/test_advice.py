@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +11,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
-from omegaconf import OmegaConf
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
-from ppo_bench.envs.base import Task
-from ppo_bench.envs.jax.backend import BRAX, CONTINUOUS, DYNAMICS, MINATAR, JaxBackend
 from ppo_bench.mathematics.normalize import ActionBounds, action_bounds
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runs.advice import advice
+from tests.refusals import assert_one_line, assert_untrained
 from tests.runners import problem_for
 from tests.scripted import Script, begun, collect
 
@@ -213,52 +208,23 @@ def test_a_user_is_told_so_in_a_line(capfd: pytest.CaptureFixture[str], tmp_path
     assert exit_code(main, ["env.rescale_actions=true", f"outputs={tmp_path}"]) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("ppo_bench: env.rescale_actions=true is for actions of floats with bounds")
-    assert list(tmp_path.iterdir()) == []
+    assert_untrained(tmp_path)
 
 
-def test_an_id_alone_whose_actions_are_floats_is_learnt_by_the_numbers_for_them(
+def test_an_id_alone_whose_actions_are_floats_asks_for_the_numbers_for_them(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = ["env.id=Pendulum-v1", "total_timesteps=2048", f"outputs={tmp_path}"]
-    config = load_config(words)
-    continuous = OmegaConf.load(CONF / "ppo" / "continuous.yaml")
-    assert config.ppo.num_steps == continuous.num_steps
-    assert config.ppo.norm_obs
-    assert config.root.checkpoint.every_iterations == 50
-    assert load_config([*words, "checkpoint.every_iterations=7"]).root.checkpoint.every_iterations == 7
-    assert exit_code(main, ["--cfg", "job", *words]) == 0
-    assert "num_steps: 2048" in capfd.readouterr().out  # what would be trained
-    assert exit_code(main, words) == 0
-    printed = capfd.readouterr()
-    assert printed.out == f"{config.run_folder}\n"
-    assert "Pendulum-v1 has actions of floats: ppo=continuous" in printed.err
-    assert exit_code(main, ["-m", *words, "seed=1,2"]) == 0  # jobs are where their trainings are
-    assert capfd.readouterr().out.splitlines()[0] == str(config.run_folder)
-
-
-def test_actions_of_environments_in_jax_are_known_without_jax() -> None:
-    """JAX's devices and flags are set after a configuration is loaded, and before JAX begins."""
-    script = (
-        "import sys; from ppo_bench.configuration.load import load_config; "
-        "in_jax = ['framework=jax_xla', 'backend=jax']; "
-        "steps = [load_config([f'env.id={name}', *in_jax]).ppo.num_steps for name in sys.argv[1:]]; "
-        "print(steps, 'jax' in sys.modules)"
-    )
-    ids = ["minatar-breakout", "brax-ant", "Pendulum-v1", "CartPole-v1"]
-    told = subprocess.run([sys.executable, "-c", script, *ids], capture_output=True, text=True, check=True).stdout
-    assert told == "[128, 2048, 2048, 128] False\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("env_id", [*DYNAMICS, *MINATAR, *BRAX, "DeepSea10-v0"])
-def test_environments_in_jax_with_actions_of_floats_are_listed(env_id: str) -> None:
-    env = JaxBackend("jax").make(Task("any", env_id, 1))
-    assert isinstance(env.action_space, spaces.Box) == (env_id in CONTINUOUS)
+    asked = "env.id=Pendulum-v1 has actions of floats: add ppo=continuous checkpoint.every_iterations=50, or name"
+    for more in ([], ["-m", "seed=1,2"]):
+        assert exit_code(main, [*more, *words]) == 2
+        assert_one_line(capfd.readouterr().err, asked)
+        assert_untrained(tmp_path)
+    assert exit_code(main, [*words, "ppo=continuous", "checkpoint.every_iterations=50"]) == 0
 
 
 @pytest.mark.parametrize(
     "words", [["env.id=Acrobot-v1"], ["env.id=Pendulum-v1", "ppo=classic"], ["env=cartpole", "env.id=Pendulum-v1"]]
 )
-def test_other_ids_are_learnt_by_the_numbers_that_were_named(words: list[str]) -> None:
-    assert load_config(words).ppo.num_steps == 128
-    assert load_config(words).note == ""
+def test_other_ids_are_learnt_by_the_numbers_that_were_named(words: list[str], tmp_path: Path) -> None:
+    assert exit_code(main, [*words, "total_timesteps=512", f"outputs={tmp_path}"]) == 0

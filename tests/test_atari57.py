@@ -15,7 +15,7 @@ import gymnasium
 import pytest
 from omegaconf import OmegaConf
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.commands.report.published import scale_of
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ppo_bench
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF

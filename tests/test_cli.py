@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
-from tests.refusals import assert_one_line
+from tests.refusals import assert_one_line, assert_untrained
 from tests.training import ENVIRONMENT, GYM, SHORT
 
 WRONG = {
@@ -31,8 +31,7 @@ WRONG = {
     "framework=torch_eager backend=envpool_xla": "pairs that work: framework=jax_xla backend=envpool_xla",
     "framework=jax_xla env=pong backend=jax": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
     # keys
-    "hydra.run.dir=elsewhere": "hydra.run.dir=elsewhere: Hydra's own keys are for sweeps, which -m makes",
-    "--config-dir=nowhere": "--config-dir nowhere: there is no such folder",
+    "--config-dir=nowhere": "nowhere' not found",
     "tests": "'tests' cannot be read: expected key=value",
     "ppo.num_steps=1.5": "ppo.num_steps: Value '1.5' of type 'float' could not be converted to Integer",
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
@@ -143,19 +142,16 @@ WRONG = {
     "tracker=wandb tracker.wandb.tags=one": "tracker.wandb.tags: ",
     "tracker=tensorboard +tracker.tensorboard.every=3": "there is no key tracker.tensorboard.every",
     # Hydra's own flags
-    "--no-such-flag": "--no-such-flag",
-    "--cfg everything": "everything",
-    "--cfg job seed=1,2": "--cfg shows one run: give each key one value",
-    "-m --cfg job": "--cfg shows one run: leave out -m",
-    "--resolve": "--resolve is for --cfg: --cfg job --resolve",
-    "--package ppo": "--package",
+    "--cfg job seed=1,2": "seed=1,2: several values make a sweep, by -m",
+    "-m --cfg job": "Only one of --run, --multirun, --cfg, --info and --shell_completion can be specified",
+    "--resolve": "The --resolve flag can only be used in conjunction with --cfg or --help",
     "-m seed=range(1,1)": "seed=range(1,1): there is no such value to sweep over",
     "-m env=glob(nothing*)": "env=glob(nothing*): there is no such value to sweep over",
     "-m seed=range(1,1) hydra/sweeper=optuna": "seed=range(1,1): there is no such value to sweep over",
     "env.kwargs={a:{1:2,b:3}}": "env.kwargs={'a': {1: 2, 'b': 3}}: the keys of a mapping must be all names",
     "env.kwargs={limit:inf}": "env.kwargs={'limit': inf}: the keys of a mapping must be all names, or all numbers, and",
     "env.wrappers=[{_target_:a.B,m:{a:1,2:3}}]": "'m': {'a': 1, 2: 3}}]: the keys of a mapping must be all names",
-    "--config-name=mine": "--config-name mine: every run begins with config; use experiment=...",
+    "--config-name=mine": "Cannot find primary config 'mine'",
     "--cfg job ppo.gama=0.9": "ppo.gamma",
     "--cfg job env=cartpol": "env=cartpol: there is no such choice; did you mean cartpole",
 }
@@ -192,7 +188,13 @@ def test_a_wrong_command_line_ends_with_one_line_that_names_it(
     assert code == 2
     assert_one_line(printed.err, fragment)
     assert printed.out == ""
-    assert list(tmp_path.iterdir()) == []
+    assert_untrained(tmp_path)
+
+
+@pytest.mark.parametrize("flags", [["--no-such-flag"], ["--cfg", "everything"]])
+def test_an_option_that_hydra_does_not_have_is_named(flags: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(main, flags) == 2
+    assert flags[-1] in capfd.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("text", "fragment"), WRONG_IN_A_PROCESS.items(), ids=list(WRONG_IN_A_PROCESS))
@@ -202,7 +204,7 @@ def test_a_wrong_command_line_ends_a_process_with_exit_code_2(text: str, fragmen
     assert process.returncode == 2
     assert_one_line(process.stderr, fragment)
     assert process.stdout == ""
-    assert list(tmp_path.iterdir()) == []
+    assert_untrained(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_a_missing_package_is_named(
     assert code == 2
     assert_one_line(printed.err, fragment)
     assert printed.out == ""
-    assert list(tmp_path.iterdir()) == []
+    assert_untrained(tmp_path)
 
 
 @pytest.mark.parametrize("below", ["", "/deeper"])

@@ -14,10 +14,12 @@ import torch
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import Flattened, leaves
-from ppo_bench.configuration.actions import fitting
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
+from ppo_bench.envs.observed import make_env
 from ppo_bench.envs.vectors import Vectors
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.combined import images_in
@@ -143,9 +145,9 @@ def test_an_image_of_bytes_beside_bytes_is_divided_by_255() -> None:
 
 
 def test_images_are_not_normalised_where_actions_are_floats() -> None:
-    backend: Any = GymnasiumBackend("gymnasium", "sync")
-    assert fitting(backend, Task("x", "tests.test_combined:Pushing-v0", 1)) == ("ppo=continuous", "ppo.norm_obs=false")
-    assert fitting(backend, Task("x", ENV_ID, 1)) == ()
+    config = load_config(["env.id=tests.test_combined:Pushing-v0"])
+    with pytest.raises(ConfigError, match=r"add ppo=continuous .*ppo\.norm_obs=false"):
+        config.problem(make_env(config.backend, config.task))
 
 
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])

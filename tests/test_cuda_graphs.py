@@ -28,7 +28,7 @@ on_gpu = pytest.mark.skipif(NO_GPU, reason="needs a CUDA device")
 
 @pytest.mark.skipif(not NO_GPU, reason="there is a CUDA device")
 def test_graphs_that_are_asked_for_without_a_gpu_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    from ppo_bench.commands.__main__ import main
+    from ppo_bench.__main__ import main
 
     assert exit_code(main, ["framework=torch_compile", "framework.cudagraphs=true"]) == 2
     assert "framework.cudagraphs=true needs a GPU, not device=cpu" in capsys.readouterr().err

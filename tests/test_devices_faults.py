@@ -31,7 +31,7 @@ IMPATIENT = f"""
 import sys
 from ppo_bench.common import ranks
 ranks.HANGS_SECONDS = {HANGS_SECONDS}
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 sys.exit(exit_code(main, sys.argv[1:]))
 """

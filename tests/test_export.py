@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 import ppo_bench
-from ppo_bench.commands.__main__ import main as train
+from ppo_bench.__main__ import main as train
 from ppo_bench.commands.export.command import main
 from ppo_bench.commands.export.curve import draw, smoothed
 from ppo_bench.common.cli import exit_code

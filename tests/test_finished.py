@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from tests.training import RUN, learnt, snapshot
 

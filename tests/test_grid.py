@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.commands.report.command import main as report
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError

@@ -13,7 +13,7 @@ from flax import struct
 from gymnax.environments import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task

@@ -14,7 +14,7 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.commands.interface import load, train
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError

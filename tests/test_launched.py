@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from tests.refusals import assert_one_line
 

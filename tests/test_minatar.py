@@ -12,7 +12,7 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
@@ -123,7 +123,7 @@ def test_a_signal_to_all_processes_of_a_run_that_starts_ends_it_with_a_line(tmp_
 STARTS_SLOWLY = """
 import sys, time
 from ppo_bench.runs import train
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 def start(runs, runner):
     print("environments are there", flush=True)

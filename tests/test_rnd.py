@@ -13,8 +13,8 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor
 
+from ppo_bench.__main__ import main
 from ppo_bench.algorithms.rnd import discounted, endless_gae
-from ppo_bench.commands.__main__ import main
 from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.commands.query import main as query
@@ -36,7 +36,7 @@ def arrays_of(folder: Path) -> Arrays:
 
 KILLED = """
 import os, signal, sys
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.runners import checkpoint
 

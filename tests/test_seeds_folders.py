@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.commands.report.folders import read
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.config import Config

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
 from ppo_bench.sweeps.journal import finished

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.sweeps import sweep_job
 from ppo_bench.sweeps.child import Failure, train_in_process

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runs.trackers.tensorboard import Tensorboard
@@ -222,7 +222,7 @@ def test_a_wandb_server_that_never_answers_costs_a_warning(silent_server: str, t
 
 HASTY = """
 import sys
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.runs.trackers import wandb
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import load
@@ -40,7 +40,16 @@ def files(folder: Path) -> list[str]:
 def test_a_run_leaves_the_documented_files_and_no_others(finished: Path) -> None:
     checkpoints = [f"checkpoints/iteration_{k:08d}" for k in (ITERATIONS - EVERY, ITERATIONS)]
     expected = [f"{folder}/{name}" for folder in checkpoints for name in ("arrays.safetensors", "state.json")]
-    assert files(finished) == [".lock", *expected, "episodes.jsonl", "metrics.jsonl", "result.json", "run.json"]
+    configuration = [f".hydra/{name}.yaml" for name in ("config", "hydra", "overrides")]
+    assert files(finished) == [
+        *configuration,
+        ".lock",
+        *expected,
+        "episodes.jsonl",
+        "metrics.jsonl",
+        "result.json",
+        "run.json",
+    ]
 
 
 def test_checkpoints_hold_nothing_of_environments_that_restart(finished: Path) -> None:

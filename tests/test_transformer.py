@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.commands.evaluate import main as evaluate
 from ppo_bench.common.cli import exit_code

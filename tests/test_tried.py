@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.commands.check import main as check
 from ppo_bench.common.cli import exit_code
 from ppo_bench.envs.base import Task

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.__main__ import main as train
+from ppo_bench.__main__ import main as train
 from ppo_bench.commands.watch import RunRow, Watched, look, main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError, Interrupted

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.commands.__main__ import main
+from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.runners.checkpoint import find, load

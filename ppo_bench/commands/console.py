@@ -12,7 +12,7 @@ import sys
 from ppo_bench.common.cli import exit_code, find_modules_here
 from ppo_bench.common.errors import ConfigError, nearest
 
-TRAIN = "ppo_bench.commands.__main__"
+TRAIN = "ppo_bench.__main__"
 COMMANDS = {
     "train": (TRAIN, "one run, as python -m ppo_bench"),
     "sweep": (TRAIN, "runs of several values of a key, as python -m ppo_bench -m"),
@@ -58,7 +58,7 @@ def _of(name: str, arguments: list[str]) -> int:
 
 def _complete(words: list[str]) -> int:
     """Hydra's own completion of what is trained; of the first word, the names of the commands."""
-    from ppo_bench.sweeps.sweep import show_config
+    from ppo_bench.__main__ import application
 
     line = os.environ.get("COMP_LINE", "")
     program, _, rest = line.lstrip().partition(" ")
@@ -73,7 +73,7 @@ def _complete(words: list[str]) -> int:
         print("compare")
     if first in COMMANDS:  # Hydra knows no commands
         os.environ["COMP_LINE"] = f"{program} {typed}"
-    return show_config(["-sc", *words], program="ppo-bench")
+    return application(["-sc", *words], program="ppo-bench")
 
 
 def console() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import OverrideParseException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, IntegerNode, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -49,17 +49,34 @@ OmegaConf.register_new_resolver("snake_case", snake_case, replace=True)
 
 def compose_root(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
     """`conf/<root>.yaml` composed with `overrides`, and Hydra's own keys if `with_hydra`. Raises `ConfigError`."""
+    require_one_choice(overrides)
+    try:
+        return _compose(root, overrides, with_hydra=with_hydra)
+    except Exception as error:  # Hydra passes on any error of its parser and its YAML files
+        raise config_error(error, overrides, root) from error
+
+
+def require_one_choice(overrides: Sequence[str]) -> None:
+    """Raise `ConfigError` if a word chooses several of a group, which Hydra merges, except in the groups `LISTS`."""
     for word in overrides:
         group, value = key_of(word), word.partition("=")[2]
         if value.startswith("[") and group not in ("", *LISTS) and (CONF / group).is_dir():
             raise ConfigError(f"{word}: name one choice; several make a sweep, by -m {group}=a,b")
-    try:
-        return _compose(root, overrides, with_hydra=with_hydra)
-    except Exception as error:  # Hydra passes on any error of its parser and its YAML files
-        if "Config group override must be a string" in str(error):
-            raise ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices") from error
-        groups = [word for word in overrides if (CONF / key_of(word)).is_dir()]
-        raise ConfigError(explain(error, root=root, chosen=[*search_path(overrides), *groups])) from error
+
+
+def config_error(error: Exception, overrides: Sequence[str], root: str = "config") -> ConfigError:
+    """The `ConfigError` of what Hydra has raised for `overrides`: that of a resolver, or one that explains it."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ConfigError):
+        cause = cause.__cause__ or cause.__context__
+    if cause:
+        return cause
+    if isinstance(error, OSError) and not isinstance(error, HydraException):
+        return ConfigError(f"cannot write to {error.filename}: {error.strerror}; choose another folder by outputs=")
+    if "Config group override must be a string" in str(error):
+        return ConfigError(f"{_group_without_name(overrides)}: name one of the group's choices")
+    groups = [word for word in overrides if (CONF / key_of(word)).is_dir()]
+    return ConfigError(explain(error, root=root, chosen=[*search_path(overrides), *groups]))
 
 
 def _compose(root: str, overrides: Sequence[str], *, with_hydra: bool = False) -> DictConfig:

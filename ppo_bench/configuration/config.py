@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gymnasium import spaces
+
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import are_complete
@@ -20,6 +22,8 @@ from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
+from ppo_bench.mathematics.normalize import are_bytes
+from ppo_bench.networks.combined import images_in
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem
@@ -45,14 +49,12 @@ class Config:
     """The same values as plain types, as run.json has them."""
     hashed: dict[str, Any]
     """`resolved` without the keys that are newer than the first runs and have their default values."""
-    note: str = ""
-    """Explanation of a choice that was made for the user; empty if there is none."""
-    chosen: tuple[str, ...] = ()
-    """The words of that choice, as overrides."""
     overrides: tuple[str, ...] = ()
     """The words that composed it; none if it is that of a recorded run."""
     own: dict[str, float] = field(default_factory=dict)
     """Hyperparameters that one of several runs has from `grid`."""
+    run_dir: Path | None = None
+    """The run's folder if `hydra.run.dir` names another one than that which follows from the configuration."""
 
     def require(self, elsewhere: bool = False) -> None:
         """Raise `ConfigError` if framework and backend do not work together, or a package that they need is missing.
@@ -194,7 +196,8 @@ class Config:
         return network if streams == 1 else network.with_streams(streams)
 
     def problem(self, env: VectorEnv | GraphEnv) -> Problem:
-        """The problem that a runner is built from, with the environments `env`."""
+        """The problem that a runner is built from, with the environments `env`. Raises `ConfigError`."""
+        self._require_hyperparameters(env)
         network, root = self.network_for(env), self.root
         return Problem(
             env,
@@ -208,6 +211,19 @@ class Config:
             self.tuning,
             root.devices,
         )
+
+    def _require_hyperparameters(self, env: VectorEnv | GraphEnv) -> None:
+        """Raise `ConfigError` if nobody has chosen hyperparameters, and the environment has actions of floats.
+
+        That is possible where `env.id` alone names the environment, whose file would choose them.
+        """
+        named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in self.overrides)
+        if self.root.env.id is None or named or not self.overrides or not isinstance(env.action_space, spaces.Box):
+            return
+        seen = env.observation_space
+        words = "ppo=continuous checkpoint.every_iterations=50"
+        words += " ppo.norm_obs=false" if are_bytes(seen) or images_in(seen) else ""
+        raise ConfigError(f"env.id={self.root.env.id} has actions of floats: add {words}, or name another ppo=...")
 
     @property
     def trains_several(self) -> bool:
@@ -278,7 +294,7 @@ class Config:
     @property
     def run_folder(self) -> Path:
         """`<outputs>/<name>/<experiment>/seed<k>`."""
-        return Path(self.root.outputs) / self.root.name / self.experiment / f"seed{self.root.seed}"
+        return self.run_dir or Path(self.root.outputs) / self.root.name / self.experiment / f"seed{self.root.seed}"
 
 
 def chosen_folders(folders: Sequence[Path], rerun: bool) -> list[Path]:

@@ -18,9 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import plain
-from ppo_bench.configuration.actions import fitting
 from ppo_bench.configuration.choices import BUILDS, choice_class
-from ppo_bench.configuration.compose import compose_root, key_of, typed
+from ppo_bench.configuration.compose import compose_root, typed
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.ranges import check_values
 from ppo_bench.configuration.schema import RootSchema
@@ -33,20 +32,9 @@ RETIRED = ("opponents", "rating")
 def load_config(overrides: Sequence[str], name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
     """Compose `conf/<name>.yaml`, of type `schema`, with `overrides` and check it. Raises `ConfigError` with one line.
 
-    Callers check whether framework and backend can run it: `config.require()`. If only `env.id` names the environment,
-    no file knows its actions; if these are floats, `ppo=continuous` is chosen, with checkpoints as often as for hopper.
+    Callers check whether framework and backend can run it: `config.require()`.
     """
-    config = replace(checked(compose_root(name, overrides), name, schema), overrides=tuple(overrides))
-    if any(part.startswith(".") for part in Path(config.root.name).parts):
-        raise ConfigError(f"name={config.root.name}: no command would find runs in a hidden folder")
-    group_named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in overrides)
-    if config.root.env.id is None or group_named or not (fit := fitting(config.backend, config.task)):
-        return config
-    own = {key_of(word) for word in overrides}
-    words = tuple(word for word in (*fit, "checkpoint.every_iterations=50") if key_of(word) not in own)
-    note = f"{config.task.id} has actions of floats: {' '.join(words)}; name another group to choose otherwise"
-    chosen = checked(compose_root(name, [*overrides, *words]), name, schema)
-    return replace(chosen, note=note, chosen=words, overrides=config.overrides)
+    return checked(compose_root(name, overrides), name, schema, overrides)
 
 
 def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
@@ -64,10 +52,17 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     return checked(merged)
 
 
-def checked(composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema) -> Config:
-    """The checked configuration of a composed `conf/<name>.yaml`. Raises `ConfigError` with one line."""
-    config = _typed_config(composed, name, schema)
+def checked(
+    composed: DictConfig, name: str = "config", schema: type[RootSchema] = RootSchema, overrides: Sequence[str] = ()
+) -> Config:
+    """The checked configuration of a composed `conf/<name>.yaml`. Raises `ConfigError` with one line.
+
+    `overrides` are the words that composed it; none if it is that of a recorded run.
+    """
+    config = replace(_typed_config(composed, name, schema), overrides=tuple(overrides))
     check_values(config)
+    if overrides and any(part.startswith(".") for part in Path(config.root.name).parts):
+        raise ConfigError(f"name={config.root.name}: no command would find runs in a hidden folder")
     config.task  # noqa: B018 (raises if the backend has no such environment)
     return config
 

@@ -31,8 +31,6 @@ LEAST_SCALE, LARGEST_SCALE = 0.25, 4.0
 
 def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
     """Warnings about training `config` on `env`, one line each."""
-    if config.note:
-        yield config.note
     if config.ppo.bootstrap_truncated and not config.ppo.mask_resets:
         yield (
             "warning: ppo.mask_resets=false teaches that a final state is worth what the next episode's first is, and "

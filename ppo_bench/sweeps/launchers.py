@@ -67,8 +67,11 @@ def with_defaults(own: Sequence[str]) -> list[str]:
 def launch(own: Sequence[str], jobs: Sequence[list[str]], job: SweepJob) -> None:
     """Run `jobs`, lists of overrides, by Hydra's launcher; it calls `job`. Exceptions of the launcher are passed on."""
     job.total = len(jobs)
-    sweep_dir = f"hydra.sweep.dir={quoted(str(job.journal.parent))}"  # `outputs`, which may begin with ~
-    with _composed([sweep_dir, *own, *jobs[0]]) as (config, context):
+    sweep_dir = (
+        "hydra.output_subdir=null",
+        f"hydra.sweep.dir={quoted(str(job.journal.parent))}",
+    )  # `outputs`, which may begin with ~
+    with _composed([*sweep_dir, *own, *jobs[0]]) as (config, context):
         at_once = _share_cpus(config.hydra.launcher, job, len(jobs))
         launcher = Plugins.instance().instantiate_launcher(context, job, config)
         local = config.hydra.launcher._target_.endswith("LocalLauncher")
@@ -91,7 +94,7 @@ def require_one_task(own: Sequence[str]) -> None:
 
 def search(own: Sequence[str], words: Sequence[str], job: SweepJob) -> None:
     """Let Hydra's sweeper choose jobs from `words` and launch them; it calls `job`. Exceptions of it are passed on."""
-    with _composed(readable([*own, *words])) as (config, context):
+    with _composed(readable(["hydra.output_subdir=null", *own, *words])) as (config, context):
         _share_cpus(config.hydra.launcher, job, config.hydra.sweeper.get("n_jobs", 1))
         if config.hydra.sweeper._target_.endswith("OptunaSweeper"):
             import optuna

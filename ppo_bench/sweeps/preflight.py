@@ -23,7 +23,9 @@ def check_environments(configs: Iterable[Config]) -> None:
                 continue
             seen.add(what)
             if not config.backend.in_graph:
-                make_env(config.backend, task).close()
+                env = make_env(config.backend, task)
+                env.close()
+                config.problem(env)
     finally:  # physics and graphics libraries may have set environment variables, which the runs must not inherit
         os.environ.clear()
         os.environ.update(before)

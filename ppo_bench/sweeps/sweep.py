@@ -10,19 +10,16 @@ import io
 import os
 import re
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stderr
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-import hydra
 from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError, Interrupted, one_line
 from ppo_bench.common.files import are_complete, make_folder
-from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.compose import explain, of_hydra, search_path
 from ppo_bench.configuration.load import load_config
@@ -135,14 +132,3 @@ def _journal(outputs: Path) -> Journal:
     path = folder / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{os.getpid()}.jsonl"
     path.touch()
     return Journal(path)
-
-
-def show_config(arguments: Sequence[str], program: str = "ppo_bench") -> int:
-    """Print Hydra's views of a configuration (`--cfg`, `--resolve`, `--package`, `--info`), or completions (`-sc`)."""
-    before = sys.argv
-    sys.argv = [program, *arguments]
-    try:
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(lambda _: None)()
-    finally:
-        sys.argv = before
-    return 0

@@ -1,0 +1,119 @@
+"""`python -m ppo_bench [overrides]`: train one run, or a sweep of runs with -m. It is a Hydra application."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ppo_bench.common.cli import Parser, exit_code, overrides_of
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.launched import launched
+from ppo_bench.common.paths import CONF
+
+if TYPE_CHECKING:
+    from ppo_bench.configuration.config import Config
+
+_STARTED_AT = time.perf_counter()
+SHOWS = ("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--info", "-sc", "--shell-completion")
+"""Options of Hydra's by which nothing is trained."""
+
+
+def main(arguments: list[str]) -> int:
+    """Train, or show what Hydra is asked for, and return the exit code."""
+    given = {word.partition("=")[0] for word in arguments}
+    if given & {"-m", "--multirun"} and not given & set(SHOWS):
+        parser = Parser("python -m ppo_bench", allow_abbrev=False)
+        parser.add_overrides("as for a run; a key may have several values")
+        parser.add_argument("-m", "--multirun", action="store_true", required=True)
+        overrides = overrides_of(parser.parse_intermixed_args(arguments))
+        if launched():
+            raise ConfigError("-m starts the processes of each run itself: leave out torchrun")
+        from ppo_bench.sweeps.sweep import sweep
+
+        return sweep(overrides)
+    return application(arguments)
+
+
+def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
+    """Run the Hydra application with the words of a command line, as `program`, and return the exit code.
+
+    Raises `ConfigError`; with the environment variable HYDRA_FULL_ERROR=1, what Hydra raises.
+    """
+    import hydra
+    from omegaconf import DictConfig
+
+    from ppo_bench.configuration.compose import config_error, readable
+    from ppo_bench.configuration.hydra_job import job_config
+
+    codes: list[int] = []  # of the training, once it has begun
+
+    @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+    def train(composed: DictConfig) -> None:
+        config = job_config(composed)
+        codes.append(1)
+        codes[0] = exit_code(lambda _: _train(config), [])
+
+    before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = [program, *readable(arguments)]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not end the process
+    try:
+        train()
+    except Exception as error:  # Hydra passes on any error of its parser and its YAML files
+        if codes or shows_all == "1":
+            raise
+        raise config_error(error, arguments) from error
+    except SystemExit as error:  # of the parser of the command line
+        return int(error.code or 0)
+    finally:
+        sys.argv = before
+        os.environ.pop("HYDRA_FULL_ERROR")
+        os.environ.update({"HYDRA_FULL_ERROR": shows_all} if shows_all else {})
+    return codes[0] if codes else 0
+
+
+def _train(config: Config) -> int:
+    """Train the run or the runs of a configuration, and print their folders."""
+    if launched() and _is_another_rank(config):
+        return 0
+    with _signals_as_ctrl_c():
+        from ppo_bench.runs.train import train
+
+        for folder in train(config, _STARTED_AT):
+            print(folder)
+    return 0
+
+
+def _is_another_rank(config: Config) -> bool:
+    """Whether this process was one of several that a launcher started, other than rank 0, and is done."""
+    from ppo_bench.common.files import are_complete
+    from ppo_bench.runs.group import dismiss_ranks, require_launched, serve_rank
+
+    require_launched(config)
+    told = launched()
+    assert told is not None
+    if told.rank:
+        serve_rank(config, told.rank)
+    elif told.world_size > 1 and are_complete(config.folders):
+        dismiss_ranks()
+    return told.rank > 0
+
+
+@contextmanager
+def _signals_as_ctrl_c() -> Iterator[None]:
+    """A context in which SIGTERM, SIGUSR1 and SIGUSR2 act as Ctrl-C does, until the training handles them itself."""
+    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main, sys.argv[1:]))

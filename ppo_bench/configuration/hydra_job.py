@@ -1,0 +1,57 @@
+"""The configuration of the job that Hydra runs, and `hydra.run.dir`, its run folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.compose import require_one_choice
+from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import checked
+
+
+def run_dir(*, _root_: DictConfig) -> str:
+    """The folder of the run that the whole configuration `_root_` asks for. Raises `ConfigError` if it is wrong.
+
+    Hydra calls it before it makes the folder, so that nothing is left of a wrong command.
+    """
+    job = [str(key) for key in _root_ if key != "hydra"]
+    if not job:  # --cfg hydra --resolve
+        return "<the run's folder>"
+    return str(_config(OmegaConf.masked_copy(_root_, job), _root_.hydra).folders[0])
+
+
+OmegaConf.register_new_resolver("run_dir", run_dir, replace=True)
+
+
+def job_config(composed: DictConfig) -> Config:
+    """The checked configuration of the job that Hydra runs now. Raises `ConfigError`."""
+    hydra: Any = HydraConfig.get()
+    config, folder = _config(composed, hydra), hydra.run.dir
+    if folder == str(config.folders[0]):
+        return config
+    if config.trains_several:
+        raise ConfigError(f"hydra.run.dir={folder}: num_seeds and grid train several runs; leave it out")
+    return replace(config, run_dir=Path(hydra.runtime.output_dir) if hydra.job.chdir else Path(folder))
+
+
+def _config(composed: DictConfig, hydra: Any) -> Config:
+    if params := hydra.sweeper.get("params"):
+        raise ConfigError(f"this experiment is a sweep over {', '.join(params)}: add -m")
+    folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
+    found = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders)}]"] if folders else []
+    overrides: Any = OmegaConf.to_container(hydra.overrides.task)  # without their interpolations
+    require_one_choice(overrides)
+    config = checked(composed, overrides=(*found, *overrides))
+    if hydra.job.chdir:  # relative paths are those of the folder that the command was given in
+        root = config.root
+        root.outputs = str(Path(hydra.runtime.cwd, root.outputs))
+        if root.checkpoint.load:
+            root.checkpoint.load = str(Path(hydra.runtime.cwd, root.checkpoint.load))
+    config.require()
+    return config
