@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.cli import Parser, exit_code, overrides_of
@@ -42,7 +45,7 @@ def main(arguments: list[str]) -> int:
 def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     """Run the Hydra application with the words of a command line, as `program`, and return the exit code.
 
-    Raises `ConfigError`; with the environment variable HYDRA_FULL_ERROR=1, what Hydra raises.
+    Raises `ConfigError`; with the environment variable HYDRA_FULL_ERROR=1 after a traceback of what Hydra has raised.
     """
     import hydra
     from omegaconf import DictConfig
@@ -53,10 +56,11 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     codes: list[int] = []  # of the training, once it has begun
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
-    def train(composed: DictConfig) -> None:
-        config = job_config(composed)
+    def train(composed: DictConfig) -> float | None:
+        config, folders = job_config(composed), list[Path]()
         codes.append(1)
-        codes[0] = exit_code(lambda _: _train(config), [])
+        codes[0] = exit_code(lambda _: _train(config, folders), [])
+        return _final_return(folders)
 
     before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv = [program, *readable(arguments)]
@@ -64,8 +68,10 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     try:
         train()
     except Exception as error:  # Hydra passes on any error of its parser and its YAML files
-        if codes or shows_all == "1":
+        if codes:
             raise
+        if shows_all == "1":
+            traceback.print_exc()
         raise config_error(error, arguments) from error
     except SystemExit as error:  # of the parser of the command line
         return int(error.code or 0)
@@ -76,16 +82,25 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     return codes[0] if codes else 0
 
 
-def _train(config: Config) -> int:
-    """Train the run or the runs of a configuration, and print their folders."""
+def _train(config: Config, folders: list[Path]) -> int:
+    """Train the run or the runs of a configuration, print their `folders`, and put them into this list."""
     if launched() and _is_another_rank(config):
         return 0
     with _signals_as_ctrl_c():
         from ppo_bench.runs.train import train
 
-        for folder in train(config, _STARTED_AT):
-            print(folder)
+        folders += train(config, _STARTED_AT)
+    for folder in folders:
+        print(folder)
     return 0
+
+
+def _final_return(folders: Sequence[Path]) -> float | None:
+    """Mean of the runs' `final_return_mean`; None if one has none."""
+    from ppo_bench.common.files import read_json
+
+    means = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
+    return statistics.fmean(means) if means and None not in means else None
 
 
 def _is_another_rank(config: Config) -> bool:

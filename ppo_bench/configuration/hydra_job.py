@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.compose import require_one_choice
+from ppo_bench.configuration.compose import key_of, require_one_choice
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import checked
 
@@ -41,12 +41,13 @@ def job_config(composed: DictConfig) -> Config:
 
 
 def _config(composed: DictConfig, hydra: Any) -> Config:
-    if params := hydra.sweeper.get("params"):
-        raise ConfigError(f"this experiment is a sweep over {', '.join(params)}: add -m")
     folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
     found = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders)}]"] if folders else []
     overrides: Any = OmegaConf.to_container(hydra.overrides.task)  # without their interpolations
     require_one_choice(overrides)
+    given = {key_of(word) for word in overrides}
+    if swept := [key for key in hydra.sweeper.get("params") or () if key not in given]:
+        raise ConfigError(f"this experiment is a sweep over {', '.join(swept)}: add -m, or give them one value each")
     config = checked(composed, overrides=(*found, *overrides))
     if hydra.job.chdir:  # relative paths are those of the folder that the command was given in
         root = config.root

@@ -1,0 +1,150 @@
+"""`python -m ppo_bench` does what Hydra's documentation says of a Hydra application."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+
+from ppo_bench.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.load import load_config
+from tests.processes import TRAIN
+from tests.training import ENVIRONMENT, SMALL
+
+RUN = [*SMALL, "device=cpu"]
+
+
+class Noted(Callback):
+    """A callback that writes what it is told of a job into a file."""
+
+    def __init__(self, file: str) -> None:
+        self._file = Path(file)
+
+    def on_job_end(self, config: DictConfig, job_return: Any, **_: Any) -> None:
+        told = [job_return.status.name, job_return.return_value, logging.getLogger().level, os.getcwd()]
+        self._file.write_text(json.dumps(told))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert exit_code(main, list(words)) == 0
+    return capsys.readouterr().out
+
+
+def noted(file: Path) -> list[str]:
+    return [f"+hydra.callbacks.mine={{_target_:tests.test_hydra.Noted,file:{file}}}"]
+
+
+def test_the_configuration_is_shown_whole_and_by_package(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    package: Any = OmegaConf.create(shown(capsys, "-c", "job", "-p", "ppo", "ppo=atari").partition("\n")[2])
+    assert package == load_config(["env=breakout", "ppo=atari"]).resolved["ppo"]
+    of_hydra: Any = OmegaConf.create(shown(capsys, "--cfg", "hydra", "--resolve"))
+    assert of_hydra.hydra.run.dir == "<the run's folder>"
+    everything: Any = OmegaConf.create(shown(capsys, "--cfg", "all", "--resolve", *RUN))
+    assert everything.hydra.run.dir == str(load_config(RUN).run_folder)
+    assert everything.hydra.sweep.dir == "outputs/.sweeps"
+    assert everything.env.name == "cartpole"
+    assert list(here.iterdir()) == []
+
+
+def test_information_and_help_are_hydras(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    assert "env/hopper" in shown(capsys, "--info", "defaults", "env=hopper")
+    assert "Hydra" in shown(capsys, "--hydra-help")
+    assert shown(capsys, "--version").startswith("Hydra 1.")
+    assert list(here.iterdir()) == []
+
+
+def test_a_run_has_its_configuration_in_its_folder(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    folder = Path(shown(capsys, *RUN).splitlines()[-1])
+    assert folder == load_config(RUN).run_folder
+    assert OmegaConf.load(folder / ".hydra/overrides.yaml") == RUN
+    written: Any = OmegaConf.load(folder / ".hydra/config.yaml")
+    assert written.total_timesteps == 1024
+    assert [path for path in here.iterdir() if path.name != "outputs"] == []
+
+
+def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    assert shown(capsys, *RUN, "hydra.run.dir=mine") == "mine\n"
+    assert (here / "mine" / "result.json").is_file()
+    assert (here / "mine" / ".hydra" / "config.yaml").is_file()
+    assert not (here / "outputs").exists()
+    several = ["num_seeds=2", "framework=jax_xla", "backend=jax", "hydra.run.dir=mine"]
+    assert exit_code(main, [*several, "total_timesteps=1024"]) == 2
+    assert "num_seeds and grid train several runs" in capsys.readouterr().err
+
+
+def test_the_job_may_run_in_its_folder(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    words = [*RUN, "hydra.job.chdir=true", f"hydra.run.dir={here}/mine", "hydra.verbose=true"]
+    assert shown(capsys, *words, *noted(here / "noted.json")) == f"{here}/mine\n"
+    level = logging.getLogger().level
+    status, value, level_of_job, folder = json.loads((here / "noted.json").read_text())
+    logging.getLogger().setLevel(logging.WARNING)
+    assert (status, level_of_job, level, folder) == ("COMPLETED", logging.DEBUG, logging.DEBUG, f"{here}/mine")
+    assert value == json.loads((here / "mine" / "result.json").read_text())["final_return_mean"]
+    source = ["hydra.job.chdir=true", "checkpoint.load=mine", "checkpoint.fine_tune=true", "outputs=other"]
+    assert shown(capsys, *RUN, *source).startswith(f"{here}/other/default/cartpole")
+
+
+def test_a_configuration_of_ones_own_is_the_first(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "own").mkdir()
+    (here / "own" / "mine.yaml").write_text("defaults:\n  - config\n  - _self_\nseed: 3\ntotal_timesteps: 1024\n")
+    folder = Path(shown(capsys, "-cn", "mine", "--config-dir", "own", "device=cpu").splitlines()[-1])
+    assert folder.name == "seed3"
+    overrides = json.loads((folder / "run.json").read_text())["overrides"]
+    assert overrides == [f"hydra.searchpath=[file://{here}/own]", "device=cpu"]
+
+
+def test_a_run_is_run_again_from_its_pickled_configuration(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    pickles = "+hydra.callbacks.pickle._target_=hydra.experimental.callbacks.PickleJobInfoCallback"
+    shown(capsys, *RUN, pickles, "hydra.run.dir=mine")
+    first = json.loads((here / "mine" / "result.json").read_text())
+    (here / "mine" / "result.json").rename(here / "first.json")
+    with pytest.warns(UserWarning, match="Experimental rerun"):
+        assert shown(capsys, "--experimental-rerun", "mine/.hydra/config.pickle") == "mine\n"
+    assert json.loads((here / "mine" / "result.json").read_text())["episodes"] == first["episodes"]
+
+
+def test_a_full_error_is_hydras_with_its_traceback(tmp_path: Path) -> None:
+    command = [*TRAIN, "env=cartpol", f"outputs={tmp_path}"]
+    for full, expected in (("0", False), ("1", True)):
+        environment = ENVIRONMENT | {"HYDRA_FULL_ERROR": full}
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert ("Traceback" in ended.stderr) == expected
+        assert "cartpol" in ended.stderr
+        assert ended.returncode == 2
+
+
+def test_an_error_of_a_training_is_no_error_of_hydras(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    diverging = ["ppo.learning_rate=1e30", "ppo.max_grad_norm=1e30", *noted(here / "noted.json")]
+    assert exit_code(main, [*RUN, *diverging]) == 1
+    assert "learning diverged" in capsys.readouterr().err.splitlines()[-1]
+    assert json.loads((here / "noted.json").read_text())[:2] == ["COMPLETED", None]
+
+
+def test_an_experiment_that_is_a_sweep_asks_for_it(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    words = ["experiment=campaign/classic", "total_timesteps=1024"]
+    assert exit_code(main, words) == 2
+    assert capsys.readouterr().err.startswith("ppo_bench: this experiment is a sweep over seed, env, framework: add -m")
+    assert exit_code(main, [*words, "seed=1", "env=cartpole", "framework=torch_eager"]) == 0
+    assert list(here.iterdir()) == [here / "outputs"]
+
+
+def test_the_programs_arguments_are_restored(here: Path) -> None:
+    before = list(sys.argv), os.environ.get("HYDRA_FULL_ERROR")
+    assert exit_code(main, ["env=cartpol"]) == 2
+    assert (sys.argv, os.environ.get("HYDRA_FULL_ERROR")) == before
