@@ -99,8 +99,9 @@ def _final_return(folders: Sequence[Path]) -> float | None:
     """Mean of the runs' `final_return_mean`; None if one has none."""
     from ppo_bench.common.files import read_json
 
-    means = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
-    return statistics.fmean(means) if means and None not in means else None
+    found = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
+    means = [mean for mean in found if mean is not None]
+    return statistics.fmean(means) if means and len(means) == len(found) else None
 
 
 def _is_another_rank(config: Config) -> bool:

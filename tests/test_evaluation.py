@@ -25,6 +25,7 @@ from ppo_bench.runs.evaluation import Evaluator
 from ppo_bench.runs.play import play
 from ppo_bench.runs.trackers.charts import Charts
 from tests.processes import TRAIN, started, wait_until
+from tests.refusals import assert_untrained
 from tests.training import ENVIRONMENT, rows, timeless, trained
 
 GREEDY, SAMPLED = "evaluation_return_greedy", "evaluation_return_sampled"
@@ -176,7 +177,7 @@ def test_wrong_input_is_one_line(
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert line in said[0]
-    assert not list(tmp_path.iterdir())
+    assert_untrained(tmp_path)
 
 
 class Waits(gymnasium.Env[Any, Any]):

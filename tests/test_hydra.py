@@ -139,7 +139,8 @@ def test_an_error_of_a_training_is_no_error_of_hydras(capsys: pytest.CaptureFixt
 def test_an_experiment_that_is_a_sweep_asks_for_it(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     words = ["experiment=campaign/classic", "total_timesteps=1024"]
     assert exit_code(main, words) == 2
-    assert capsys.readouterr().err.startswith("ppo_bench: this experiment is a sweep over seed, env, framework: add -m")
+    said = "ppo_bench: this experiment is a sweep over seed, env, framework: run it by -m"
+    assert capsys.readouterr().err.startswith(said)
     assert exit_code(main, [*words, "seed=1", "env=cartpole", "framework=torch_eager"]) == 0
     assert list(here.iterdir()) == [here / "outputs"]
 

@@ -53,8 +53,9 @@ def learnt(folder: Path) -> tuple[list[dict[str, Any]], bytes, dict[str, bytes]]
 
 
 def snapshot(folder: Path) -> dict[Path, tuple[bytes, int]]:
-    """The content of each file below `folder`, and when it was written."""
-    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+    """The content of each file below `folder`, and when it was written, but for what Hydra writes at each start."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != ".hydra"]
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
 def flip_a_bit(path: Path) -> None:

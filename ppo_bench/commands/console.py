@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from importlib.metadata import version
 
 from ppo_bench.common.cli import exit_code, find_modules_here
 from ppo_bench.common.errors import ConfigError, nearest
@@ -38,6 +39,9 @@ def main(arguments: list[str]) -> int:
         width = max(map(len, COMMANDS))
         print("Usage: ppo-bench [COMMAND] [key=value ...]; ppo-bench COMMAND --help. Without a command, words train.\n")
         print("\n".join(f"  {command:<{width}}  {about}" for command, (_, about) in COMMANDS.items()))
+        return 0
+    if name == "--version":
+        print(f"ppo_bench {version('ppo-bench')}")
         return 0
     if name in ("-sc", "--shell-completion"):
         return _complete(rest)

@@ -47,7 +47,9 @@ def _config(composed: DictConfig, hydra: Any) -> Config:
     require_one_choice(overrides)
     given = {key_of(word) for word in overrides}
     if swept := [key for key in hydra.sweeper.get("params") or () if key not in given]:
-        raise ConfigError(f"this experiment is a sweep over {', '.join(swept)}: add -m, or give them one value each")
+        raise ConfigError(
+            f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
+        )
     config = checked(composed, overrides=(*found, *overrides))
     if hydra.job.chdir:  # relative paths are those of the folder that the command was given in
         root = config.root
