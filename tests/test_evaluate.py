@@ -240,7 +240,7 @@ def test_a_continuous_run_is_evaluated_with_its_statistics_frozen(tmp_path: Path
 def test_a_policy_is_played_where_it_was_not_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without gravity a pendulum that nobody has trained keeps turning; what was said of the task itself stays."""
     small = ["total_timesteps=128", "ppo.num_envs=2", "ppo.num_steps=64", "ppo.num_minibatches=1"]
-    run = trained(tmp_path, "env.id=Pendulum-v1", "backend=gymnasium", "device=cpu", *small)
+    run = trained(tmp_path, "env.id=Pendulum-v1", "ppo=continuous", "backend=gymnasium", "device=cpu", *small)
     task, elsewhere = evaluated(run, "episodes=2"), evaluated(run, "episodes=2", "env.kwargs={g:0.0}")
     assert (task["env_kwargs"], elsewhere["env_kwargs"]) == ({}, {"g": 0.0})
     assert task["returns"] != elsewhere["returns"]

@@ -141,7 +141,8 @@ def test_a_decision_has_the_networks_values_and_probabilities(framework: str, ru
 
 
 def test_a_decision_of_numbers_has_densities_of_what_the_policy_chose(tmp_path: Path) -> None:
-    (folder,) = ppo_bench.train([*WORDS, "env.id=Pendulum-v1", "ppo.num_envs=1", f"outputs={tmp_path}"])
+    words = [*WORDS, "env.id=Pendulum-v1", "ppo=continuous", "ppo.num_envs=1"]
+    (folder,) = ppo_bench.train([*words, f"outputs={tmp_path}"])
     decision = ppo_bench.load(folder, greedy=False).decide(100 * np.ones((200, 3), np.float32))
     policy = scipy.stats.norm(decision.head[0], np.exp(decision.head[1]))
     np.testing.assert_allclose(decision.log_probs, policy.logpdf(decision.chosen).sum(-1), rtol=1e-4, atol=1e-5)

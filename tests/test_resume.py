@@ -20,6 +20,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.runners.checkpoint import load
 from ppo_bench.runs.loop_state import LoopState
 from tests.processes import TRAIN, count_rows, has_checkpoint, started, wait_until
+from tests.refusals import assert_untrained
 from tests.training import BATCH, EVERY, ITERATIONS, RUN, learnt, rows, run_folder
 
 
@@ -105,7 +106,7 @@ def test_a_signal_while_a_run_starts_is_said(number: signal.Signals, tmp_path: P
         last = run.stderr.readlines()[-1]
     assert last == "ppo_bench: stopped at once\n"
     assert run.returncode == 130
-    assert list(tmp_path.iterdir()) == []
+    assert_untrained(tmp_path)
 
 
 def test_a_signal_to_all_processes_of_a_run_that_starts_ends_it_with_a_line(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_the_installed_package_runs_anywhere_and_names_its_folder_as_the_clone_d
 
     module = python("-c", "import ppo_bench; print(ppo_bench.__file__)").strip()
     assert module == str(site / "ppo_bench" / "__init__.py")
-    assert "cleanrl/ppo_atari_envpool" in python("-m", "ppo_bench", "--help")
+    assert "ppo_atari_envpool_xla_jax" in python("-m", "ppo_bench", "--help")
     folder = python("-m", "ppo_bench", *RUN).splitlines()[-1]
     assert folder == str(load_config(RUN).run_folder)
     run = json.loads((work / folder / "run.json").read_text())
