@@ -138,11 +138,11 @@ def damage(folder: Path, rng: random.Random, trap: Path) -> str:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below `folder`, by its path."""
+    """Every file below `folder`, by its path, but for what Hydra writes at each start."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and not path.is_symlink()
+        if path.is_file() and not path.is_symlink() and path.parent.name != ".hydra"
     }
 
 
