@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 import sys
 import time
 import traceback
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppo_bench.common.cli import Parser, exit_code, overrides_of
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, Failed, Interrupted, one_line
 from ppo_bench.common.launched import launched
 from ppo_bench.common.paths import CONF
 
@@ -33,12 +32,14 @@ def main(arguments: list[str]) -> int:
         parser = Parser("python -m ppo_bench", allow_abbrev=False)
         parser.add_overrides("as for a run; a key may have several values")
         parser.add_argument("-m", "--multirun", action="store_true", required=True)
-        overrides = overrides_of(parser.parse_intermixed_args(arguments))
+        parser.add_argument("-cn", "--config-name", default="config")
+        options = parser.parse_intermixed_args(arguments)
         if launched():
             raise ConfigError("-m starts the processes of each run itself: leave out torchrun")
-        from ppo_bench.sweeps.sweep import sweep
+        from ppo_bench.sweeps.preflight import check_jobs
 
-        return sweep(overrides)
+        if options.config_name == "config":  # else a job is checked as it begins
+            check_jobs(overrides_of(options))
     return application(arguments)
 
 
@@ -48,19 +49,29 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     Raises `ConfigError`; with the environment variable HYDRA_FULL_ERROR=1 after a traceback of what Hydra has raised.
     """
     import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
+    from hydra.types import RunMode
     from omegaconf import DictConfig
+    from omegaconf.errors import OmegaConfBaseException
 
     from ppo_bench.configuration.compose import config_error, readable
     from ppo_bench.configuration.hydra_job import job_config
+    from ppo_bench.runs.results import final_return
 
+    multirun = bool({"-m", "--multirun"} & set(arguments))
     codes: list[int] = []  # of the training, once it has begun
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def train(composed: DictConfig) -> float | None:
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            from ppo_bench.sweeps.job import run_job
+
+            return run_job(composed)
         config, folders = job_config(composed), list[Path]()
         codes.append(1)
         codes[0] = exit_code(lambda _: _train(config, folders), [])
-        return _final_return(folders)
+        return final_return(folders)
 
     before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv = [program, *readable(arguments)]
@@ -72,9 +83,19 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
             raise
         if shows_all == "1":
             traceback.print_exc()
+        wrong = ConfigError, HydraException, OmegaConfBaseException, OSError, ValueError
+        if multirun and not isinstance(error, wrong):
+            from ppo_bench.sweeps.slurm.sbatch import refusal
+
+            said = f"the launcher failed: {type(error).__name__}: {one_line(error)}"
+            raise refusal(error) if "sbatch: error" in str(error) else Failed(said) from error
         raise config_error(error, arguments) from error
-    except SystemExit as error:  # of the parser of the command line
+    except SystemExit as error:  # of the parser of the command line, or of the table of a multirun with a failed job
         return int(error.code or 0)
+    except KeyboardInterrupt as error:
+        if not multirun:
+            raise
+        raise Interrupted("the sweep stopped; the same command goes on with what is missing") from error
     finally:
         sys.argv = before
         os.environ.pop("HYDRA_FULL_ERROR")
@@ -93,15 +114,6 @@ def _train(config: Config, folders: list[Path]) -> int:
     for folder in folders:
         print(folder)
     return 0
-
-
-def _final_return(folders: Sequence[Path]) -> float | None:
-    """Mean of the runs' `final_return_mean`; None if one has none."""
-    from ppo_bench.common.files import read_json
-
-    found = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
-    means = [mean for mean in found if mean is not None]
-    return statistics.fmean(means) if means and len(means) == len(found) else None
 
 
 def _is_another_rank(config: Config) -> bool:

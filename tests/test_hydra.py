@@ -57,7 +57,7 @@ def test_the_configuration_is_shown_whole_and_by_package(capsys: pytest.CaptureF
     assert of_hydra.hydra.run.dir == "<the run's folder>"
     everything: Any = OmegaConf.create(shown(capsys, "--cfg", "all", "--resolve", *RUN))
     assert everything.hydra.run.dir == str(load_config(RUN).run_folder)
-    assert everything.hydra.sweep.dir == "outputs/.sweeps"
+    assert everything.hydra.sweep.dir.startswith("outputs/.sweeps/20")
     assert everything.env.name == "cartpole"
     assert list(here.iterdir()) == []
 
@@ -106,7 +106,9 @@ def test_a_configuration_of_ones_own_is_the_first(capsys: pytest.CaptureFixture[
     folder = Path(shown(capsys, "-cn", "mine", "--config-dir", "own", "device=cpu").splitlines()[-1])
     assert folder.name == "seed3"
     overrides = json.loads((folder / "run.json").read_text())["overrides"]
-    assert overrides == [f"hydra.searchpath=[file://{here}/own]", "device=cpu"]
+    assert overrides == [f"hydra.searchpath=['file://{here}/own']", "device=cpu"]
+    assert exit_code(main, ["-m", "-cn", "mine", "--config-dir", "own", "device=cpu", "seed=4,5"]) == 0
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["seed3", "seed4", "seed5"]
 
 
 def test_a_run_is_run_again_from_its_pickled_configuration(capsys: pytest.CaptureFixture[str], here: Path) -> None:
@@ -143,6 +145,31 @@ def test_an_experiment_that_is_a_sweep_asks_for_it(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err.startswith(said)
     assert exit_code(main, [*words, "seed=1", "env=cartpole", "framework=torch_eager"]) == 0
     assert list(here.iterdir()) == [here / "outputs"]
+
+
+@pytest.mark.slow
+def test_a_multirun_has_the_folders_and_callbacks_that_it_is_given(here: Path) -> None:
+    words = [*RUN, "hydra.sweep.dir=mine", "hydra.sweep.subdir=seed${seed}", *noted(here / "noted.json")]
+    assert exit_code(main, ["-m", *words, "seed=1,2"]) == 0
+    assert sorted(path.name for path in (here / "mine").iterdir()) == ["multirun.yaml", "seed1", "seed2"]
+    assert {path.name for path in (here / "mine/seed1").iterdir()} == {".hydra", "outcome.json"}
+    outcome = json.loads((here / "mine/seed2/outcome.json").read_text())
+    status, value, *_ = json.loads((here / "noted.json").read_text())
+    assert (status, outcome["state"]) == ("COMPLETED", "done")
+    assert value == outcome["final_return_mean"]
+
+
+@pytest.mark.slow
+def test_an_experiment_may_choose_the_launcher_and_the_sweep(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "own" / "experiment").mkdir(parents=True)
+    text = "# @package _global_\ndefaults:\n  - override /hydra/launcher: joblib\nname: own\n"
+    text += "hydra: {sweeper: {params: {seed: '1,2'}}}\n"
+    (here / "own" / "experiment" / "mine.yaml").write_text(text)
+    command = [*TRAIN, "-m", "--config-dir", "own", "experiment=mine", *RUN]
+    ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert ended.stderr.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
+    chosen: Any = OmegaConf.load(next((here / "outputs/.sweeps").glob("*/multirun.yaml")))
+    assert chosen.hydra.launcher._target_.endswith("JoblibLauncher")
 
 
 def test_the_programs_arguments_are_restored(here: Path) -> None:

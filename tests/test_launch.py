@@ -16,7 +16,6 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.slurm import ledger, status
 from ppo_bench.sweeps.slurm.settings import load_launch, split
 from ppo_bench.sweeps.slurm.submit import main
-from ppo_bench.sweeps.sweep import sweep
 from tests.refusals import assert_one_line
 
 RUN = ["env=cartpole", "backend=gymnasium", "total_timesteps=1024"]
@@ -74,18 +73,16 @@ def test_wrong_input_is_one_line_and_submits_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [main, lambda words: sweep(["hydra/launcher=slurm", *words])])
 def test_what_is_missing_is_named(
-    command: object, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert callable(command)
     words = [*RUN, f"outputs={tmp_path}/outputs"]
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert exit_code(command, words) == 2
+    assert exit_code(main, words) == 2
     assert_one_line(capfd.readouterr().err, "SLURM needs sbatch, which is not on this machine's PATH")
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "submitit" else real(name, *a))
-    assert exit_code(command, words) == 2
+    assert exit_code(main, words) == 2
     assert_one_line(
         capfd.readouterr().err, "SLURM needs submitit, which is not installed: pip install 'ppo-bench[slurm]'"
     )

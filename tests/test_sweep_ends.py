@@ -11,7 +11,7 @@ import pytest
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
-from ppo_bench.sweeps import sweep_job
+from ppo_bench.sweeps import job
 from ppo_bench.sweeps.child import Failure, train_in_process
 from ppo_bench.sweeps.slurm.submit import main as submit
 from tests.processes import has_checkpoint, started, wait_until
@@ -43,7 +43,7 @@ def test_a_run_that_is_complete_is_done_however_its_process_ends(
         assert train_in_process(*arguments, **options) is None
         return Failure(-11, "killed by SIGSEGV")
 
-    monkeypatch.setattr(sweep_job, "train_in_process", ends_badly)
+    monkeypatch.setattr(job, "train_in_process", ends_badly)
     assert exit_code(main, ["-m", "seed=1", *GYM, *SHORT, f"outputs={tmp_path}"]) == 0
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 1 done, 0 failed, 0 skipped"
 
@@ -54,7 +54,7 @@ def test_what_a_job_raises_is_told(
     def raises(*_: object) -> bool:
         raise OSError("no locks here")
 
-    monkeypatch.setattr(sweep_job, "in_use", raises)
+    monkeypatch.setattr(job, "in_use", raises)
     assert exit_code(main, ["-m", "seed=1,2", *GYM, *SHORT, f"outputs={tmp_path}"]) == 1
     said = capfd.readouterr().err
     assert said.count("OSError: no locks here") == 4  # at once, and in the table

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.values import quoted
 from ppo_bench.configuration.compose import key_of, require_one_choice
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import checked
@@ -27,29 +30,35 @@ def run_dir(*, _root_: DictConfig) -> str:
 
 
 OmegaConf.register_new_resolver("run_dir", run_dir, replace=True)
+OmegaConf.register_new_resolver("expanduser", os.path.expanduser, replace=True)
 
 
 def job_config(composed: DictConfig) -> Config:
     """The checked configuration of the job that Hydra runs now. Raises `ConfigError`."""
     hydra: Any = HydraConfig.get()
     config, folder = _config(composed, hydra), hydra.run.dir
-    if folder == str(config.folders[0]):
+    if hydra.mode == RunMode.MULTIRUN or folder == str(config.folders[0]):
         return config
     if config.trains_several:
         raise ConfigError(f"hydra.run.dir={folder}: num_seeds and grid train several runs; leave it out")
     return replace(config, run_dir=Path(hydra.runtime.output_dir) if hydra.job.chdir else Path(folder))
 
 
+def config_dir(hydra: Any) -> str | None:
+    """The absolute path of `--config-dir`; None without."""
+    return next((one.path for one in hydra.runtime.config_sources if one.provider == "command-line"), None)
+
+
 def _config(composed: DictConfig, hydra: Any) -> Config:
-    folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
-    found = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders)}]"] if folders else []
     overrides: Any = OmegaConf.to_container(hydra.overrides.task)  # without their interpolations
     require_one_choice(overrides)
     given = {key_of(word) for word in overrides}
-    if swept := [key for key in hydra.sweeper.get("params") or () if key not in given]:
+    if hydra.mode == RunMode.RUN and (swept := [key for key in hydra.sweeper.get("params") or () if key not in given]):
         raise ConfigError(
             f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
         )
+    folder = config_dir(hydra)
+    found = [f"hydra.searchpath=[{quoted(f'file://{folder}')}]"] if folder else []
     config = checked(composed, overrides=(*found, *overrides))
     if hydra.job.chdir:  # relative paths are those of the folder that the command was given in
         root = config.root

@@ -182,3 +182,9 @@ def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
     blocks[0] = blocks[0][COMPILING_ITERATIONS:] or blocks[0]
     steady = median(steps * len(block) / sum(block) for block in blocks)
     return steady, sum(max(0.0, each - steps / steady) for each in seconds[:COMPILING_ITERATIONS])
+
+
+def final_return(folders: Sequence[Path]) -> float | None:
+    """Mean of `final_return_mean` over complete runs; None if one has none. Raises `ConfigError` if one is damaged."""
+    found = [read_json(folder / "result.json").get("final_return_mean") for folder in folders]
+    return mean([value for value in found if value is not None]) if None not in found else None

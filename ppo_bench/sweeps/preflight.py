@@ -1,12 +1,29 @@
-"""Checks of a sweep's environments before its first run starts."""
+"""Checks of all jobs of a sweep before the first one trains."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
+from ppo_bench.common.files import are_complete
+from ppo_bench.configuration.compose import of_hydra
 from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.observed import make_env
+from ppo_bench.sweeps.expand import corner, sweep_jobs
+
+
+def check_jobs(overrides: Sequence[str]) -> None:
+    """Raise `ConfigError` for the first wrong job of a multirun; of a search, for that of its first values."""
+    own = of_hydra(overrides)
+    words = [word for word in overrides if word not in own]
+    searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
+    jobs = [corner(words)] if searching else sweep_jobs(overrides)
+    configs = [load_config(job) for job in jobs]
+    for config in configs:
+        config.require()
+    check_environments(config for config in configs if not are_complete(config.folders))
 
 
 def check_environments(configs: Iterable[Config]) -> None:

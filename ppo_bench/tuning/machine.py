@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import resource
 import sys
 from pathlib import Path
@@ -37,15 +36,6 @@ def memory_bytes() -> int:
 def peak_memory_bytes() -> int:
     """Peak resident memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def is_alive(process: int) -> bool:
-    """Whether the process with the id `process` runs; a zombie does not."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    return re.search(r"\) [ZX]", state) is None
 
 
 def _value(path: Path, key: str) -> str | None:

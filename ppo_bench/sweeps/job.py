@@ -1,0 +1,107 @@
+"""A job of a multirun: a training in a process of its own, whichever of Hydra's launchers starts the job.
+
+Thread counts, compilation caches and GPU memory thus do not leak from one training into the next. A complete run is
+not trained again. A job never raises, since Hydra's sweeper would end with it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.common.files import are_complete, first_unfinished, write_json
+from ppo_bench.common.progress import say
+from ppo_bench.configuration.hydra_job import config_dir, job_config
+from ppo_bench.runs.provenance import JOBS_AT_ONCE
+from ppo_bench.runs.results import final_return, in_use
+from ppo_bench.sweeps.child import train_in_process
+from ppo_bench.sweeps.slurm.job import requeue
+from ppo_bench.tuning.cores import cores_of_process
+
+OUTCOME = "outcome.json"
+"""Name of the file with a job's outcome, in the job's folder."""
+FORWARDED = ("hydra.searchpath", "hydra.job.chdir", "hydra.verbose", "hydra.callbacks")
+"""Keys of Hydra's that the process of a job is given, too."""
+POLL_SECONDS = 0.3
+
+
+class Outcome(NamedTuple):
+    """The outcome of a job."""
+
+    state: str
+    """One of done, failed, and skipped (it was done before)."""
+    words: list[str]
+    """Overrides of the job."""
+    folder: str
+    final_return_mean: float | None
+    """Mean over the job's runs; None if one has none."""
+    error: str = ""
+
+
+def run_job(composed: DictConfig) -> float | None:
+    """Train the job of Hydra's current configuration; returns its `final_return_mean`, None if there is none.
+
+    Raises `KeyboardInterrupt` where this process was asked to stop.
+    """
+    hydra: Any = HydraConfig.get()
+    words: Any = OmegaConf.to_container(hydra.overrides.task)
+    say(f"job {hydra.job.num}: {' '.join(words)}")
+    try:
+        outcome = _outcome(composed, words)
+    except Exception as error:  # such as wrong values that a sweeper has chosen
+        said = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {one_line(error)}"
+        outcome = Outcome("failed", words, "", None, said)
+    write_json(Path(hydra.runtime.output_dir) / OUTCOME, outcome._asdict())
+    value = outcome.final_return_mean
+    shown = outcome.error or ("no episode ended" if value is None else f"final_return_mean {value:.2f}")
+    say(f"job {hydra.job.num}: {outcome.state}, {shown}")
+    return value
+
+
+def _outcome(composed: DictConfig, words: list[str]) -> Outcome:
+    config = job_config(composed)
+    folders, state = config.folders, "done"
+    for folder in folders:
+        if in_use(folder):
+            say(f"waiting for {folder}, which is being trained by another process")
+        while in_use(folder):  # perhaps for a sweep that was killed
+            time.sleep(POLL_SECONDS)
+    if are_complete(folders):
+        state = "skipped"
+        print(folders[0], flush=True)
+    elif (failure := _train(words)) and not are_complete(folders):  # a process may end badly after its result is there
+        return Outcome("failed", words, str(first_unfinished(folders)), None, failure)
+    return Outcome(state, words, str(folders[0]), final_return(folders))
+
+
+def _train(words: Sequence[str]) -> str | None:
+    """Train in a process; returns the reason of a failure, or None."""
+    hydra: Any = HydraConfig.get()
+    given: Any = OmegaConf.to_container(hydra.overrides.hydra)
+    own = [word for word in given if word.lstrip("+~").startswith(FORWARDED)]
+    stop_requests: list[int] = []
+    folder = config_dir(hydra)
+    options = ["--config-name", hydra.job.config_name, *(["--config-dir", folder] if folder else [])]
+    environment = {**os.environ, "HYDRA_FULL_ERROR": "0", JOBS_AT_ONCE: str(_at_once(hydra.launcher))}
+    failure = train_in_process([*options, *own, *words], stop_requests, environment=environment)
+    if stop_requests and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
+        requeue()
+    if stop_requests:
+        raise KeyboardInterrupt
+    return failure.reason if failure else None
+
+
+def _at_once(launcher: Any) -> int:
+    """Number of jobs that a launcher runs at the same time on a machine, at most."""
+    if launcher._target_.endswith("BasicLauncher") or os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
+        return 1
+    cores = len(cores_of_process())
+    asked = int(launcher.get("n_jobs", cores))
+    return asked if asked > 0 else cores
