@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig, IntegerNode, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.common.errors import ConfigError, nearest, one_line
@@ -99,24 +99,22 @@ def typed(path: str, cls: Any, node: Any, root: str = "config") -> Any:
     try:
         schema = OmegaConf.structured(cls)
         OmegaConf.set_readonly(schema, False)  # frozen classes start read-only
-        values = _with_integers(schema, {key: value for key, value in node.items() if key != "_target_"})
+        values = _with_integers(cls, {key: value for key, value in node.items() if key != "_target_"})
         return OmegaConf.to_object(OmegaConf.merge(schema, values))
     except OmegaConfBaseException as error:
         raise ConfigError(explain(error, path, root)) from error
 
 
-def _with_integers(schema: DictConfig, values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """`values` with whole floats, such as 1e6, converted to integers where `schema` has integers."""
-    found = dict(values)
+def _with_integers(cls: Any, values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """`values` with whole floats, such as 1e6, converted to integers where the dataclass `cls` has integers."""
+    found, types = dict(values), get_type_hints(cls)
     for key, value in values.items():
-        node = schema._get_node(key, validate_access=False)
-        if isinstance(node, IntegerNode) and isinstance(value, float) and value.is_integer():
+        kinds = {types.get(key), *get_args(types.get(key))}  # `int | None` has two
+        if isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds:
             found[key] = int(value)
-        elif isinstance(node, DictConfig) and isinstance(value, Mapping | DictConfig):
-            kind: Any = node._metadata.ref_type
-            found[key] = (
-                _with_integers(OmegaConf.structured(kind), dict(value.items())) if is_dataclass(kind) else value
-            )
+        elif isinstance(value, Mapping | DictConfig):
+            nested = next((kind for kind in kinds if is_dataclass(kind)), None)
+            found[key] = _with_integers(nested, dict(value.items())) if nested else value
     return found
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import are_complete
-from ppo_bench.configuration.compose import of_hydra
+from ppo_bench.configuration.compose import compose_root, of_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.observed import make_env
@@ -18,11 +18,14 @@ def check_jobs(overrides: Sequence[str]) -> None:
     """Raise `ConfigError` for the first wrong job of a multirun; of a search, for that of its first values."""
     own = of_hydra(overrides)
     words = [word for word in overrides if word not in own]
-    searching = any(re.fullmatch(r"hydra/sweeper=(?!basic$).*", word) for word in own)
+    composed = compose_root("config", [*own, *corner(words)], with_hydra=True)
+    searching = not composed.hydra.sweeper._target_.endswith(".BasicSweeper")
     jobs = [corner(words)] if searching else sweep_jobs(overrides)
     configs = [load_config(job) for job in jobs]
     for config in configs:
         config.require()
+        if searching and config.grid:
+            raise ConfigError("grid: a search judges one set of hyperparameters at a time; leave it out")
     check_environments(config for config in configs if not are_complete(config.folders))
 
 
