@@ -101,13 +101,14 @@ def test_the_job_may_run_in_its_folder(capsys: pytest.CaptureFixture[str], here:
 
 
 def test_a_configuration_of_ones_own_is_the_first(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    (here / "own").mkdir()
-    (here / "own" / "mine.yaml").write_text("defaults:\n  - config\n  - _self_\nseed: 3\ntotal_timesteps: 1024\n")
-    folder = Path(shown(capsys, "-cn", "mine", "--config-dir", "own", "device=cpu").splitlines()[-1])
+    own = here / "jürgen's"
+    own.mkdir()
+    (own / "mine.yaml").write_text("defaults:\n  - config\n  - _self_\nseed: 3\ntotal_timesteps: 1024\n")
+    folder = Path(shown(capsys, "-cn", "mine", f"--config-dir={own}", "device=cpu").splitlines()[-1])
     assert folder.name == "seed3"
     overrides = json.loads((folder / "run.json").read_text())["overrides"]
-    assert overrides == [f"hydra.searchpath=['file://{here}/own']", "device=cpu"]
-    assert exit_code(main, ["-m", "-cn", "mine", "--config-dir", "own", "device=cpu", "seed=4,5"]) == 0
+    assert load_config([*overrides, "seed=3", "total_timesteps=1024", "outputs=outputs"]).run_folder == folder
+    assert exit_code(main, ["-m", "-cn", "mine", "--config-dir", str(own), "device=cpu", "seed=4,5"]) == 0
     assert sorted(path.name for path in folder.parent.iterdir()) == ["seed3", "seed4", "seed5"]
 
 

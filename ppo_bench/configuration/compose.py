@@ -135,8 +135,8 @@ def of_hydra(overrides: Sequence[str]) -> list[str]:
 
 def readable(overrides: Sequence[str]) -> list[str]:
     """The overrides with quotes around values that Hydra's grammar cannot read without them, or would read as numbers;
-    see `UNQUOTED` and `FOLDERS`."""
-    return [UNQUOTED.sub(r"\1='\2'", _quoted_folders(word)) for word in overrides]
+    see `UNQUOTED` and `FOLDERS`. Options, which begin with `-`, stay."""
+    return [word if word[:1] == "-" else UNQUOTED.sub(r"\1='\2'", _quoted_folders(word)) for word in overrides]
 
 
 def _quoted_folders(word: str) -> str:
