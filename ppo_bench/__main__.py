@@ -68,9 +68,9 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
             from ppo_bench.sweeps.job import run_job
 
             return run_job(composed)
-        config, folders = job_config(composed), list[Path]()
+        folders: list[Path] = []
         codes.append(1)
-        codes[0] = exit_code(lambda _: _train(config, folders), [])
+        codes[0] = exit_code(lambda _: _train(job_config(composed), folders), [])
         return final_return(folders)
 
     before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR")

@@ -18,6 +18,7 @@ from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
+from tests.refusals import assert_one_line
 from tests.training import ENVIRONMENT, SMALL
 
 RUN = [*SMALL, "device=cpu"]
@@ -85,7 +86,7 @@ def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[s
     assert not (here / "outputs").exists()
     several = ["num_seeds=2", "framework=jax_xla", "backend=jax", "hydra.run.dir=mine"]
     assert exit_code(main, [*several, "total_timesteps=1024"]) == 2
-    assert "num_seeds and grid train several runs" in capsys.readouterr().err
+    assert_one_line(capsys.readouterr().err, "num_seeds and grid train several runs")
 
 
 def test_the_job_may_run_in_its_folder(capsys: pytest.CaptureFixture[str], here: Path) -> None:

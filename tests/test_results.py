@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from ppo_bench.common.errors import ConfigError, FailedRuns
-from ppo_bench.common.files import read_json, write_json
+from ppo_bench.common.files import chosen_folders, read_json, write_json
 from ppo_bench.common.rows import Mark, Rows, check_rows
-from ppo_bench.configuration.config import chosen_folders
 from ppo_bench.runs.results import error_of, in_use, own_folder, speeds
 
 

@@ -48,6 +48,17 @@ def jsonable(value: Any) -> Any:
     return value
 
 
+def chosen_folders(folders: Sequence[Path], rerun: bool) -> list[Path]:
+    """`folders`, or with `rerun` the first `<folder>-rerun<n>`, n = 2, 3, ..., that are not all complete.
+
+    The result does not depend on whether `folders` exist, so that the same command resumes the rerun that it started.
+    """
+    n, chosen = 2, list(folders)
+    while rerun and are_complete(chosen := [folder.with_name(f"{folder.name}-rerun{n}") for folder in folders]):
+        n += 1
+    return chosen
+
+
 def make_folder(folder: Path, remedy: str = "choose another folder by outputs=") -> None:
     """Make a folder, and those above it. Raises `ConfigError` with the `remedy` if this process cannot write to it."""
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ from gymnasium import spaces
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
-from ppo_bench.common.files import are_complete
+from ppo_bench.common.files import chosen_folders
 from ppo_bench.common.launched import launched
 from ppo_bench.common.own_code import configured_objects, configured_own_code
 from ppo_bench.common.values import digest, file_name
@@ -295,14 +294,3 @@ class Config:
     def run_folder(self) -> Path:
         """`<outputs>/<name>/<experiment>/seed<k>`."""
         return self.run_dir or Path(self.root.outputs) / self.root.name / self.experiment / f"seed{self.root.seed}"
-
-
-def chosen_folders(folders: Sequence[Path], rerun: bool) -> list[Path]:
-    """`folders`, or with `rerun` the first `<folder>-rerun<n>`, n = 2, 3, ..., that are not all complete.
-
-    The result does not depend on whether `folders` exist, so that the same command resumes the rerun that it started.
-    """
-    n, chosen = 2, list(folders)
-    while rerun and are_complete(chosen := [folder.with_name(f"{folder.name}-rerun{n}") for folder in folders]):
-        n += 1
-    return chosen
