@@ -19,7 +19,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT, SMALL
+from tests.training import ENVIRONMENT, ROOT, SMALL
 
 RUN = [*SMALL, "device=cpu"]
 
@@ -37,8 +37,9 @@ class Noted(Callback):
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder of the test."""
+    """The current folder of the test, in which processes find the tests."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return tmp_path
 
 

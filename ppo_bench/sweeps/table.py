@@ -1,13 +1,10 @@
-"""The table of a multirun, which a callback of Hydra's prints at its end."""
+"""The table of a multirun: what came of each job."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,21 +16,6 @@ from ppo_bench.sweeps.job import OUTCOME, Outcome
 STATES = {"done": "green", "failed": "red", "skipped": "dim"}
 
 
-class PrintTable(Callback):
-    """Prints a row for each job; ends the command with exit code 1 if one has failed."""
-
-    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """See `Callback.on_multirun_end`."""
-        outcomes = outcomes_in(Path(config.hydra.sweep.dir))
-        if not outcomes:
-            return
-        print_table(outcomes)
-        states = [outcome.state for outcome in outcomes]
-        say(", ".join(f"{states.count(state)} {state}" for state in STATES))
-        if "failed" in states:
-            raise SystemExit(1)
-
-
 def outcomes_in(folder: Path) -> list[Outcome]:
     """The outcomes of the jobs of the multirun in `folder`, in the order of their numbers."""
     paths = sorted(folder.glob(f"*/{OUTCOME}"), key=lambda path: (len(path.parent.name), path.parent.name))
@@ -41,7 +23,10 @@ def outcomes_in(folder: Path) -> list[Outcome]:
 
 
 def print_table(outcomes: Sequence[Outcome]) -> None:
-    """Print a row for each job: its state, the overrides that not all jobs share, and its final return or error."""
+    """Print a row for each job: its state, the overrides that not all jobs share, and its final return or error.
+
+    A last line counts the states.
+    """
     shared = set.intersection(*(set(outcome.words) for outcome in outcomes)) if len(outcomes) > 1 else set()
     table = Table(box=None)
     for column in ("state", "job", "final return or error"):
@@ -53,3 +38,5 @@ def print_table(outcomes: Sequence[Outcome]) -> None:
         table.add_row(Text(outcome.state, STATES[outcome.state]), Text(words), Text(detail))
     console = Console(stderr=True)
     (console if console.is_terminal else Console(stderr=True, width=200)).print(table)
+    states = [outcome.state for outcome in outcomes]
+    say(", ".join(f"{states.count(state)} {state}" for state in STATES))
