@@ -64,10 +64,19 @@ def test_the_configuration_is_shown_whole_and_by_package(capsys: pytest.CaptureF
     assert list(here.iterdir()) == []
 
 
-def test_information_and_help_are_hydras(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    assert "env/hopper" in shown(capsys, "--info", "defaults", "env=hopper")
-    assert "Hydra" in shown(capsys, "--hydra-help")
-    assert shown(capsys, "--version").startswith("Hydra 1.")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--info", "defaults", "env=hopper"], "| env/hopper"),
+        (["--hydra-help"], "--experimental-rerun"),
+        (["--version"], "Hydra 1."),
+    ],
+    ids=str,
+)
+def test_information_and_help_are_hydras(words: list[str], said: str, here: Path) -> None:
+    """In a process of its own: Hydra replaces the handlers of logging."""
+    ended = subprocess.run([*TRAIN, *words], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert said in ended.stdout
     assert list(here.iterdir()) == []
 
 
