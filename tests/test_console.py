@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -77,6 +78,12 @@ def test_the_program_finds_modules_in_the_current_folder(tmp_path: Path) -> None
     ended = subprocess.run([str(PROGRAM), *words], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "checkpoint.keep: has no value" in ended.stderr
     subprocess.run([str(PROGRAM), *words[1:]], capture_output=True, text=True, check=True, cwd=tmp_path)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    """That of `python -m ppo_bench --version` is Hydra's, as of any Hydra application."""
+    said = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+    assert said == f"ppo_bench {version('ppo-bench')}\n"
 
 
 def test_the_program_lists_its_commands() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import version
 
 import pytest
 
@@ -22,7 +21,3 @@ def said(*words: str) -> str:
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("train", "sweep")])
 def test_a_command_is_a_module(name: str) -> None:
     assert f"python -m ppo_bench.{name}" in said(f"ppo_bench.{name}", "--help")
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    assert said("ppo_bench", "--version") == f"ppo_bench {version('ppo-bench')}\n"
