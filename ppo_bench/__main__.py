@@ -40,6 +40,8 @@ def main(arguments: list[str]) -> int:
 
         if options.config_name == "config":  # else a job is checked as it begins
             check_jobs(overrides_of(options))
+        # Hydra's parser takes no overrides on both sides of an option.
+        arguments = ["-m", *(word for word in arguments if word not in ("-m", "--multirun"))]
     return application(arguments)
 
 
