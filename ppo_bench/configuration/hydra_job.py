@@ -36,9 +36,10 @@ OmegaConf.register_new_resolver("expanduser", os.path.expanduser, replace=True)
 def job_config(composed: DictConfig) -> Config:
     """The checked configuration of the job that Hydra runs now. Raises `ConfigError`."""
     hydra: Any = HydraConfig.get()
-    config, folder = _config(composed, hydra), hydra.run.dir
-    if hydra.mode == RunMode.MULTIRUN or folder == str(config.folders[0]):
+    config, given = _config(composed, hydra), OmegaConf.to_container(hydra.run)
+    if hydra.mode == RunMode.MULTIRUN or given == {"dir": "${run_dir:}"}:  # else it would be resolved once more
         return config
+    folder = hydra.run.dir
     if config.trains_several:
         raise ConfigError(f"hydra.run.dir={folder}: num_seeds and grid train several runs; leave it out")
     return replace(config, run_dir=Path(hydra.runtime.output_dir) if hydra.job.chdir else Path(folder))
