@@ -81,7 +81,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     try:
         train()
     except Exception as error:  # Hydra passes on any error of its parser and its YAML files
-        if codes:
+        if codes or isinstance(error, BrokenPipeError):
             raise
         if shows_all == "1":
             traceback.print_exc()

@@ -94,6 +94,10 @@ def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[s
     assert (here / "mine" / "result.json").is_file()
     assert (here / "mine" / ".hydra" / "config.yaml").is_file()
     assert not (here / "outputs").exists()
+    for other in ("seed=2", "ppo.gamma=0.9"):
+        assert exit_code(main, [*RUN, "hydra.run.dir=mine", other]) == 2
+        assert_one_line(capsys.readouterr().err, "hydra.run.dir=mine: another run is there; choose another folder")
+    assert shown(capsys, *RUN, "hydra.run.dir=mine") == "mine\n"
     several = ["num_seeds=2", "framework=jax_xla", "backend=jax", "hydra.run.dir=mine"]
     assert exit_code(main, [*several, "total_timesteps=1024"]) == 2
     assert_one_line(capsys.readouterr().err, "num_seeds and grid train several runs")

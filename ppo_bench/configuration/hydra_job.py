@@ -12,6 +12,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import jsonable, read_json
 from ppo_bench.common.values import quoted
 from ppo_bench.configuration.compose import key_of, require_one_choice
 from ppo_bench.configuration.config import Config
@@ -42,7 +43,13 @@ def job_config(composed: DictConfig) -> Config:
     folder = hydra.run.dir
     if config.trains_several:
         raise ConfigError(f"hydra.run.dir={folder}: num_seeds and grid train several runs; leave it out")
-    return replace(config, run_dir=Path(hydra.runtime.output_dir) if hydra.job.chdir else Path(folder))
+    run = Path(hydra.runtime.output_dir) if hydra.job.chdir else Path(folder)
+    if (run / "run.json").exists():
+        there = read_json(run / "run.json")
+        mine = {"identity": jsonable(config.identity), "seed": config.root.seed}
+        if mine != {"identity": there.get("identity"), "seed": there["config"]["seed"]}:
+            raise ConfigError(f"hydra.run.dir={folder}: another run is there; choose another folder")
+    return replace(config, run_dir=run)
 
 
 def config_dir(hydra: Any) -> str | None:

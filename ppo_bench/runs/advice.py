@@ -100,7 +100,7 @@ def _images_as_numbers(config: Config, network: NetworkSpec) -> Iterator[str]:
 
 def _older_runs(config: Config) -> Iterator[str]:
     """A line for each run of the same command that is older than the identity's digest of the user's own code."""
-    for run in config.of_each_run() if "code" in config.identity else ():
+    for run in config.of_each_run() if "code" in config.identity and not config.run_dir else ():
         older = digest({key: value for key, value in run.identity.items() if key not in ("code", "revision")})
         experiment = f"{run.experiment.removesuffix(digest(run.identity))}{older}"
         folder = run.run_folder.parents[1] / experiment / run.run_folder.name

@@ -54,7 +54,7 @@ def require_one_run(overrides: Sequence[str]) -> None:
     for word in of_hydra(overrides):
         if not search_path([word]):
             raise ConfigError(
-                f"{word}: Hydra's own keys are for sweeps, which -m makes; the folder of a run follows from outputs=..."
+                f"{word}: Hydra's own keys are for the command line; the folder of a run follows from outputs=..."
             )
     if swept := [key_of(word) for word in own_sweep(overrides)]:
         raise ConfigError(
