@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _STARTED_AT = time.perf_counter()
 SHOWS = ("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--info", "-sc", "--shell-completion")
-"""Options of Hydra's by which nothing is trained."""
+"""Options of Hydra that show something and train nothing."""
 
 
 def main(arguments: list[str]) -> int:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
+from ppo_bench.common.values import quoted
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
@@ -43,7 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert exit_code(main, list(words)) == 0
     return capsys.readouterr().out
 
@@ -53,11 +54,11 @@ def noted(file: Path) -> list[str]:
 
 
 def test_the_configuration_is_shown_whole_and_by_package(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    package: Any = OmegaConf.create(shown(capsys, "-c", "job", "-p", "ppo", "ppo=atari").partition("\n")[2])
+    package: Any = OmegaConf.create(printed(capsys, "-c", "job", "-p", "ppo", "ppo=atari").partition("\n")[2])
     assert package == load_config(["env=breakout", "ppo=atari"]).resolved["ppo"]
-    of_hydra: Any = OmegaConf.create(shown(capsys, "--cfg", "hydra", "--resolve"))
+    of_hydra: Any = OmegaConf.create(printed(capsys, "--cfg", "hydra", "--resolve"))
     assert of_hydra.hydra.run.dir == "<the run's folder>"
-    everything: Any = OmegaConf.create(shown(capsys, "--cfg", "all", "--resolve", *RUN))
+    everything: Any = OmegaConf.create(printed(capsys, "--cfg", "all", "--resolve", *RUN))
     assert everything.hydra.run.dir == str(load_config(RUN).run_folder)
     assert everything.hydra.sweep.dir.startswith("outputs/.sweeps/20")
     assert everything.env.name == "cartpole"
@@ -81,7 +82,7 @@ def test_information_and_help_are_hydras(words: list[str], said: str, here: Path
 
 
 def test_a_run_has_its_configuration_in_its_folder(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    folder = Path(shown(capsys, *RUN).splitlines()[-1])
+    folder = Path(printed(capsys, *RUN).splitlines()[-1])
     assert folder == load_config(RUN).run_folder
     assert OmegaConf.load(folder / ".hydra/overrides.yaml") == RUN
     written: Any = OmegaConf.load(folder / ".hydra/config.yaml")
@@ -90,14 +91,14 @@ def test_a_run_has_its_configuration_in_its_folder(capsys: pytest.CaptureFixture
 
 
 def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    assert shown(capsys, *RUN, "hydra.run.dir=mine") == "mine\n"
+    assert printed(capsys, *RUN, "hydra.run.dir=mine") == "mine\n"
     assert (here / "mine" / "result.json").is_file()
     assert (here / "mine" / ".hydra" / "config.yaml").is_file()
     assert not (here / "outputs").exists()
     for other in ("seed=2", "ppo.gamma=0.9"):
         assert exit_code(main, [*RUN, "hydra.run.dir=mine", other]) == 2
         assert_one_line(capsys.readouterr().err, "hydra.run.dir=mine: another run is there; choose another folder")
-    assert shown(capsys, *RUN, "hydra.run.dir=mine") == "mine\n"
+    assert printed(capsys, *RUN, "hydra.run.dir=mine") == "mine\n"
     several = ["num_seeds=2", "framework=jax_xla", "backend=jax", "hydra.run.dir=mine"]
     assert exit_code(main, [*several, "total_timesteps=1024"]) == 2
     assert_one_line(capsys.readouterr().err, "num_seeds and grid train several runs")
@@ -105,23 +106,25 @@ def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[s
 
 def test_the_job_may_run_in_its_folder(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     words = [*RUN, "hydra.job.chdir=true", f"hydra.run.dir={here}/mine", "hydra.verbose=true"]
-    assert shown(capsys, *words, *noted(here / "noted.json")) == f"{here}/mine\n"
+    assert printed(capsys, *words, *noted(here / "noted.json")) == f"{here}/mine\n"
     level = logging.getLogger().level
     status, value, level_of_job, folder = json.loads((here / "noted.json").read_text())
     logging.getLogger().setLevel(logging.WARNING)
     assert (status, level_of_job, level, folder) == ("COMPLETED", logging.DEBUG, logging.DEBUG, f"{here}/mine")
     assert value == json.loads((here / "mine" / "result.json").read_text())["final_return_mean"]
     source = ["hydra.job.chdir=true", "checkpoint.load=mine", "checkpoint.fine_tune=true", "outputs=other"]
-    assert shown(capsys, *RUN, *source).startswith(f"{here}/other/default/cartpole")
+    assert printed(capsys, *RUN, *source).startswith(f"{here}/other/default/cartpole")
 
 
 def test_a_configuration_of_ones_own_is_the_first(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     own = here / "jürgen's"
     own.mkdir()
     (own / "mine.yaml").write_text("defaults:\n  - config\n  - _self_\nseed: 3\ntotal_timesteps: 1024\n")
-    folder = Path(shown(capsys, "-cn", "mine", f"--config-dir={own}", "device=cpu").splitlines()[-1])
+    folder = Path(printed(capsys, "-cn", "mine", f"--config-dir={own}", "device=cpu").splitlines()[-1])
     assert folder.name == "seed3"
     overrides = json.loads((folder / "run.json").read_text())["overrides"]
+    by_hand = printed(capsys, f"hydra.searchpath=[{quoted(f'file://{own}')}]", *RUN, "hydra.run.dir=by_hand").strip()
+    assert json.loads((here / by_hand / "run.json").read_text())["overrides"][0].startswith("hydra.searchpath=")
     assert load_config([*overrides, "seed=3", "total_timesteps=1024", "outputs=outputs"]).run_folder == folder
     assert exit_code(main, ["-m", "-cn", "mine", "--config-dir", str(own), "device=cpu", "seed=4,5"]) == 0
     assert sorted(path.name for path in folder.parent.iterdir()) == ["seed3", "seed4", "seed5"]
@@ -129,11 +132,11 @@ def test_a_configuration_of_ones_own_is_the_first(capsys: pytest.CaptureFixture[
 
 def test_a_run_is_run_again_from_its_pickled_configuration(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     pickles = "+hydra.callbacks.pickle._target_=hydra.experimental.callbacks.PickleJobInfoCallback"
-    shown(capsys, *RUN, pickles, "hydra.run.dir=mine")
+    printed(capsys, *RUN, pickles, "hydra.run.dir=mine")
     first = json.loads((here / "mine" / "result.json").read_text())
     (here / "mine" / "result.json").rename(here / "first.json")
     with pytest.warns(UserWarning, match="Experimental rerun"):
-        assert shown(capsys, "--experimental-rerun", "mine/.hydra/config.pickle") == "mine\n"
+        assert printed(capsys, "--experimental-rerun", "mine/.hydra/config.pickle") == "mine\n"
     assert json.loads((here / "mine" / "result.json").read_text())["episodes"] == first["episodes"]
 
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable, read_json
 from ppo_bench.common.values import quoted
-from ppo_bench.configuration.compose import key_of, require_one_choice
+from ppo_bench.configuration.compose import key_of, require_one_choice, search_path
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import checked
 
@@ -66,7 +66,8 @@ def _config(composed: DictConfig, hydra: Any) -> Config:
             f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
         )
     folder = config_dir(hydra)
-    found = [f"hydra.searchpath=[{quoted(f'file://{folder}')}]"] if folder else []
+    given_path: Any = OmegaConf.to_container(hydra.overrides.hydra)
+    found = [f"hydra.searchpath=[{quoted(f'file://{folder}')}]"] if folder else search_path(given_path)
     config = checked(composed, overrides=(*found, *overrides))
     if hydra.job.chdir:  # relative paths are those of the folder that the command was given in
         root = config.root

@@ -37,8 +37,6 @@ BRAX = tuple(f"brax-{task}" for task in ("ant", "humanoid", "halfcheetah", "hopp
 GAMES = ("tic_tac_toe", "connect_four", "othello", "kuhn_poker")
 """Ids of the turn-based games of the package pgx."""
 
-CONTINUOUS = (*BRAX, "MountainCarContinuous-v0", "Pendulum-v1")
-"""Ids of the environments whose actions are floats."""
 
 DEEP_SEA = tuple(f"DeepSea{size}-v0" for size in range(10, 41))
 """Ids of deep sea (ppo_bench/envs/deep_sea.py), one for each size."""
