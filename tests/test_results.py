@@ -69,8 +69,8 @@ def test_rows_wait_until_they_are_written_and_are_with_the_operating_system_then
     rows.add([{"a": 1}])
     assert (tmp_path / "x.jsonl").read_text() == ""
     rows.write()
-    assert (tmp_path / "x.jsonl").read_text() == '{"a": 1}\n'
-    assert rows.mark().length_bytes == len('{"a": 1}\n')
+    assert (tmp_path / "x.jsonl").read_text() == '{"a":1}\n'
+    assert rows.mark().length_bytes == len('{"a":1}\n')
     rows.close()
 
 
@@ -86,7 +86,7 @@ def test_rows_are_cut_back_to_the_length_of_a_checkpoint_and_go_on_there(tmp_pat
     assert second.mark() == kept
     second.add([{"a": 2}])
     second.close()
-    assert path.read_text() == '{"a": 1}\n{"a": 2}\n'
+    assert path.read_text() == '{"a":1}\n{"a":2}\n'
 
 
 def test_rows_of_a_run_that_starts_over_are_emptied(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics import distributions
-from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, of_kinds
+from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, of_kinds, under
+from ppo_bench.networks.jax import JaxOps
 from ppo_bench.networks.network import masked
 from ppo_bench.networks.torch import TorchOps
 from ppo_bench.runners.declared import declared_arrays
@@ -276,12 +277,16 @@ def test_rules_in_a_program_are_those_on_the_host() -> None:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_second_stream_of_rewards_has_a_value_of_its_own(framework: str) -> None:
     words = [*SMALL, "algorithm._target_=tests.seams.TwoStreams", "ppo.learning_rate=1e-2", "ppo.anneal_lr=false"]
-    runner: Any = runner_for(framework, problem_for(RandomScenes(4, False, False), 40, words))
+    problem = problem_for(RandomScenes(4, False, False), 40, words)
+    runner: Any = runner_for(framework, problem)
     state = runner.init(3)
     for _ in range(40):
         state, _, _ = runner.step(state)
-    values = np.array(state.learner.memory["values"])
-    assert values.shape == (9, 4, 2)
+    obs = np.array(state.learner.memory["obs"])
+    assert obs.shape[:2] == (9, 4)
+    own = under("params", runner.export(state))
+    network, ops = problem.network, JaxOps(jnp.dtype("float32"), jnp.dtype("float32"))
+    values = network.forward(ops, own, jnp.array(obs.reshape(36, -1)), {}, None).values.reshape(9, 4, 2)
     assert_allclose(values[..., 1], 3.0, atol=0.3)
     assert abs(values[..., 0]).max() < 2.0
     runner.close()

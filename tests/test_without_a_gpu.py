@@ -7,7 +7,7 @@ shapes; JAX lowers for platforms that are not there.
 from __future__ import annotations
 
 import functools
-import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -144,9 +144,9 @@ def no_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax_networks, "_on_cpu", lambda: False)
 
 
-def lowered(function: Any, *arguments: Any) -> None:
-    """Raises where a platform lacks an operation."""
-    jax.jit(function).trace(*arguments).lower(lowering_platforms=PLATFORMS)
+def lowered(function: Any, *arguments: Any, platforms: Any = PLATFORMS) -> str:
+    """The program for `platforms`. Raises where one lacks an operation."""
+    return str(jax.jit(function).trace(*arguments).lower(lowering_platforms=platforms).as_text())
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -183,14 +183,44 @@ def lower_host(problem: Problem) -> None:
     ids=" ".join,
 )
 def test_programs_with_environments_in_them_are_lowered(words: list[str], no_cpu: None) -> None:
+    lower_program(words)
+
+
+def lower_program(words: list[str], platforms: Any = PLATFORMS) -> str:
     own = ["framework=jax_xla", "backend=jax", "ppo.num_envs=4", "ppo.num_steps=4", "ppo.num_minibatches=2"]
-    config = load_config([*words, *own])
+    config = load_config([*own, *words])
     env: Any = config.backend.make(config.task)
     runner = ProgramRunner(config.problem(env), env, 1)
     learning: Learning = runner.learning
     state = runner.init(1)
     whole = functools.partial(program.iterate, learning, state.env_step)
     hyperparameters = {"learning_rate": np.array(1e-3, learning.dtype)}
-    lowered(whole, state.learnt, state.envs, np.int32(1), hyperparameters, np.int32(1))
+    arguments: Any = (state.learnt, state.envs, np.int32(1), hyperparameters, np.int32(1))
+    text = lowered(whole, *arguments, platforms=platforms)
     runner.close()
-    assert math.isfinite(learning.ppo.learning_rate)
+    return text
+
+
+@pytest.mark.parametrize(("target_kl", "conditions"), [("null", 0), ("0.1", 1)])
+def test_a_program_has_no_condition_for_which_the_host_would_wait(
+    target_kl: str, conditions: int, no_cpu: None
+) -> None:
+    text = lower_program(["env=cartpole", f"ppo.target_kl={target_kl}"], ("cuda",))
+    assert text.count("stablehlo.case") + text.count("stablehlo.if") == conditions
+
+
+@pytest.mark.parametrize(("steps_at_once", "rollout_passes"), [(1, 40), (4, 10)])
+def test_loops_of_short_steps_have_few_passes_on_a_gpu(
+    steps_at_once: int, rollout_passes: int, no_cpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["env=cartpole", "ppo.num_steps=40", "ppo.update_epochs=3"]
+    loading = Learning.__init__
+
+    def on_a_gpu(learning: Learning, problem: Problem) -> None:
+        loading(learning, problem)
+        learning.steps_at_once = steps_at_once
+
+    monkeypatch.setattr(Learning, "__init__", on_a_gpu)
+    text = lower_program(words, ("cuda",))
+    passes = [int(bound) for bound in re.findall(r"cond \{\n +%\w+ = stablehlo.constant dense<(\d+)>", text)]
+    assert passes == [rollout_passes, 2, 3, 2]  # steps, steps of advantages by 16, epochs, minibatches

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
+
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import jsonable, naming
+from ppo_bench.common.files import naming
 
 TAIL_BYTES = 65_536
 """Number of bytes at the end of a file that `last_rows` reads."""
@@ -25,7 +27,6 @@ class Mark(NamedTuple):
 
 
 NO_ROWS = Mark()
-_ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 def check_rows(path: Path, mark: Mark) -> None:
@@ -47,23 +48,26 @@ def _start_of(path: Path, mark: Mark) -> bytes:
 
 
 class Rows:
-    """A JSON-lines file to append to. It is first truncated to `mark`, that of a checkpoint if a run is resumed."""
+    """A JSON-lines file to append to. It is first truncated to `mark`, that of a checkpoint if a run is resumed.
+
+    NaN and infinities, which JSON does not have, become null.
+    """
 
     def __init__(self, path: Path, mark: Mark) -> None:
         self._path = path
         self._digest = hashlib.sha256(_start_of(path, mark))
         path.touch()
         os.truncate(path, mark.length_bytes)
-        self._waiting: list[str] = []
+        self._waiting: list[bytes] = []
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (open as long as the run lasts)
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows, which wait in memory for `write`."""
-        self._waiting += map(_line, rows)
+        self._waiting += (orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
 
     def write(self) -> None:
         """Append the rows that wait, and pass them to the operating system."""
-        data, self._waiting = "".join(self._waiting).encode(), []
+        data, self._waiting = b"".join(self._waiting), []
         with naming(self._path):
             if data and self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -80,13 +84,6 @@ class Rows:
         """Write the rows that wait, and close the file."""
         self.write()
         self._file.close()
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    try:  # few rows have NaN or infinities, and replacing them takes as long as writing the row
-        return _ENCODER.encode(row) + "\n"
-    except ValueError:
-        return _ENCODER.encode(jsonable(row)) + "\n"
 
 
 def read_rows(path: Path) -> list[Any]:

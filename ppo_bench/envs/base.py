@@ -154,6 +154,8 @@ class GraphEnv(ABC):
     """Whether a compiled program that steps the environments can be cached for other processes."""
     masks_actions: bool = False
     """Whether the environments say which choices are legal; see `Seen.legal`."""
+    short_steps: bool = False
+    """Whether a step is so few operations that a GPU takes several in one pass of a program's loop."""
     num_envs: int
     observation_space: gymnasium.spaces.Box[Any]
     action_space: Any

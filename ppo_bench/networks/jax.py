@@ -35,6 +35,10 @@ _ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
 }
 
 
+GAE_STEPS_AT_ONCE = 16
+"""Steps of the scan of advantages that a GPU computes in one pass of its loop (docs/performance.md)."""
+
+
 class JaxOps:
     """`Ops` in JAX, with parameters of dtype `dtype` and layers that compute in the dtype `layers`."""
 
@@ -75,7 +79,8 @@ class JaxOps:
             advantage = ppo.gae_step(next_advantage, *row)
             return advantage, advantage
 
-        return jax.lax.scan(step, jnp.zeros_like(deltas[0]), (deltas, decays), reverse=True)[1]
+        unroll = 1 if _on_cpu() else GAE_STEPS_AT_ONCE
+        return jax.lax.scan(step, jnp.zeros_like(deltas[0]), (deltas, decays), reverse=True, unroll=unroll)[1]
 
     def for_layers(self, params: Tree) -> Tree:
         """See `Ops.for_layers`."""

@@ -129,6 +129,11 @@ class NetworkSpec:
         return tuple(carry for carry in self.carry if carry.window)
 
     @property
+    def separate_critic(self) -> bool:
+        """Whether the critic shares no layer with the actor, so that values can be computed apart from actions."""
+        return not (self.convolves or self.trunk or self.carry)
+
+    @property
     def sequences(self) -> bool:
         """Whether minibatches consist of whole environments.
 

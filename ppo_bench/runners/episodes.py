@@ -74,25 +74,24 @@ def folded(
     Arguments are `[N, T]`: `raw_rewards` are not clipped or normalised, `episode_over` is true at the last step of an
     episode, and `valid` is false where a step only resets its environment.
     """
-    returns = _running_sums(np.where(valid, raw_rewards, 0.0), totals.returns)
-    lengths = _running_sums(valid, totals.lengths)
-    envs, steps = np.divmod(np.flatnonzero(episode_over & valid), valid.shape[1])  # faster than np.nonzero
-    again = envs[1:] == envs[:-1]
+    ends = episode_over & valid
+    begins = np.ones_like(ends)  # whether a part of an episode begins: with the rollout, or after an end
+    begins[:, 1:] = ends[:, :-1]
+    firsts = np.flatnonzero(begins)
+    lasts = np.append(firsts[1:], begins.size) - 1
+    num_steps = valid.shape[1]
+    envs, steps = np.divmod(lasts, num_steps)
+    finished, goes_on = ends.reshape(-1)[lasts], firsts % num_steps == 0
 
-    def since_last_end(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums over each finished episode, and over each current one `[N]`, from running sums `[N, T]`."""
-        ends = sums[envs, steps]
-        before, last = np.zeros_like(ends), np.zeros_like(sums[:, -1])
-        before[1:] = np.where(again, ends[:-1], 0)
-        last[envs] = ends  # with repeated indices the last assignment is kept
-        return ends - before, sums[:, -1] - last
+    def sums(x: np.ndarray, before: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums of `x [N, T]` over each finished episode, and over each current one `[N]`, `before` included."""
+        parts = np.add.reduceat(x.reshape(-1), firsts, dtype=before.dtype)
+        parts[goes_on] += before
+        left = np.zeros_like(before)
+        left[envs[~finished]] = parts[~finished]
+        return parts[finished], left
 
-    (episode_returns, left_returns), (episode_lengths, left_lengths) = map(since_last_end, (returns, lengths))
-    return Totals(left_returns, left_lengths), Ended(envs, steps, episode_returns, episode_lengths)
-
-
-def _running_sums(steps: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Cumulative sums of `steps [N, T]` over time, starting from `before [N]`; the dtype is that of `before`."""
-    sums = steps.astype(before.dtype)
-    sums[:, 0] += before
-    return np.cumsum(sums, axis=1, out=sums)
+    episode_returns, left_returns = sums(np.where(valid, raw_rewards, 0), totals.returns)
+    episode_lengths, left_lengths = sums(valid, totals.lengths)
+    ended = Ended(envs[finished], steps[finished], episode_returns, episode_lengths)
+    return Totals(left_returns, left_lengths), ended

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from ppo_bench.envs.base import Seen
+from ppo_bench.envs.base import GraphEnv, Seen
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Arrays, Declared, Kind, Tree, named, of_kinds, under
 from ppo_bench.mathematics.parts import Part
@@ -27,6 +27,10 @@ from ppo_bench.runners.jax_mesh import SAME, Devices, specs_of
 
 INTEGERS = {"int64": "int32"}
 """Integer dtypes in JAX, by the dtype in checkpoints."""
+
+
+STEPS_AT_ONCE = 4
+"""Steps of a rollout that a GPU takes in one pass of the program's loop, where they are short (docs/performance.md)."""
 
 
 class TrainState(NamedTuple):
@@ -56,9 +60,11 @@ class Learning:
         self.device = self.devices.first
         ops = JaxOps(self.dtype, jnp.dtype(precision.layers), problem.tuning, self.devices.axis)
         self.computation: Computation = computation_of(problem, ops)
-        self.memory_specs = specs_of(memory_arrays(problem))
+        self.memory_specs = specs_of(self._memory_arrays(problem))
         statistics = under("statistics", specs_of(learner_arrays(problem)))
         self.specs = TrainState(SAME, SAME, SAME, statistics)  # type: ignore[arg-type]
+        short_steps = isinstance(problem.env, GraphEnv) and problem.env.short_steps
+        self.steps_at_once = STEPS_AT_ONCE if short_steps and self.device.platform != "cpu" else 1
         self._optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
         self.execution = {
             "device": str(self.device),
@@ -115,8 +121,13 @@ class Learning:
         one = replace(self.problem, part=Part(0, self.devices.count))
         return {
             array.name: jnp.zeros(array.shape, jnp.dtype(INTEGERS.get(array.dtype, array.dtype)))
-            for array in memory_arrays(one)
+            for array in self._memory_arrays(one)
         }
+
+    def _memory_arrays(self, problem: Problem) -> list[Declared]:
+        """The memory's arrays; values are not among them if `targets` computes those of all steps at once."""
+        absent = {"values"} if self.network.separate_critic else set()
+        return [array for array in memory_arrays(problem) if array.name not in absent]
 
     # --- Acting -------------------------------------------------------------------------------------------------------
 
@@ -168,12 +179,17 @@ class Learning:
         windows = {window.name: self.window(memory, window, t) for window in self.network.windows}
         before = {**carry, **windows}
         acted = self.network.act(self.computation.ops, arrays, obs, noise[t], before, start, seen.legal)
-        row = {"obs": obs, "actions": acted.actions, "heads": acted.head, "values": acted.values}
+        row = {"obs": obs, "actions": acted.actions, "heads": acted.head}
+        if not self.network.separate_critic:
+            row["values"] = acted.values
         if seen.legal is not None:
             row["legal"] = seen.legal
         if not self.network.sequences:
             row |= {f"carry.{name}": array for name, array in carry.items() if name not in windows}
-        stored = {name: memory[name].at[t].set(x.astype(memory[name].dtype)) for name, x in row.items()}
+        stored = {
+            name: jax.lax.dynamic_update_index_in_dim(memory[name], x.astype(memory[name].dtype), t, 0)
+            for name, x in row.items()
+        }
         for window in self.network.windows:  # after the last step the row is out of range and dropped
             name = f"carry.{window.name}"
             stored[name] = memory[name].at[t + window.shape[0]].set(acted.carry[window.name], mode="drop")
@@ -188,8 +204,16 @@ class Learning:
         """See `Learner.targets`."""
         keys = {"seed": seed[None], "iteration": iteration[None], "first_row": jnp.full(1, self._first_row, jnp.int32)}
         rollout = {**memory, **self._floats(flags), **keys}
+        if self.network.separate_critic:
+            rollout["values"] = self._values(learnt.arrays, memory["obs"])
         batch, statistics, metrics = self.computation.targets(learnt.arrays, learnt.statistics, rollout)
         return learnt._replace(statistics=statistics), batch, metrics
+
+    def _values(self, arrays: Tree, obs: jax.Array) -> jax.Array:
+        """Values `[T + 1, N, ...]` of a network without a carry, from the observations `[T + 1, N, ...]`."""
+        flat = obs.reshape((-1, *obs.shape[2:]))
+        values = self.network.forward(self.computation.ops, arrays, flat, {}, None).values
+        return values.reshape((*obs.shape[:2], *values.shape[1:]))
 
     def warmed(self, learnt: TrainState, memory: Tree, flags: Tree) -> TrainState:
         """See `Learner.warmed`."""
@@ -221,12 +245,14 @@ class Learning:
             learnt, stopped = carry
             nothing = jnp.zeros((hp.num_minibatches, len(names)), self.dtype)
             whole = self.computation.whole(batch, rows) if self.devices.count > 1 else None
+            if hp.target_kl is None:  # a condition would make the host wait for the GPU
+                learnt, measured = jax.lax.scan(gradient_step, learnt, (rows, whole))
+                return (learnt, stopped), (measured, ~stopped)
             passed, measured = jax.lax.cond(
                 stopped, lambda: (learnt, nothing), lambda: jax.lax.scan(gradient_step, learnt, (rows, whole))
             )
             ran = ~stopped
-            if hp.target_kl is not None:
-                stopped = stopped | (measured[-1, names.index("approx_kl")] > hp.target_kl)
+            stopped = stopped | (measured[-1, names.index("approx_kl")] > hp.target_kl)
             return (passed, stopped), (measured, ran)
 
         (learnt, _), (measured, ran) = jax.lax.scan(epoch, (learnt, jnp.asarray(False)), minibatches)

@@ -38,6 +38,9 @@ class Played(NamedTuple):
     """Flag that is false where a step only reset its environment."""
 
 
+FLAGS = ("terminated", "truncated", "valid", "acts", "start", "episode_over")
+"""Names of a step's flags, in the order of their bits."""
+
 Iterate = Callable[..., tuple[TrainState, Envs, Played, dict[str, jax.Array]]]
 """Compiled `iterate` of some environments: takes `(learnt, envs, seed, hyperparameters, iteration)`.
 
@@ -100,16 +103,28 @@ def _collect(
         envs, memory = carried
         memory, carry, actions = learning.act(arrays, memory, envs.carry, noise, t, _seen(learning, envs))
         state, given = env_step(envs.state, bounds.within(jnp, actions) if bounds else actions)
-        stood, flags = _take_in(learning, envs.arrays, given)
-        return (Envs(state, stood, carry), memory), (flags, given.raw_reward, given.episode_over)
+        stood, reward, flags = _take_in(learning, envs.arrays, given)
+        return (Envs(state, stood, carry), memory), (reward, given.raw_reward, _packed(flags))
 
     memory = learning.remember(learning.allocate(), envs.carry)
     steps = jnp.arange(learning.ppo.num_steps, dtype=jnp.int32)
-    (envs, memory), (flags, raw_rewards, episode_over) = jax.lax.scan(step, (envs, memory), steps)
+    unroll = learning.steps_at_once
+    (envs, memory), (rewards, raw_rewards, packed) = jax.lax.scan(step, (envs, memory), steps, unroll=unroll)
+    flags = {"rewards": rewards, **_unpacked(packed)}
     last = jnp.int32(learning.ppo.num_steps)
     memory, _, _ = learning.act(arrays, memory, envs.carry, noise, last, _seen(learning, envs))
     envs = envs._replace(carry=learning.carried(memory, envs.carry))
-    return envs, memory, flags, Played(raw_rewards.T, episode_over.T, flags["valid"].T)
+    return envs, memory, flags, Played(raw_rewards.T, flags["episode_over"].T, flags["valid"].T)
+
+
+def _packed(flags: Tree) -> jax.Array:
+    """Flags `[N]` bool, in the order of `FLAGS`, as the bits of one array: a GPU stores it by one kernel."""
+    bits = (flags[name].astype(jnp.uint8) << k for k, name in enumerate(FLAGS))
+    return functools.reduce(jnp.bitwise_or, bits)
+
+
+def _unpacked(packed: jax.Array) -> Tree:
+    return {name: (packed & (1 << k)).astype(bool) for k, name in enumerate(FLAGS)}
 
 
 def warmed(
@@ -132,8 +147,8 @@ def _seen(learning: Learning, envs: Envs) -> Seen:
     return Seen(envs.arrays["envs.obs"], legal=envs.arrays.get("envs.legal"), start=start)
 
 
-def _take_in(learning: Learning, before: Tree, given: Step) -> tuple[Tree, Tree]:
-    """Arrays of the environments after a step that returned `given`, and the step's rewards and flags `[N]`."""
+def _take_in(learning: Learning, before: Tree, given: Step) -> tuple[Tree, Any, Tree]:
+    """Arrays of the environments after a step that returned `given`; the step's rewards `[N]`, and its flags."""
     problem, across = learning.problem, learning.computation.ops.across
     hp, done = problem.ppo, before["envs.done"]
     valid, after = ~done, {**before, "envs.start": done}
@@ -157,8 +172,15 @@ def _take_in(learning: Learning, before: Tree, given: Step) -> tuple[Tree, Tree]
             after["envs.legal"] = given.legal
         after |= observed(problem, after, given.obs, across)
         rewards = rewards.astype(jnp.float32)
-    flags = {"rewards": rewards, "terminated": given.terminated, "truncated": given.truncated, "valid": valid}
-    return after, flags | {"acts": before["envs.acts"] & valid, "start": before["envs.start"]}
+    flags = {
+        "terminated": given.terminated,
+        "truncated": given.truncated,
+        "valid": valid,
+        "acts": before["envs.acts"] & valid,
+        "start": before["envs.start"],
+        "episode_over": given.episode_over,
+    }
+    return after, rewards, flags
 
 
 def observed(problem: Problem, stands: Tree, raw: Any, across: Across = here) -> dict[str, jax.Array]:

@@ -36,7 +36,7 @@ def reported(
     runs = len(learning_rates)
     raw_rewards, episode_over, valid = (np.asarray(array)[:runs] for array in ahead.played)
     limit = problem.max_reward
-    within = (np.absolute(raw_rewards) <= limit).all(axis=(1, 2))
+    within = (raw_rewards.max(axis=(1, 2)) <= limit) & (raw_rewards.min(axis=(1, 2)) >= -limit)
     if not within.all():
         failed = np.flatnonzero(~within).tolist()
         reasons = (out_of_range("a reward", raw_rewards[k], problem.first_env, limit) for k in failed)

@@ -72,10 +72,12 @@ class LoopState:
         self.global_step += batch_size
         self.episodes += len(episodes)
         self.masked_steps += metrics["masked_fraction"] * batch_size
-        for name in {name for episode in episodes for name in episode.told}:
-            told = [episode.told[name] for episode in episodes if name in episode.told]
-            self.recent_told[name] = [*self.recent_told.get(name, []), *told][-RECENT_EPISODES:]
-        self.recent_returns = [*self.recent_returns, *(e.episode_return for e in episodes)][-RECENT_EPISODES:]
+        for episode in episodes:
+            for name, number in episode.told.items():
+                self.recent_told.setdefault(name, []).append(number)
+        self.recent_returns += [episode.episode_return for episode in episodes]
+        for recent in (self.recent_returns, *self.recent_told.values()):
+            del recent[:-RECENT_EPISODES]
 
     def cut(self, in_progress: np.ndarray) -> None:
         """Count the episodes that a restart of the environments cuts; `in_progress` holds their steps so far, `[N]`."""

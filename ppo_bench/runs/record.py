@@ -116,8 +116,9 @@ class Record:
         ended = [_episode_row(first_step, e) for e in episodes[-EPISODE_ROWS_PER_ITERATION:]]
         self._metrics.add([row])
         self._episodes.add(ended)
-        self._unlogged_rows.append(row)
-        self._unlogged_episodes += ended
+        if self._tracking.is_open:
+            self._unlogged_rows.append(row)
+            self._unlogged_episodes += ended
         return row
 
     def write(self) -> None:

@@ -33,7 +33,7 @@ from ppo_bench.runs.results import ERROR, error_of, own_folder
 from ppo_bench.runs.starts import SeedRun, leading, resume, start
 from ppo_bench.runs.trackers.tracking import Tracking
 
-ROWS_SECONDS = 0.2
+ROWS_SECONDS = 1.0
 """Minimum time between two writes of rows, where iterations are shorter: to write the rows of many runs takes longer
 than such an iteration. An evaluation may keep the rows of that time waiting."""
 
@@ -90,6 +90,7 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
             for reason in error.reasons.values():
                 say(reason)
         if failed:
+            gc.unfreeze()
             gc.collect()  # the failed program
         started_at = time.perf_counter()
     if failed:
@@ -113,6 +114,13 @@ def _first_iteration_uncollected() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.enable()
+
+
+def _collect_garbage_of_later_iterations() -> None:
+    """Enable garbage collection again after the first iteration, for objects that have been made since."""
+    if not gc.isenabled():
+        gc.freeze()
         gc.enable()
 
 
@@ -185,7 +193,7 @@ def _loop(
                 started = time.perf_counter()
             state, measured = runner.step(state)
             now = time.perf_counter()
-            gc.enable()  # see `_first_iteration_uncollected`
+            _collect_garbage_of_later_iterations()
             sps, started = batch_size / (now - started), now
             _require_finite([metrics for metrics, _ in measured], records)
             seconds = now - loop_started - pauses.seconds

@@ -80,7 +80,13 @@ def wait_for(what: str, condition: Callable[[], object], pause: float = 0.2) -> 
 
 def wait_for_an_empty_queue() -> None:
     """Return when no job is queued or running."""
-    wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
+    try:
+        wait_for("an empty queue", lambda: not slurm("squeue", "-h"))
+    except AssertionError as error:
+        error.add_note(slurm("scontrol", "show", "job"))
+        for log in sorted(Path(os.environ["SLURM_CONF"]).parent.glob("slurm*.log")):
+            error.add_note(f"{log.name}:\n{log.read_text()[-4000:]}")
+        raise
 
 
 class Node:

@@ -73,6 +73,7 @@ class JaxEnv(GraphEnv):
         self.observation_space = dynamics.observation_space
         self.action_space = dynamics.action_space
         self.time_limit = dynamics.time_limit if dynamics.time_limit < NO_LIMIT else None
+        self.short_steps = getattr(dynamics, "short_steps", False)
         self._dynamics = dynamics
         self._start = jax.jit(self._fresh)
 

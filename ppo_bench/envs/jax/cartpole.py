@@ -42,6 +42,7 @@ class CartPole:
     """`Dynamics` of CartPole-v1; the reward is 1 for every step."""
 
     time_limit = 500
+    short_steps = True
     num_words = 4
 
     def __init__(self) -> None:

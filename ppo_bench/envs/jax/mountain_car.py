@@ -37,6 +37,7 @@ class MountainCar:
     """`Dynamics` of MountainCar-v0; the reward is -1 for every step."""
 
     time_limit = 200
+    short_steps = True
     num_words = 1
 
     def __init__(self) -> None:
@@ -81,6 +82,7 @@ class MountainCarContinuous:
     """`Dynamics` of MountainCarContinuous-v0; the reward is 100 at the goal, minus 0.1 times the squared action."""
 
     time_limit = 999
+    short_steps = True
     num_words = 1
 
     def __init__(self) -> None:

@@ -34,6 +34,7 @@ class Pendulum:
     """
 
     time_limit = 200
+    short_steps = True
     num_words = 2
 
     def __init__(self) -> None:
