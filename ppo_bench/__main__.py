@@ -27,6 +27,11 @@ SHOWS = ("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--in
 
 def main(arguments: list[str]) -> int:
     """Train, or show what Hydra is asked for, and return the exit code."""
+    arguments = [
+        f"{option}={os.path.expanduser(folder)}" if option in ("-cd", "--config-dir") and folder else word
+        for word in arguments
+        for option, _, folder in [word.partition("=")]
+    ]
     given = {word.partition("=")[0] for word in arguments}
     if given & {"-m", "--multirun"} and not given & set(SHOWS):
         parser = Parser("python -m ppo_bench", allow_abbrev=False)
@@ -72,14 +77,15 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
             return run_job(composed)
         folders: list[Path] = []
         codes.append(1)
-        codes[0] = exit_code(lambda _: _train(job_config(composed), folders), [])
+        with _environment("HYDRA_FULL_ERROR", shows_all):
+            codes[0] = exit_code(lambda _: _train(job_config(composed), folders), [])
         return final_return(folders)
 
     before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv = [program, *readable(arguments)]
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not end the process
     try:
-        train()
+        with _environment("HYDRA_FULL_ERROR", "1"):  # Hydra raises its errors, and does not end the process
+            train()
     except Exception as error:  # Hydra passes on any error of its parser and its YAML files
         if codes or isinstance(error, BrokenPipeError):
             raise
@@ -100,9 +106,23 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
         raise Interrupted("the sweep stopped; the same command goes on with what is missing") from error
     finally:
         sys.argv = before
-        os.environ.pop("HYDRA_FULL_ERROR")
-        os.environ.update({"HYDRA_FULL_ERROR": shows_all} if shows_all else {})
     return codes[0] if codes else 0
+
+
+@contextmanager
+def _environment(name: str, value: str | None) -> Iterator[None]:
+    """A context in which an environment variable has a value; without one if it is None."""
+    before = os.environ.get(name)
+
+    def put(value: str | None) -> None:
+        os.environ.pop(name, None)
+        os.environ.update({name: value} if value is not None else {})
+
+    put(value)
+    try:
+        yield
+    finally:
+        put(before)
 
 
 def _train(config: Config, folders: list[Path]) -> int:

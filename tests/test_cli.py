@@ -104,25 +104,11 @@ WRONG = {
     "framework=jax_xla backend=jax framework.iterations_per_call=3": "does not divide checkpoint.every_iterations=200",
     "framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",
     "backend=gymnasium backend.vectorization=fork": "backend.vectorization=fork: choose sync or async",
-    "network=mlp network.activation=swish": "network.activation=swish: choose one of tanh, relu, leaky_relu, elu, gelu",
-    "network=mlp network.hidden_sizes=[64,0]": "network.hidden_sizes=[64, 0]: every size must be at least 1",
     # what does not go together
     "ppo.num_minibatches=3": "ppo.num_minibatches=3 does not divide the batch of ppo.num_envs x ppo.num_steps = 512",
     "total_timesteps=511": "total_timesteps=511 is less than one iteration of ppo.num_envs x ppo.num_steps = 512",
     "backend=envpool ~env.ids.envpool": "env=cartpole is not offered by backend=envpool; it is by backend=envpool_xla",
     "backend=gymnasium ~env.ids.gymnasium": "not offered by backend=gymnasium; it is by backend=envpool",
-    "network=nature_cnn": "this network takes images, not observations of shape (4,): use network=mlp, lstm or gru",
-    "env=breakout backend=envpool ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
-    "env=breakout backend=gymnasium ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
-    "env=breakout backend=gymnasium env.id=CartPole-v1": "CartPole-v1",
-    "device=cuda:64": "device=cuda:64: PyTorch sees ",
-    "precision=tf32 device=cpu": "precision=tf32 needs a GPU that has it",
-    # environments
-    "backend=envpool env.id=CartPol-v1": "EnvPool has no environment 'CartPol-v1'; did you mean CartPole-v1",
-    "env.id=Nothing-v0 backend=gymnasium": "gymnasium cannot make 'Nothing-v0'",
-    "env.id=CartPole-v99 backend=gymnasium": "gymnasium cannot make 'CartPole-v99'",
-    "env.id=nowhere:Env-v0 backend=gymnasium": "gymnasium cannot make 'nowhere:Env-v0'",
-    "env.id=ConnectFour-v1 backend=envpool": "is a game of 2 players; set env.players=2",
     # syntax and interpolations
     "seed": "seed",
     "seed=[1": "[1",
@@ -156,6 +142,23 @@ WRONG = {
     "--cfg job env=cartpol": "env=cartpol: there is no such choice; did you mean cartpole",
 }
 
+# What shows when environment, network and device are tried, after Hydra has written the configuration.
+WRONG_WHEN_TRIED = {
+    "network=mlp network.activation=swish": "network.activation=swish: choose one of tanh, relu, leaky_relu, elu, gelu",
+    "network=mlp network.hidden_sizes=[64,0]": "network.hidden_sizes=[64, 0]: every size must be at least 1",
+    "network=nature_cnn": "this network takes images, not observations of shape (4,): use network=mlp, lstm or gru",
+    "env=breakout backend=envpool ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
+    "env=breakout backend=gymnasium ppo.norm_obs=true": "ppo.norm_obs=true is for observations of floats",
+    "env=breakout backend=gymnasium env.id=CartPole-v1": "CartPole-v1",
+    "device=cuda:64": "device=cuda:64: PyTorch sees ",
+    "precision=tf32 device=cpu": "precision=tf32 needs a GPU that has it",
+    "backend=envpool env.id=CartPol-v1": "EnvPool has no environment 'CartPol-v1'; did you mean CartPole-v1",
+    "env.id=Nothing-v0 backend=gymnasium": "gymnasium cannot make 'Nothing-v0'",
+    "env.id=CartPole-v99 backend=gymnasium": "gymnasium cannot make 'CartPole-v99'",
+    "env.id=nowhere:Env-v0 backend=gymnasium": "gymnasium cannot make 'nowhere:Env-v0'",
+    "env.id=ConnectFour-v1 backend=envpool": "is a game of 2 players; set env.players=2",
+}
+
 # The exit code of a whole process; EnvPool aborts at the number of threads unless it is checked before.
 WRONG_IN_A_PROCESS = {
     "ppo.gama=0.9": "there is no key ppo.gama; did you mean ppo.gamma?",
@@ -178,7 +181,7 @@ def command(text: str, outputs: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("text", "fragment"), WRONG.items(), ids=list(WRONG))
+@pytest.mark.parametrize(("text", "fragment"), (WRONG | WRONG_WHEN_TRIED).items(), ids=[*WRONG, *WRONG_WHEN_TRIED])
 def test_a_wrong_command_line_ends_with_one_line_that_names_it(
     text: str, fragment: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +192,7 @@ def test_a_wrong_command_line_ends_with_one_line_that_names_it(
     assert_one_line(printed.err, fragment)
     assert printed.out == ""
     assert_untrained(tmp_path)
+    assert any(tmp_path.rglob("*.yaml")) == (text in WRONG_WHEN_TRIED)
 
 
 @pytest.mark.parametrize("flags", [["--no-such-flag"], ["--cfg", "everything"]])

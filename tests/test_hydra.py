@@ -14,6 +14,7 @@ import pytest
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
+import ppo_bench.__main__
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.values import quoted
@@ -116,11 +117,14 @@ def test_the_job_may_run_in_its_folder(capsys: pytest.CaptureFixture[str], here:
     assert printed(capsys, *RUN, *source).startswith(f"{here}/other/default/cartpole")
 
 
-def test_a_configuration_of_ones_own_is_the_first(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+def test_a_configuration_of_ones_own_is_the_first(
+    capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = here / "jürgen's"
     own.mkdir()
     (own / "mine.yaml").write_text("defaults:\n  - config\n  - _self_\nseed: 3\ntotal_timesteps: 1024\n")
-    folder = Path(printed(capsys, "-cn", "mine", f"--config-dir={own}", "device=cpu").splitlines()[-1])
+    monkeypatch.setenv("HOME", str(here))
+    folder = Path(printed(capsys, "-cn", "mine", "--config-dir=~/jürgen's", "device=cpu").splitlines()[-1])
     assert folder.name == "seed3"
     overrides = json.loads((folder / "run.json").read_text())["overrides"]
     by_hand = printed(capsys, f"hydra.searchpath=[{quoted(f'file://{own}')}]", *RUN, "hydra.run.dir=by_hand").strip()
@@ -134,9 +138,9 @@ def test_a_run_is_run_again_from_its_pickled_configuration(capsys: pytest.Captur
     pickles = "+hydra.callbacks.pickle._target_=hydra.experimental.callbacks.PickleJobInfoCallback"
     printed(capsys, *RUN, pickles, "hydra.run.dir=mine")
     first = json.loads((here / "mine" / "result.json").read_text())
-    (here / "mine" / "result.json").rename(here / "first.json")
+    (here / "mine").rename(here / "first")
     with pytest.warns(UserWarning, match="Experimental rerun"):
-        assert printed(capsys, "--experimental-rerun", "mine/.hydra/config.pickle") == "mine\n"
+        assert printed(capsys, "--experimental-rerun", "first/.hydra/config.pickle") == "mine\n"
     assert json.loads((here / "mine" / "result.json").read_text())["episodes"] == first["episodes"]
 
 
@@ -189,6 +193,24 @@ def test_an_experiment_may_choose_the_launcher_and_the_sweep(capsys: pytest.Capt
     assert ended.stderr.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     chosen: Any = OmegaConf.load(next((here / "outputs/.sweeps").glob("*/multirun.yaml")))
     assert chosen.hydra.launcher._target_.endswith("JoblibLauncher")
+
+
+@pytest.mark.parametrize("full", [None, "1"])
+def test_a_training_has_the_environment_of_its_command(
+    full: str | None, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    if full:
+        monkeypatch.setenv("HYDRA_FULL_ERROR", full)
+    seen: list[str | None] = []
+
+    def train(*_: object) -> int:
+        seen.append(os.environ.get("HYDRA_FULL_ERROR"))
+        return 0
+
+    monkeypatch.setattr(ppo_bench.__main__, "_train", train)
+    assert exit_code(main, RUN) == 0
+    assert seen == [full]
 
 
 def test_the_programs_arguments_are_restored(here: Path) -> None:

@@ -118,6 +118,11 @@ def _with_integers(cls: Any, values: Mapping[Any, Any]) -> dict[Any, Any]:
     return found
 
 
+def is_a_sweep(keys: Sequence[str]) -> ConfigError:
+    """The refusal of an experiment that sweeps over `keys` where one run is asked for."""
+    return ConfigError(f"this experiment is a sweep over {', '.join(keys)}: run it by -m, or give them one value each")
+
+
 def key_of(override: str) -> str:
     """The key that an override sets, as in `ppo.gamma` for `ppo.gamma=0.9`, or the group that it chooses from."""
     return override.lstrip("+~").partition("=")[0]

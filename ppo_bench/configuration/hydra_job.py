@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable, read_json
 from ppo_bench.common.values import quoted
-from ppo_bench.configuration.compose import key_of, require_one_choice, search_path
+from ppo_bench.configuration.compose import is_a_sweep, key_of, require_one_choice, search_path
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import checked
 
@@ -62,9 +62,7 @@ def _config(composed: DictConfig, hydra: Any) -> Config:
     require_one_choice(overrides)
     given = {key_of(word) for word in overrides}
     if hydra.mode == RunMode.RUN and (swept := [key for key in hydra.sweeper.get("params") or () if key not in given]):
-        raise ConfigError(
-            f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
-        )
+        raise is_a_sweep(swept)
     folder = config_dir(hydra)
     given_path: Any = OmegaConf.to_container(hydra.overrides.hydra)
     found = [f"hydra.searchpath=[{quoted(f'file://{folder}')}]"] if folder else search_path(given_path)

@@ -16,7 +16,15 @@ from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import compose_root, explain, key_of, of_hydra, readable, search_path
+from ppo_bench.configuration.compose import (
+    compose_root,
+    explain,
+    is_a_sweep,
+    key_of,
+    of_hydra,
+    readable,
+    search_path,
+)
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
@@ -57,9 +65,7 @@ def require_one_run(overrides: Sequence[str]) -> None:
                 f"{word}: Hydra's own keys are for the command line; the folder of a run follows from outputs=..."
             )
     if swept := [key_of(word) for word in own_sweep(overrides)]:
-        raise ConfigError(
-            f"this experiment is a sweep over {', '.join(swept)}: run it by -m, or give them one value each"
-        )
+        raise is_a_sweep(swept)
 
 
 @cache

@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 # Preemption requeues, as on most clusters, after a warning signal. A requeued job may start after cred_expire seconds.
+# A busy machine may answer late: a node that SLURM takes for lost gets no job until it is asked again, a third of
+# SlurmdTimeout later.
 CONFIGURATION = """\
 ClusterName=lab
 SlurmctldHost={host}(127.0.0.1)
@@ -45,6 +47,9 @@ SlurmctldParameters=preempt_send_user_signal
 ReturnToService=2
 JobRequeue=1
 KillWait=5
+MessageTimeout=60
+BatchStartTimeout=60
+SlurmdTimeout=120
 MinJobAge=600
 FirstJobId={first_job}
 AccountingStorageType=accounting_storage/none

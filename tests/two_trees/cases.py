@@ -19,7 +19,7 @@ TWO_DEVICES = "devices=2 ppo.shards=2 "
 ON_HOST: dict[str, tuple[str, int, int]] = {
     "mlp": (CARTPOLE + "network=mlp", 4, 32),
     "mlp, layer norm, relu": (CARTPOLE + "network=mlp network.layer_norm=true network.activation=relu", 4, 32),
-    "wide_mlp, action masks": ("env=tic_tac_toe backend=envpool rating.games=0", 16, 16),
+    "wide_mlp, action masks": ("env=tic_tac_toe backend=envpool", 16, 16),
     "nature_cnn": (BREAKOUT, 4, 16),
     "impala_cnn": (BREAKOUT + "network=impala_cnn", 4, 8),
     "combined": ("env.id=sights:Sights-v0 backend=gymnasium network=combined", 4, 16),
@@ -37,7 +37,7 @@ ON_HOST: dict[str, tuple[str, int, int]] = {
         8,
     ),
     "normalisation, actions of floats": ("env=hopper backend=envpool", 2, 128),
-    "pettingzoo": ("env=pong_two_players backend=pettingzoo rating.games=0", 4, 8),
+    "pettingzoo": ("env=pong_two_players backend=pettingzoo", 4, 8),
     "switches": (
         CARTPOLE + NORMALISED + "env.kwargs={max_episode_steps:20} ppo.bootstrap_truncated=false ppo.mask_resets=false "
         "ppo.target_kl=0.01 ppo.clip_vloss=false ppo.norm_adv=false ppo.weight_decay=0.01 "
@@ -56,7 +56,7 @@ IN_PROGRAM: dict[str, tuple[str, int, int]] = {
     "grid": ("env=cartpole backend=jax grid={ppo.learning_rate:[1e-3,2.5e-4]}", 4, 32),
     "iterations_per_call": ("env=acrobot backend=jax framework.iterations_per_call=2", 4, 32),
     "minatar_cnn": ("env=minatar_breakout backend=jax", 8, 16),
-    "action masks": ("env=tic_tac_toe backend=jax rating.games=0", 16, 16),
+    "action masks": ("env=tic_tac_toe backend=jax", 16, 16),
     "lstm": ("env=cartpole_masked backend=jax", 8, 32),
     "rnd": (DEEP_SEA + "backend=jax", 4, 32),
     "normalisation, actions of floats": ("env=pendulum backend=jax", 4, 128),
