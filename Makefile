@@ -73,7 +73,8 @@ test-slurm: setup
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/slurm
 
 # What only a GPU can show, in parts of nine minutes that go on where they were: make gpu-proof [PART=same JOBS=8].
-# DEVICE=cpu rehearses it. A check that has passed is in outputs/gpu-proof and is not made again.
+# DEVICE=cpu rehearses it. A check that has passed is in outputs/gpu-proof and is not made again. PART=race, programs of
+# others beside ours, wants PUREJAXRL, LEANRL and CLEANRL, their folders, and PEER_PYTHON.
 gpu-proof: setup
 	$(BIN)/python -m tests.gpu_proof --device $(DEVICE) $(if $(PART),--part $(PART)) $(if $(JOBS),--jobs $(JOBS))
 

@@ -1,10 +1,10 @@
 """`make gpu-proof [DEVICE=cuda] [PART=same]`: all checks that need a GPU, the most important ones first.
 
-The checks form four parts of at most nine minutes each: same, speed, training, breakout. The same command
+The checks form five parts of at most nine minutes each: same, speed, training, race, breakout. The same command
 given again skips the checks that have passed; a check that fails is reported, and the others still run. A table and
 `<out>/gpu-proof.json` hold the outcome of each, a folder of each check what its commands said. The checks of `same`
-measure no time: `--jobs` of them run at once. With CLEANRL or LEANRL=<its repository> and PEER_PYTHON=<a Python with
-its packages> that project's script is timed, too. `DEVICE=cpu` rehearses all checks with few iterations.
+measure no time: `--jobs` of them run at once. The part race wants PUREJAXRL, CLEANRL and LEANRL=<its repository>, and
+PEER_PYTHON=<a Python with their packages>. `DEVICE=cpu` rehearses all checks with few iterations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, write_json
 from ppo_bench.common.values import file_name
 from ppo_bench.runs.provenance import provenance
-from tests.gpu_checks import PART_SECONDS, Check, Figures, LeftOut, Proof, Unshown
+from tests.gpu_checks import PART_SECONDS, Check, Figures, LeftOut, Unshown
+from tests.gpu_parts import Proof
 from tests.training import ROOT
 
 
@@ -31,7 +32,7 @@ def main() -> int:
     """Make the checks that have not passed, print what came of all, and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--part", choices=["same", "speed", "training", "breakout"])
+    parser.add_argument("--part", choices=["same", "speed", "training", "race", "breakout"])
     parser.add_argument("--jobs", type=int, default=1, help="checks of the part same that run at once")
     parser.add_argument("--out", type=Path, default=Path("outputs/gpu-proof"))
     options = parser.parse_args()
@@ -41,9 +42,9 @@ def main() -> int:
         jobs = options.jobs if part == "same" else 1
         came = _came(checks, done / part, jobs, asked_for=options.part in (None, part))
         rows += [{"part": part, "check": check.name, **row} for check, row in zip(checks, came, strict=True)]
-    print(f"\n{'part':<10}{'check':<40}{'seconds':>8}  came of it")
+    print(f"\n{'part':<10}{'check':<50}{'seconds':>8}  came of it")
     for row in rows:
-        print(f"{row['part']:<10}{row['check']:<40}{row.get('seconds', 0):>8.0f}  {row['came of it']}")
+        print(f"{row['part']:<10}{row['check']:<50}{row.get('seconds', 0):>8.0f}  {row['came of it']}")
     about = {"schema_version": SCHEMA_VERSION, "device": options.device, "checks": rows} | provenance()
     write_json(options.out / "gpu-proof.json", about)
     if options.device != "cpu":

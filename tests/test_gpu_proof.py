@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -15,9 +16,11 @@ from ppo_bench.commands.bench.programs import load as load_bench
 from ppo_bench.commands.equivalence.command import load as load_equivalence
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand
-from tests import gpu_checks, gpu_proof
-from tests.gpu_checks import Check, Figures, LeftOut, Proof, ran
+from tests import gpu_parts, gpu_proof, gpu_race
+from tests.gpu_checks import Check, Figures, LeftOut, ran
 from tests.gpu_checks import Unshown as NotShown
+from tests.gpu_parts import Proof
+from tests.gpu_race import of_rows, purejaxrl, race
 from tests.training import ROOT
 
 pytestmark = pytest.mark.slow
@@ -108,16 +111,21 @@ def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
         commands.append(words)
         raise NotShown("it is noted alone")
 
-    monkeypatch.setattr(gpu_checks, "ran", noted)
+    monkeypatch.setattr(gpu_parts, "ran", noted)
+    monkeypatch.setattr(gpu_race, "ran", noted)
+    monkeypatch.setattr(gpu_race, "_said", lambda *_: "1e6")
+    monkeypatch.setenv("PEER_PYTHON", sys.executable)
+    for variable in ("PUREJAXRL", "CLEANRL", "LEANRL"):
+        monkeypatch.setenv(variable, str(tmp_path))
     parts = Proof(device, few).parts()
-    assert list(parts) == ["same", "speed", "training", "breakout"]
+    assert list(parts) == ["same", "speed", "training", "race", "breakout"]
     names = [check.name for checks in parts.values() for check in checks]
     assert len(set(names)) == len(names) > 20
-    for checks in parts.values():
-        for check in checks:
-            with pytest.raises((NotShown, LeftOut)):
-                check.show(tmp_path)
-    assert len(commands) >= len(names) - 3  # two scripts of others, and on a CPU one that is left out
+    for position, check in enumerate(check for checks in parts.values() for check in checks):
+        (own := tmp_path / str(position)).mkdir()
+        with pytest.raises((NotShown, LeftOut)):
+            check.show(own)
+    assert len(commands) >= len(names) - 1  # on a CPU one is left out
     for _, module, *words in commands:
         if module == "pytest":
             assert [word for word in words if word.startswith("tests/") and not (ROOT / word).exists()] == []
@@ -145,3 +153,35 @@ def test_checks_of_the_first_part_run_at_once_and_those_that_measure_do_not(make
     two = [Check("one", meets), Check("two", meets)]
     assert came(make({"same": two}, "--jobs", "2")[1]) == ["shown", "shown"]
     assert came(make({"speed": [Check("three", meets)]}, "--jobs", "2")[1]) == ["failed: alone"]
+
+
+def test_a_race_alternates_and_tells_ratios(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def program(name: str, *speeds: float) -> Callable[[Path], float]:
+        left = iter(speeds)
+
+        def speed(folder: Path) -> float:
+            assert list(folder.iterdir()) == []
+            order.append(name)
+            return next(left)
+
+        return speed
+
+    ours = {"jax_xla": program("ours", 30.0, 10.0, 24.0)}
+    figures = race(ours, {"PureJaxRL": program("theirs", 20.0, 19.0, 40.0)}, 3)(tmp_path)
+    assert order == ["theirs", "ours"] * 3
+    assert figures["sps"] == {"PureJaxRL": 20.0, "jax_xla": 24.0}
+    assert figures["ratios"] == {"jax_xla / PureJaxRL": 1.2}
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_a_training_of_ours_races_by_its_rows(num_seeds: int, tmp_path: Path) -> None:
+    words = ["env=cartpole", "framework=jax_xla", "backend=jax", f"num_seeds={num_seeds}", "total_timesteps=8192"]
+    assert of_rows(*words, "device=cpu")(tmp_path) > 0
+
+
+@pytest.mark.skipif("PUREJAXRL" not in os.environ, reason="needs PUREJAXRL and PEER_PYTHON")
+def test_purejaxrl_runs_as_it_is(tmp_path: Path) -> None:
+    for num_seeds in (1, 2):
+        assert purejaxrl(4, num_seeds, 2, "highest")(tmp_path) > 0

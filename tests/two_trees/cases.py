@@ -84,7 +84,7 @@ CASES = [
     *(_case(name, framework, *rest) for name, rest in ON_HOST.items() for framework in FRAMEWORKS),
     *(_case(f"program: {name}", "jax_xla", *rest) for name, rest in IN_PROGRAM.items()),
 ]
-RENAMED: dict[str, str | None] = {"rating": None}
+RENAMED: dict[str, str | None] = {}
 """Names in the new tree, by those in the old one: of keys, columns of rows and arrays of checkpoints.
 
 A name stands for all names that continue it after a dot. None: the new tree has no such thing.

@@ -1,0 +1,193 @@
+"""The checks that `make gpu-proof` makes, in parts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ppo_bench.runners import checkpoint
+from tests.gpu_checks import Check, Figures, LeftOut, Unshown, ran
+from tests.gpu_race import LEAN, of_rows, on_breakout, purejaxrl, race
+from tests.training import ROOT
+
+TO_400 = 10_000_000, 1024
+FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
+
+
+class Proof:
+    """The checks for one device; `few` takes few iterations, for a rehearsal."""
+
+    def __init__(self, device: str, few: bool) -> None:
+        self.device, self.few = device, few
+
+    def parts(self) -> dict[str, list[Check]]:
+        """The checks of each part, the most valuable first."""
+        atari, hopper = ["env=breakout", "backend=envpool"], ["env=hopper", "backend=envpool"]
+        inside = ["env=cartpole", "framework=jax_xla", "backend=jax"]
+        both = f"variants={{device:[cpu,{self.device}]}}"
+        graphs = "variants={framework.cudagraphs:[false,true]}"
+        recorded = ["frameworks=[torch_compile]", graphs]
+        slow_and_fast = ["framework=torch_compile", "framework.cudagraphs=false,true"]
+        if self.device == "cpu":
+            slow_and_fast = ["framework=torch_eager", "tuning=off,on"]
+            recorded = ["frameworks=[torch_eager]", "variants={tuning:[on,off]}"]
+        float64 = ["env=cartpole", "precision=float64"]
+        few_envs = ["ppo.num_envs=64"] if self.few else ["ppo.num_envs=4096"]
+        one = ["framework=torch_compile"] if self.few else []
+        exact = [*atari, "framework=torch_compile", "framework.deterministic=true"]
+        to_400 = ["experiment=cleanrl/ppo_atari_envpool", "framework=torch_compile"]
+        return {
+            "same": [
+                Check("tests that need a GPU", self.tests),
+                Check(
+                    "frameworks, Breakout, float64",
+                    self.equivalent(*atari, "precision=float64", steps=(4096, 256)),
+                ),
+                Check("CUDA graphs against plain, Breakout", self.equivalent(*atari, *recorded, steps=(4096, 256))),
+                Check("CPU against GPU, CartPole, float64", self.equivalent(*float64, both, steps=(20_480, 2048))),
+                Check("CPU against GPU, Hopper", self.equivalent(*hopper, both, steps=(20_480, 2048))),
+                Check("frameworks, a memory", self.equivalent("env=cartpole", "network=gru", steps=(20_480, 2048))),
+                Check(
+                    "frameworks, RND, float64",
+                    self.equivalent("env=deep_sea", "precision=float64", steps=(20_480, 2048)),
+                ),
+                *(Check(f"killed and resumed, {name}", self.resumed(name)) for name in FRAMEWORKS),
+            ],
+            "speed": [
+                Check("Breakout, canonical", self.speed(*atari)),
+                Check("CartPole in JAX, many environments", self.speed(*inside, "workload=throughput")),
+                Check("Hopper, canonical", self.speed(*hopper)),
+                Check("Breakout, many environments", self.speed(*atari, *one, "workload=throughput")),
+                Check("what CUDA graphs bring", self.speed(*atari, *slow_and_fast)),
+                Check("launches and copies of Breakout", self.launches(*atari)),
+            ],
+            "training": [
+                Check("what determinism costs", self.speed(*exact)),
+                Check("Breakout, tf32", self.speed(*atari, "precision=tf32", gpu_only=True)),
+                Check("Breakout, bfloat16", self.speed(*atari, "precision=bfloat16", *one)),
+                Check("16 seeds of CartPole in JAX", self.trained(*inside, "num_seeds=16", steps=(2_000_000, 8192))),
+                Check("Brax's Ant", self.trained("env=brax_ant", *few_envs, steps=(20_000_000, 2048))),
+            ],
+            "race": self._races(),
+            "breakout": [Check("Breakout, ten million steps", self.trained(*to_400, steps=TO_400), goes_on=True)],
+        }
+
+    def _races(self) -> list[Check]:
+        """Programs of others beside ours."""
+        rounds, updates = (1, 4) if self.few else (3, 190)
+        checks = []
+        for num_envs, num_seeds in ((64, 1), (4, 2)) if self.few else ((2048, 1), (4, 256)):
+            for own, of_jax in (("float32", "highest"),) if self.few else (("float32", "highest"), ("tf32", "default")):
+                inside = ["env=cartpole", "framework=jax_xla", "backend=jax", f"device={self.device}"]
+                inside += [f"ppo.num_envs={num_envs}", f"num_seeds={num_seeds}", f"precision={own}"]
+                inside += [f"total_timesteps={num_envs * 128 * updates}", f"framework.iterations_per_call={updates}"]
+                inside += [f"checkpoint.every_iterations={updates}"]
+                peer = purejaxrl(num_envs, num_seeds, updates, of_jax)
+                programs = race({"jax_xla": of_rows(*inside)}, {"PureJaxRL": peer}, rounds)
+                checks.append(Check(f"CartPole, {num_envs} x {num_seeds} seeds, {own}, beside PureJaxRL", programs))
+        steps = 512 if self.few else 40 * 1024
+        canonical = ["env=breakout", "backend=envpool", f"device={self.device}", f"total_timesteps={steps}"]
+        frameworks = ("torch_eager",) if self.few else ("torch_compile", "jax_xla")
+        mine = {name: of_rows(*canonical, f"framework={name}", *self._small(canonical)) for name in frameworks}
+        lean = on_breakout("LEANRL", "leanrl/ppo_atari_envpool_torchcompile.py", *LEAN)
+        clean = on_breakout("CLEANRL", "cleanrl/ppo_atari_envpool.py")
+        checks.append(Check("Breakout beside LeanRL", race(mine, {"LeanRL": lean}, rounds)))
+        checks.append(Check("Breakout beside CleanRL", race(mine, {"CleanRL": clean}, rounds)))
+        return checks
+
+    def tests(self, folder: Path) -> Figures:
+        """The tests that are skipped without a GPU."""
+        files = ["tests/test_cuda_graphs.py", "tests/test_precision.py"]
+        said = ran(["-m", "pytest", "-q", "-n", "4", "-p", "no:cacheprovider", *files], folder)
+        return {"pytest": said.splitlines()[-1]}
+
+    def equivalent(self, *words: str, steps: tuple[int, int]) -> Callable[[Path], Figures]:
+        """No differing action in lockstep, by `python -m ppo_bench.equivalence`."""
+
+        def show(folder: Path) -> Figures:
+            own = [f"total_timesteps={self._of(steps)}", *self._small(words), f"outputs={folder}"]
+            own += [] if any("variants={device" in word for word in words) else [f"device={self.device}"]
+            ran(["-m", "ppo_bench.equivalence", *words, *own], folder)
+            (found,) = folder.rglob("equivalence.json")
+            each = json.loads(found.read_text())["frameworks"].items()
+            return {name: {"differing_actions": one["differing_actions"], **one["largest"]} for name, one in each}
+
+        return show
+
+    def speed(self, *words: str, gpu_only: bool = False) -> Callable[[Path], Figures]:
+        """Steps a second and the share of the serial limit, by `python -m ppo_bench.bench`."""
+
+        def show(folder: Path) -> Figures:
+            if gpu_only and self.device == "cpu":
+                raise LeftOut("needs a GPU")
+            few = ["rounds=1", "iterations=1", *self._small(words)] if self.few else ["rounds=3", "iterations=5"]
+            ran(["-m", "ppo_bench.bench", *words, f"device={self.device}", *few, f"outputs={folder}"], folder)
+            (found,) = (folder / "bench").glob("*.json")
+            keys = ("sps", "fraction_of_serial_limit", "environment_alone_sps", "gpu_memory_bytes")
+            programs = json.loads(found.read_text())["programs"]
+            names = ("framework", "backend", "overrides")
+            return {
+                ", ".join(filter(None, (row[name] for name in names))): {key: row[key] for key in keys}
+                for row in programs
+            }
+
+        return show
+
+    def launches(self, *words: str) -> Callable[[Path], Figures]:
+        """Launches and copies of an iteration."""
+
+        def show(folder: Path) -> Figures:
+            own = [f"device={self.device}", *self._small(words), f"outputs={folder}"]
+            said = ran(["-m", "ppo_bench.bench", "trace=true", *words, *own], folder)
+            return {"counted": [line for line in said.splitlines() if " launches in " in line]}
+
+        return show
+
+    def resumed(self, framework: str) -> Callable[[Path], Figures]:
+        """A run that is stopped and goes on ends with the arrays of one that was not, by their digests."""
+
+        def show(folder: Path) -> Figures:
+            words = ["env=breakout", "backend=envpool", "checkpoint.every_iterations=2", f"framework={framework}"]
+            words += ["framework.deterministic=true", f"device={self.device}", *self._small(words)]
+            words += [f"total_timesteps={1024 if self.few else 8192}"]  # eight iterations
+            whole = self._train(folder, *words, f"outputs={folder}/whole")
+            command = [sys.executable, "-m", "ppo_bench", *words, f"outputs={folder}/stopped"]
+            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            kept = folder / "stopped"
+            while process.poll() is None and not list(kept.rglob("checkpoints/iteration_*")):
+                time.sleep(0.05)
+            process.kill()
+            process.wait()
+            again = self._train(folder, *words, f"outputs={folder}/stopped")
+            digests = [checkpoint.digest(checkpoint.load_named(checkpoint.find(run)).arrays) for run in (whole, again)]
+            if digests[0] != digests[1]:
+                raise Unshown(f"the arrays differ: {digests[0][:12]} and {digests[1][:12]}")
+            return {"sha256": digests[0][:12]}
+
+        return show
+
+    def trained(self, *words: str, steps: tuple[int, int]) -> Callable[[Path], Figures]:
+        """A training from beginning to end."""
+
+        def show(folder: Path) -> Figures:
+            own = [f"device={self.device}", f"total_timesteps={self._of(steps)}", f"outputs={folder}"]
+            run = self._train(folder, *words, *self._small(words), *own)
+            result = json.loads((run / "result.json").read_text())
+            return {key: result[key] for key in ("steady_sps", "wall_seconds", "final_return_mean", "num_seeds")}
+
+        return show
+
+    def _of(self, steps: tuple[int, int]) -> int:
+        return steps[1] if self.few else steps[0]
+
+    def _small(self, words: Sequence[str]) -> list[str]:
+        """Few steps of a few environments, for a rehearsal on images."""
+        images = any("breakout" in word or "atari" in word for word in words)
+        return ["ppo.num_envs=4", "ppo.num_steps=32", "seed=2"] if self.few and images else []  # seed 1 meets a kink
+
+    def _train(self, folder: Path, *words: str) -> Path:
+        return Path(ran(["-m", "ppo_bench", *words], folder).splitlines()[-1])

@@ -1,0 +1,93 @@
+"""The part `race` of `make gpu-proof`: programs of others beside ours, in alternation.
+
+Each is a script in a copy of its repository, which an environment variable names: PUREJAXRL, CLEANRL, LEANRL.
+PEER_PYTHON is a Python with its packages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ppo_bench.common.rows import read_rows
+from tests.gpu_checks import PART_SECONDS, Figures, LeftOut, ran
+from tests.training import ROOT
+
+LEAN = "--compile", "--cudagraphs"
+FIRST_ROWS = 10
+"""Iterations that are not counted: programs are compiled, and episodes of new policies are short."""
+Speed = Callable[[Path], float]
+"""Environment steps per second of one run of a program, which may write to a folder."""
+
+
+def race(ours: Mapping[str, Speed], theirs: Mapping[str, Speed], rounds: int) -> Callable[[Path], Figures]:
+    """Medians of all programs, by name, from `rounds` in alternation, and the ratios of ours to theirs."""
+
+    def show(folder: Path) -> Figures:
+        speeds: dict[str, list[float]] = {name: [] for name in {**theirs, **ours}}
+        for turn in range(rounds):
+            for name, speed in {**theirs, **ours}.items():
+                (own := folder / f"{name}-{turn}").mkdir()
+                speeds[name].append(speed(own))
+        sps = {name: statistics.median(of) for name, of in speeds.items()}
+        ratios = {f"{mine} / {other}": sps[mine] / sps[other] for mine in ours for other in theirs}
+        return {"sps": sps, "all": speeds, "ratios": ratios}
+
+    return show
+
+
+def of_rows(*words: str) -> Speed:
+    """A training of ours: the steps after its first iterations, by the times in its rows, which are all recorded."""
+
+    def speed(folder: Path) -> float:
+        run = Path(ran(["-m", "ppo_bench", *words, f"outputs={folder}"], folder).splitlines()[-1])
+        rows, together = read_rows(run / "metrics.jsonl"), json.loads((run / "run.json").read_text())["num_seeds"]
+        first, last = rows[min(FIRST_ROWS, len(rows) // 2)], rows[-1]
+        steps = last["global_step"] - first["global_step"]
+        return float(together * steps / (last["wall_seconds"] - first["wall_seconds"]))
+
+    return speed
+
+
+def purejaxrl(num_envs: int, num_seeds: int, iterations: int, precision: str) -> Speed:
+    """PureJaxRL's ppo.py; `precision` is JAX's."""
+
+    def speed(folder: Path) -> float:
+        root, python = _peer("PUREJAXRL")
+        words = [root, num_envs, num_seeds, iterations, precision]
+        command = [python, "-m", "tests.purejaxrl", *map(str, words)]
+        return float(_said(command, str(ROOT)).splitlines()[-1])
+
+    return speed
+
+
+def on_breakout(variable: str, script: str, *words: str, lengths: tuple[int, int] = (4 * 1024, 44 * 1024)) -> Speed:
+    """A script below the folder that `variable` names: the difference of two lengths over that of times."""
+
+    def speed(folder: Path) -> float:
+        root, python = _peer(variable)
+        seconds = []
+        for steps in lengths:
+            started = time.perf_counter()
+            _said([python, script, "--env-id", "Breakout-v5", "--total-timesteps", str(steps), *words], root)
+            seconds.append(time.perf_counter() - started)
+        return (lengths[1] - lengths[0]) / (seconds[1] - seconds[0])
+
+    return speed
+
+
+def _peer(variable: str) -> tuple[str, str]:
+    root, python = os.environ.get(variable), os.environ.get("PEER_PYTHON")
+    if not root or not python:
+        raise LeftOut(f"{variable} and PEER_PYTHON are not given")
+    return root, python
+
+
+def _said(command: list[str], cwd: str) -> str:
+    ended = subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.PIPE, text=True, timeout=PART_SECONDS)
+    return ended.stdout
