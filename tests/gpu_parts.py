@@ -88,7 +88,7 @@ class Proof:
                 inside += [f"checkpoint.every_iterations={updates}"]
                 peer = purejaxrl(num_envs, num_seeds, updates, of_jax)
                 programs = race({"jax_xla": of_rows(*inside)}, {"PureJaxRL": peer}, rounds)
-                checks.append(Check(f"CartPole, {num_envs} x {num_seeds} seeds, {own}, beside PureJaxRL", programs))
+                checks.append(Check(f"PureJaxRL, CartPole {num_envs} x {num_seeds}, {own}", programs))
         steps = 512 if self.few else 40 * 1024
         canonical = ["env=breakout", "backend=envpool", f"device={self.device}", f"total_timesteps={steps}"]
         frameworks = ("torch_eager",) if self.few else ("torch_compile", "jax_xla")

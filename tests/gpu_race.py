@@ -42,7 +42,7 @@ def race(ours: Mapping[str, Speed], theirs: Mapping[str, Speed], rounds: int) ->
 
 
 def of_rows(*words: str) -> Speed:
-    """A training of ours: the steps after its first iterations, by the times in its rows, which are all recorded."""
+    """A training of ours, which records everything: the steps after its first iterations, by the times in its rows."""
 
     def speed(folder: Path) -> float:
         run = Path(ran(["-m", "ppo_bench", *words, f"outputs={folder}"], folder).splitlines()[-1])
@@ -61,7 +61,7 @@ def purejaxrl(num_envs: int, num_seeds: int, iterations: int, precision: str) ->
         root, python = _peer("PUREJAXRL")
         words = [root, num_envs, num_seeds, iterations, precision]
         command = [python, "-m", "tests.purejaxrl", *map(str, words)]
-        return float(_said(command, str(ROOT)).splitlines()[-1])
+        return float(_said(command, str(ROOT), folder).splitlines()[-1])
 
     return speed
 
@@ -74,7 +74,7 @@ def on_breakout(variable: str, script: str, *words: str, lengths: tuple[int, int
         seconds = []
         for steps in lengths:
             started = time.perf_counter()
-            _said([python, script, "--env-id", "Breakout-v5", "--total-timesteps", str(steps), *words], root)
+            _said([python, script, "--env-id", "Breakout-v5", "--total-timesteps", str(steps), *words], root, folder)
             seconds.append(time.perf_counter() - started)
         return (lengths[1] - lengths[0]) / (seconds[1] - seconds[0])
 
@@ -85,9 +85,16 @@ def _peer(variable: str) -> tuple[str, str]:
     root, python = os.environ.get(variable), os.environ.get("PEER_PYTHON")
     if not root or not python:
         raise LeftOut(f"{variable} and PEER_PYTHON are not given")
-    return root, python
+    return str(Path(root).absolute()), str(Path(python).absolute())  # of a virtual environment, not what it links to
 
 
-def _said(command: list[str], cwd: str) -> str:
-    ended = subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.PIPE, text=True, timeout=PART_SECONDS)
+def _said(command: list[str], cwd: str, folder: Path) -> str:
+    """Output of a command, which is added to `folder`/said.txt with what the command said on stderr."""
+    with (folder / "said.txt").open("a", encoding="utf-8") as file:
+        file.write(f"$ {' '.join(command)}\n")
+        file.flush()
+        ended = subprocess.run(
+            command, cwd=cwd, check=True, stdout=subprocess.PIPE, stderr=file, text=True, timeout=PART_SECONDS
+        )
+        file.write(ended.stdout)
     return ended.stdout

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,11 @@ def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
     device: str, few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands = []
+    seconds = itertools.cycle((0.0, 0.01))  # the longer of two runs is the second
+
+    def said(*_: object) -> str:
+        time.sleep(next(seconds))
+        return "1e6"
 
     def noted(words: Sequence[str], *_: Any) -> str:
         commands.append(words)
@@ -113,7 +120,7 @@ def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
 
     monkeypatch.setattr(gpu_parts, "ran", noted)
     monkeypatch.setattr(gpu_race, "ran", noted)
-    monkeypatch.setattr(gpu_race, "_said", lambda *_: "1e6")
+    monkeypatch.setattr(gpu_race, "_said", said)
     monkeypatch.setenv("PEER_PYTHON", sys.executable)
     for variable in ("PUREJAXRL", "CLEANRL", "LEANRL"):
         monkeypatch.setenv(variable, str(tmp_path))

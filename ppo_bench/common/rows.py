@@ -50,7 +50,7 @@ def _start_of(path: Path, mark: Mark) -> bytes:
 class Rows:
     """A JSON-lines file to append to. It is first truncated to `mark`, that of a checkpoint if a run is resumed.
 
-    NaN and infinities, which JSON does not have, become null.
+    NaN and infinities, which JSON does not have, become null; NumPy's numbers become floats.
     """
 
     def __init__(self, path: Path, mark: Mark) -> None:
@@ -63,7 +63,8 @@ class Rows:
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows, which wait in memory for `write`."""
-        self._waiting += (orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+        option = orjson.OPT_APPEND_NEWLINE
+        self._waiting += (orjson.dumps(row, default=float, option=option) for row in rows)
 
     def write(self) -> None:
         """Append the rows that wait, and pass them to the operating system."""

@@ -91,6 +91,7 @@ class _ObservedGraph(GraphEnv):
         self._env, self._components = env, components
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
+        self.short_steps = env.short_steps
         self.programs_last = env.programs_last  # type: ignore[misc]  # a class variable elsewhere
 
     def __getattr__(self, name: str) -> Any:

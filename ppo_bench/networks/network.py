@@ -130,8 +130,12 @@ class NetworkSpec:
 
     @property
     def separate_critic(self) -> bool:
-        """Whether the critic shares no layer with the actor, so that values can be computed apart from actions."""
-        return not (self.convolves or self.trunk or self.carry)
+        """Whether the critic shares no layer with the actor, so that values can be computed apart from actions.
+
+        False for a subclass with features or a forward pass of its own.
+        """
+        own = type(self)._features, type(self).forward
+        return own == (NetworkSpec._features, NetworkSpec.forward) and not (self.convolutions or self.trunk)
 
     @property
     def sequences(self) -> bool:

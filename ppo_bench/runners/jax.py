@@ -26,7 +26,7 @@ class JaxLearnerState:
 
     learnt: TrainState
     memory: Tree
-    """Rollout memory; see `memory_arrays`."""
+    """Rollout memory; see `Learning.allocate`."""
     carry: Tree
     """Carry (recurrent state) of the network, `[N, ...]`."""
     arrays: Tree

@@ -125,7 +125,7 @@ class Learning:
         }
 
     def _memory_arrays(self, problem: Problem) -> list[Declared]:
-        """The memory's arrays; values are not among them if `targets` computes those of all steps at once."""
+        """The memory's arrays; without values if a separate critic computes those of all steps at once."""
         absent = {"values"} if self.network.separate_critic else set()
         return [array for array in memory_arrays(problem) if array.name not in absent]
 
@@ -203,21 +203,22 @@ class Learning:
     ) -> tuple[TrainState, Tree, Tree]:
         """See `Learner.targets`."""
         keys = {"seed": seed[None], "iteration": iteration[None], "first_row": jnp.full(1, self._first_row, jnp.int32)}
-        rollout = {**memory, **self._floats(flags), **keys}
-        if self.network.separate_critic:
-            rollout["values"] = self._values(learnt.arrays, memory["obs"])
+        rollout = {**self._with_values(learnt.arrays, memory), **self._floats(flags), **keys}
         batch, statistics, metrics = self.computation.targets(learnt.arrays, learnt.statistics, rollout)
         return learnt._replace(statistics=statistics), batch, metrics
 
-    def _values(self, arrays: Tree, obs: jax.Array) -> jax.Array:
-        """Values `[T + 1, N, ...]` of a network without a carry, from the observations `[T + 1, N, ...]`."""
+    def _with_values(self, arrays: Tree, memory: Tree) -> Tree:
+        """The memory with the values `[T + 1, N, ...]` of all steps, which a separate critic computes at once."""
+        if not self.network.separate_critic:
+            return memory
+        obs = memory["obs"]
         flat = obs.reshape((-1, *obs.shape[2:]))
         values = self.network.forward(self.computation.ops, arrays, flat, {}, None).values
-        return values.reshape((*obs.shape[:2], *values.shape[1:]))
+        return {**memory, "values": values.reshape((*obs.shape[:2], *values.shape[1:]))}
 
     def warmed(self, learnt: TrainState, memory: Tree, flags: Tree) -> TrainState:
         """See `Learner.warmed`."""
-        rollout = {**memory, **self._floats(flags)}
+        rollout = {**self._with_values(learnt.arrays, memory), **self._floats(flags)}
         return learnt._replace(statistics=self.computation.warmed(learnt.statistics, rollout))
 
     @property

@@ -38,7 +38,7 @@ class Played(NamedTuple):
     """Flag that is false where a step only reset its environment."""
 
 
-FLAGS = ("terminated", "truncated", "valid", "acts", "start", "episode_over")
+STEP_FLAGS = ("terminated", "truncated", "valid", "acts", "start", "episode_over")
 """Names of a step's flags, in the order of their bits."""
 
 Iterate = Callable[..., tuple[TrainState, Envs, Played, dict[str, jax.Array]]]
@@ -93,7 +93,7 @@ def iterate(
 def _collect(
     learning: Learning, env_step: EnvStep, arrays: Tree, envs: Envs, noise: jax.Array
 ) -> tuple[Envs, Tree, Tree, Played]:
-    """Run a rollout of `num_steps` steps and evaluate the values of its final observations.
+    """Run a rollout of `num_steps` steps, and the policy on its final observations.
 
     `arrays` are the policy's.
     """
@@ -118,13 +118,13 @@ def _collect(
 
 
 def _packed(flags: Tree) -> jax.Array:
-    """Flags `[N]` bool, in the order of `FLAGS`, as the bits of one array: a GPU stores it by one kernel."""
-    bits = (flags[name].astype(jnp.uint8) << k for k, name in enumerate(FLAGS))
+    """Flags `[N]` bool, in the order of `STEP_FLAGS`, as the bits of one array: a GPU stores it by one kernel."""
+    bits = (flags[name].astype(jnp.uint8) << k for k, name in enumerate(STEP_FLAGS))
     return functools.reduce(jnp.bitwise_or, bits)
 
 
 def _unpacked(packed: jax.Array) -> Tree:
-    return {name: (packed & (1 << k)).astype(bool) for k, name in enumerate(FLAGS)}
+    return {name: (packed & (1 << k)).astype(bool) for k, name in enumerate(STEP_FLAGS)}
 
 
 def warmed(

@@ -33,7 +33,7 @@ from ppo_bench.runs.results import ERROR, error_of, own_folder
 from ppo_bench.runs.starts import SeedRun, leading, resume, start
 from ppo_bench.runs.trackers.tracking import Tracking
 
-ROWS_SECONDS = 1.0
+ROWS_SECONDS = 0.2
 """Minimum time between two writes of rows, where iterations are shorter: to write the rows of many runs takes longer
 than such an iteration. An evaluation may keep the rows of that time waiting."""
 
@@ -90,7 +90,6 @@ def train(config: Config, started_at: float, on_iteration: Listener | None = Non
             for reason in error.reasons.values():
                 say(reason)
         if failed:
-            gc.unfreeze()
             gc.collect()  # the failed program
         started_at = time.perf_counter()
     if failed:
@@ -106,7 +105,7 @@ def _track_finished(config: Config, folder: Path) -> None:
 
 @contextmanager
 def _first_iteration_uncollected() -> Iterator[None]:
-    """Disables garbage collection until the first iteration has finished.
+    """Disables garbage collection until the first iteration has finished, and then for the objects made until then.
 
     The objects of imports, tracing and compilation stay alive; repeated scans of them cost time and free nothing.
     """
@@ -114,11 +113,12 @@ def _first_iteration_uncollected() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.unfreeze()
         gc.enable()
 
 
-def _collect_garbage_of_later_iterations() -> None:
-    """Enable garbage collection again after the first iteration, for objects that have been made since."""
+def _enable_garbage_collection() -> None:
+    """Enable garbage collection after the first iteration, for objects that are made from now on."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
@@ -193,7 +193,7 @@ def _loop(
                 started = time.perf_counter()
             state, measured = runner.step(state)
             now = time.perf_counter()
-            _collect_garbage_of_later_iterations()
+            _enable_garbage_collection()
             sps, started = batch_size / (now - started), now
             _require_finite([metrics for metrics, _ in measured], records)
             seconds = now - loop_started - pauses.seconds

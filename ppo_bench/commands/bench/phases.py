@@ -32,7 +32,8 @@ class Turn(NamedTuple):
     learning: float
     """All epochs of gradient steps."""
     rest: float
-    """Advantages, the values after the last step, transfers, metrics."""
+    """Advantages, the values after the last step (in `jax_xla` those of all steps, if the critic is separate),
+    transfers, metrics."""
     environment_alone: float
     """The same number of environment steps with random actions and nothing else."""
 

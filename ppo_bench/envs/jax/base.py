@@ -24,7 +24,7 @@ State = Any
 class Dynamics(Protocol):
     """The dynamics of one kind of environment, as pure functions over N environments.
 
-    `JaxEnv` adds autoreset, time limits and seeds.
+    `JaxEnv` adds autoreset, time limits and seeds. An optional attribute `short_steps` is that of `GraphEnv`.
     """
 
     time_limit: int

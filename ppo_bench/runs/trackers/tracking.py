@@ -37,7 +37,7 @@ class Tracking:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything is logged."""
+        """Whether a tracker is open."""
         return bool(self._open)
 
     def log(self, rows: Sequence[Row], episodes: Sequence[Row]) -> None:
