@@ -100,11 +100,9 @@ class NetworkSpec:
         """The policy's distribution, whose parameters are the actor's outputs."""
         if not self.discrete:
             return distributions.NORMAL
-        return (
-            distributions.CATEGORICAL
-            if self.actions.shape == ()
-            else distributions.multi_categorical(self.actions.choices)
-        )
+        if self.actions.shape == ():
+            return distributions.CATEGORICAL
+        return distributions.multi_categorical(self.actions.choices)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -130,10 +128,7 @@ class NetworkSpec:
 
     @property
     def separate_critic(self) -> bool:
-        """Whether the critic shares no layer with the actor, so that values can be computed apart from actions.
-
-        False for a subclass with features or a forward pass of its own.
-        """
+        """Whether the critic shares no layer with the actor; false for a subclass with a forward pass of its own."""
         own = type(self)._features, type(self).forward
         return own == (NetworkSpec._features, NetworkSpec.forward) and not (self.convolutions or self.trunk)
 
