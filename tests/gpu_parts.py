@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ppo_bench.runners import checkpoint
 from tests.gpu_checks import Check, Figures, LeftOut, Unshown, ran
-from tests.gpu_race import LEAN, of_rows, on_breakout, purejaxrl, race
+from tests.gpu_race import LEAN, training_speed, on_breakout, purejaxrl, race
 from tests.training import ROOT
 
 TO_400 = 10_000_000, 1024
@@ -87,12 +87,12 @@ class Proof:
                 inside += [f"total_timesteps={num_envs * 128 * updates}", f"framework.iterations_per_call={updates}"]
                 inside += [f"checkpoint.every_iterations={updates}"]
                 peer = purejaxrl(num_envs, num_seeds, updates, of_jax)
-                programs = race({"jax_xla": of_rows(*inside)}, {"PureJaxRL": peer}, rounds)
+                programs = race({"jax_xla": training_speed(*inside)}, {"PureJaxRL": peer}, rounds)
                 checks.append(Check(f"PureJaxRL, CartPole {num_envs} x {num_seeds}, {own}", programs))
         steps = 512 if self.few else 40 * 1024
         canonical = ["env=breakout", "backend=envpool", f"device={self.device}", f"total_timesteps={steps}"]
         frameworks = ("torch_eager",) if self.few else ("torch_compile", "jax_xla")
-        mine = {name: of_rows(*canonical, f"framework={name}", *self._small(canonical)) for name in frameworks}
+        mine = {name: training_speed(*canonical, f"framework={name}", *self._small(canonical)) for name in frameworks}
         lean = on_breakout("LEANRL", "leanrl/ppo_atari_envpool_torchcompile.py", *LEAN)
         clean = on_breakout("CLEANRL", "cleanrl/ppo_atari_envpool.py")
         checks.append(Check("Breakout beside LeanRL", race(mine, {"LeanRL": lean}, rounds)))

@@ -41,7 +41,7 @@ def race(ours: Mapping[str, Speed], theirs: Mapping[str, Speed], rounds: int) ->
     return show
 
 
-def of_rows(*words: str) -> Speed:
+def training_speed(*words: str) -> Speed:
     """A training of ours, which records everything: the steps after its first iterations, by the times in its rows."""
 
     def speed(folder: Path) -> float:
@@ -61,7 +61,7 @@ def purejaxrl(num_envs: int, num_seeds: int, iterations: int, precision: str) ->
         root, python = _peer("PUREJAXRL")
         words = [root, num_envs, num_seeds, iterations, precision]
         command = [python, "-m", "tests.purejaxrl", *map(str, words)]
-        return float(_said(command, str(ROOT), folder).splitlines()[-1])
+        return float(_output_of(command, str(ROOT), folder).splitlines()[-1])
 
     return speed
 
@@ -74,7 +74,9 @@ def on_breakout(variable: str, script: str, *words: str, lengths: tuple[int, int
         seconds = []
         for steps in lengths:
             started = time.perf_counter()
-            _said([python, script, "--env-id", "Breakout-v5", "--total-timesteps", str(steps), *words], root, folder)
+            _output_of(
+                [python, script, "--env-id", "Breakout-v5", "--total-timesteps", str(steps), *words], root, folder
+            )
             seconds.append(time.perf_counter() - started)
         return (lengths[1] - lengths[0]) / (seconds[1] - seconds[0])
 
@@ -88,7 +90,7 @@ def _peer(variable: str) -> tuple[str, str]:
     return str(Path(root).absolute()), str(Path(python).absolute())  # of a virtual environment, not what it links to
 
 
-def _said(command: list[str], cwd: str, folder: Path) -> str:
+def _output_of(command: list[str], cwd: str, folder: Path) -> str:
     """Output of a command, which is added to `folder`/said.txt with what the command said on stderr."""
     with (folder / "said.txt").open("a", encoding="utf-8") as file:
         file.write(f"$ {' '.join(command)}\n")

@@ -2,8 +2,8 @@
 
 FOLDER is a copy of its repository. It prints the environment steps per second of all iterations as one compiled
 program, without the compilation: the second of two runs. PRECISION is that of JAX's matrix products, default or
-highest. It needs gymnax before 1.0. Its file is executed as it is; what it imports and this does not need, or what
-fails on current packages, is replaced in this process: brax and navix by nothing, distrax by the formulas of its
+highest. It needs gymnax before 1.0. Its file is executed unchanged. Imports that it does not use, or that fail on
+current packages, are replaced in this process: brax and navix by empty modules, distrax by the formulas of its
 `Categorical`.
 """
 

@@ -22,7 +22,7 @@ from tests import gpu_parts, gpu_proof, gpu_race
 from tests.gpu_checks import Check, Figures, LeftOut, ran
 from tests.gpu_checks import Unshown as NotShown
 from tests.gpu_parts import Proof
-from tests.gpu_race import of_rows, purejaxrl, race
+from tests.gpu_race import training_speed, purejaxrl, race
 from tests.training import ROOT
 
 pytestmark = pytest.mark.slow
@@ -110,7 +110,7 @@ def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
     commands = []
     seconds = itertools.cycle((0.0, 0.01))  # the longer of two runs is the second
 
-    def said(*_: object) -> str:
+    def speed_of_a_peer(*_: object) -> str:
         time.sleep(next(seconds))
         return "1e6"
 
@@ -120,7 +120,7 @@ def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
 
     monkeypatch.setattr(gpu_parts, "ran", noted)
     monkeypatch.setattr(gpu_race, "ran", noted)
-    monkeypatch.setattr(gpu_race, "_said", said)
+    monkeypatch.setattr(gpu_race, "_output_of", speed_of_a_peer)
     monkeypatch.setenv("PEER_PYTHON", sys.executable)
     for variable in ("PUREJAXRL", "CLEANRL", "LEANRL"):
         monkeypatch.setenv(variable, str(tmp_path))
@@ -185,7 +185,7 @@ def test_a_race_alternates_and_tells_ratios(tmp_path: Path) -> None:
 @pytest.mark.parametrize("num_seeds", [1, 2])
 def test_a_training_of_ours_races_by_its_rows(num_seeds: int, tmp_path: Path) -> None:
     words = ["env=cartpole", "framework=jax_xla", "backend=jax", f"num_seeds={num_seeds}", "total_timesteps=8192"]
-    assert of_rows(*words, "device=cpu")(tmp_path) > 0
+    assert training_speed(*words, "device=cpu")(tmp_path) > 0
 
 
 @pytest.mark.skipif("PUREJAXRL" not in os.environ, reason="needs PUREJAXRL and PEER_PYTHON")
