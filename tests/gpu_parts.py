@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ppo_bench.runners import checkpoint
 from tests.gpu_checks import Check, Figures, LeftOut, Unshown, ran
-from tests.gpu_race import LEAN, training_speed, on_breakout, purejaxrl, race
+from tests.gpu_race import LEAN, on_breakout, purejaxrl, race, training_speed
 from tests.training import ROOT
 
 TO_400 = 10_000_000, 1024

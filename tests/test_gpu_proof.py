@@ -22,7 +22,7 @@ from tests import gpu_parts, gpu_proof, gpu_race
 from tests.gpu_checks import Check, Figures, LeftOut, ran
 from tests.gpu_checks import Unshown as NotShown
 from tests.gpu_parts import Proof
-from tests.gpu_race import training_speed, purejaxrl, race
+from tests.gpu_race import purejaxrl, race, training_speed
 from tests.training import ROOT
 
 pytestmark = pytest.mark.slow
