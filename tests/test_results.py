@@ -15,7 +15,7 @@ import pytest
 
 from ppo_bench.common.errors import ConfigError, FailedRuns
 from ppo_bench.common.files import chosen_folders, read_json, write_json
-from ppo_bench.common.rows import Mark, Rows, check_rows
+from ppo_bench.common.rows import Mark, Rows, check_rows, read_rows
 from ppo_bench.runs.results import error_of, in_use, own_folder, speeds
 
 
@@ -87,6 +87,13 @@ def test_rows_are_cut_back_to_the_length_of_a_checkpoint_and_go_on_there(tmp_pat
     second.add([{"a": 2}])
     second.close()
     assert path.read_text() == '{"a":1}\n{"a":2}\n'
+
+
+def test_rows_may_have_numbers_of_numpy_and_numbers_that_json_lacks(tmp_path: Path) -> None:
+    rows = Rows(tmp_path / "x.jsonl", Mark())
+    rows.add([{"a": np.float64(2.5), "b": np.int32(3), "c": math.nan, "d": -math.inf}])
+    rows.close()
+    assert read_rows(tmp_path / "x.jsonl") == [{"a": 2.5, "b": 3, "c": None, "d": None}]
 
 
 def test_rows_of_a_run_that_starts_over_are_emptied(tmp_path: Path) -> None:
