@@ -27,11 +27,6 @@ SHOWS = ("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--in
 
 def main(arguments: list[str]) -> int:
     """Train, or show what Hydra is asked for, and return the exit code."""
-    arguments = [
-        f"{option}={os.path.expanduser(folder)}" if option in ("-cd", "--config-dir") and folder else word
-        for word in arguments
-        for option, _, folder in [word.partition("=")]
-    ]
     given = {word.partition("=")[0] for word in arguments}
     if given & {"-m", "--multirun"} and not given & set(SHOWS):
         parser = Parser("python -m ppo_bench", allow_abbrev=False)
@@ -62,7 +57,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     from omegaconf import DictConfig
     from omegaconf.errors import OmegaConfBaseException
 
-    from ppo_bench.configuration.compose import config_error, readable
+    from ppo_bench.configuration.compose import config_error
     from ppo_bench.configuration.hydra_job import job_config
     from ppo_bench.runs.results import final_return
 
@@ -82,7 +77,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
         return final_return(folders)
 
     before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [program, *readable(arguments)]
+    sys.argv = [program, *arguments]
     try:
         with _environment("HYDRA_FULL_ERROR", "1"):  # Hydra raises its errors, and does not end the process
             train()

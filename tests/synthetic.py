@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.configuration.identity import identity
+from ppo_bench.common.values import env_of
 
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 SPEEDS = {"torch_eager": 10_000.0, "torch_compile": 15_000.0, "jax_xla": 30_000.0}
@@ -19,6 +19,8 @@ IDS = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1", "breakout": "Breakout
 RETURNS = {"cartpole": (20.0, 490.0), "acrobot": (-500.0, -86.0), "breakout": (1.7, 400.0), "pong": (-20.7, 20.0)}
 """At the beginning and at the end."""
 BATCH = 512
+NOT_TRAINED = ("name", "seed", "num_seeds", "rerun", "outputs")
+"""Root keys that are no part of an identity."""
 
 ABOUT: dict[str, Any] = {
     "schema_version": 1,
@@ -91,7 +93,12 @@ def write_run(
             "config.env.atari": atari, "config.framework.name": framework, **(changes or {}),
         },
     )  # fmt: skip
-    about["identity"] = identity(about["config"])
+    config = about["config"]
+    trained = {key: value for key, value in config.items() if key not in NOT_TRAINED}
+    task = {key: value for key, value in config["env"].items() if key not in ("name", "ids", "id")}
+    trained["env"] = {"id": env_of(config)[1], **task}
+    trained["checkpoint"] = {"every_iterations": config["checkpoint"]["every_iterations"]}
+    about["identity"] = trained | {"revision": 2}
     path = outputs / (folder or f"default/{env}-gymnasium-{framework}-0a1b2c3d/seed{seed}")
     path.mkdir(parents=True)
     (path / "run.json").write_text(json.dumps(about))

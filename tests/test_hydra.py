@@ -124,7 +124,7 @@ def test_a_configuration_of_ones_own_is_the_first(
     own.mkdir()
     (own / "mine.yaml").write_text("defaults:\n  - config\n  - _self_\nseed: 3\ntotal_timesteps: 1024\n")
     monkeypatch.setenv("HOME", str(here))
-    folder = Path(printed(capsys, "-cn", "mine", "--config-dir=~/jürgen's", "device=cpu").splitlines()[-1])
+    folder = Path(printed(capsys, "-cn", "mine", "--config-dir=jürgen's", "device=cpu").splitlines()[-1])
     assert folder.name == "seed3"
     overrides = json.loads((folder / "run.json").read_text())["overrides"]
     by_hand = printed(capsys, f"hydra.searchpath=[{quoted(f'file://{own}')}]", *RUN, "hydra.run.dir=by_hand").strip()

@@ -14,7 +14,6 @@ import pytest
 
 from ppo_bench.commands.report.command import main as report
 from ppo_bench.common.own_code import configured_objects, configured_own_code
-from ppo_bench.common.values import digest as short_digest
 from ppo_bench.configuration.load import load_config
 from tests.training import ENVIRONMENT, ROOT
 
@@ -134,17 +133,6 @@ def test_a_tracker_of_the_user_is_no_part_of_the_identity(tmp_path: Path, monkey
     (tmp_path / "mytrack.py").write_text("from ppo_bench.runs.trackers.tensorboard import Tensorboard as Mine\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert load_config(["+tracker.mine._target_=mytrack.Mine"]).identity == load_config([]).identity
-
-
-def test_a_run_from_before_own_code_counted_is_named(own: Path) -> None:
-    (first,) = trained(own)
-    identity = json.loads((first / "run.json").read_text())["identity"]
-    before = short_digest({key: value for key, value in identity.items() if key != "code"})
-    older = first.parent.with_name(f"{first.parent.name.removesuffix(short_digest(identity))}{before}")
-    first.parent.rename(older)
-    said = said_by(own)
-    assert f"warning: {(older / first.name).relative_to(own)} is of this command, but may be of other code" in said
-    assert (first / "result.json").exists()
 
 
 def test_slurm_finds_modules_in_the_current_folder_as_its_jobs_do(own: Path) -> None:

@@ -16,13 +16,16 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hydra.core.config_store import ConfigStore
+
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.progress import PLAIN_INTERVAL_SECONDS, say
 from ppo_bench.common.values import digest, file_name
-from ppo_bench.configuration.compose import compose_root, typed
+from ppo_bench.configuration.compose import compose_root, to_schema
 from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.schema import with_free_keys
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
 from ppo_bench.runners import checkpoint
@@ -57,6 +60,9 @@ class Request:
     framework: Any
     backend: Any
     env: Elsewhere
+
+
+ConfigStore.instance().store("Request", with_free_keys(Request, "env.kwargs"))
 
 
 class Evaluated(NamedTuple):
@@ -148,7 +154,7 @@ def _evaluate(one: Evaluated, request: Request) -> float:
 
 def load_request(overrides: list[str]) -> Request:
     """The request that the command line's `overrides` describe. Raises `ConfigError` if one is out of range."""
-    request: Request = typed("", Request, compose_root("evaluate", overrides), "evaluate")
+    request: Request = to_schema(compose_root("evaluate", overrides), ("framework", "backend"))
     for key, value, good, rule in (
         ("episodes", request.episodes, request.episodes >= 1, "must be at least 1"),
         ("num_envs", request.num_envs, request.num_envs >= 1, "must be at least 1"),

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields, is_dataclass
+from dataclasses import field, fields
 from typing import Any
 
 
@@ -21,22 +21,20 @@ def younger(default: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+NOT_TRAINED: Mapping[str, Any] = {"not_trained": True}
+"""Metadata of a dataclass field that does not change what is trained, and so is no part of the configuration's hash."""
+
+
 def younger_defaults(cls: type) -> dict[str, Any]:
     """The defaults of a dataclass's `younger` fields: the values of runs that do not name them."""
     return {f.name: f.metadata["younger"] for f in fields(cls) if "younger" in f.metadata}
 
 
-def plain(value: Any) -> Any:
-    """`value` as dictionaries and lists, as `dataclasses.asdict`, but without `younger` fields at their defaults."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            f.name: plain(getattr(value, f.name))
-            for f in fields(value)
-            if "younger" not in f.metadata or f.metadata["younger"] != getattr(value, f.name)
-        }
-    if isinstance(value, Mapping):
-        return {key: plain(child) for key, child in value.items()}
-    return [plain(child) for child in value] if isinstance(value, list | tuple) else value
+def env_of(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and id of a configuration's environment; an `env.id` equal to the id in its file changes neither."""
+    env = config["env"]
+    own = env["ids"].get(config["backend"]["name"])
+    return (env["name"], own) if env.get("id") in (None, own) else (env["id"], env["id"])
 
 
 def digest(value: Any) -> str:

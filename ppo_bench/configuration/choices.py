@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.networks.network import NetworkSpec
 
@@ -50,12 +49,12 @@ class Tracker(Protocol):
         """
 
 
-def choice_class(group: str, node: Any) -> Any:
-    """The class named by the `_target_` of a group's choice. Raises `ConfigError` if it is not of the group."""
-    cls = class_named(f"{group}._target_", node.get("_target_", "") if isinstance(node, Mapping | DictConfig) else node)
-    if not (is_dataclass(cls) and hasattr(cls, BUILDS[group])):
+def choice(group: str, node: DictConfig, key: str = "") -> Any:
+    """The instance of a choice of `group`, whose key is `key` if that is another one. Raises `ConfigError`."""
+    made: Any = instantiate(node, _convert_="object") if isinstance(node, DictConfig) else None
+    if not hasattr(made, BUILDS[group]):
         raise ConfigError(
-            f"{group}._target_={node['_target_']} is not a choice of the group {group}: that is a dataclass with "
-            f"`{BUILDS[group]}`; docs/architecture.md, Growing"
+            f"{key or group}={node} is not a choice of the group {group}, whose class has a method `{BUILDS[group]}`; "
+            "docs/architecture.md, Growing"
         )
-    return cls
+    return made

@@ -15,10 +15,10 @@ from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import chosen_folders
 from ppo_bench.common.launched import launched
 from ppo_bench.common.own_code import configured_objects, configured_own_code
-from ppo_bench.common.values import digest, file_name
+from ppo_bench.common.values import digest, env_of, file_name
 from ppo_bench.configuration.choices import Network, Tracker
 from ppo_bench.configuration.compose import key_of
-from ppo_bench.configuration.identity import NOT_TRAINED, env_of, identity
+from ppo_bench.configuration.identity import identity
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
 from ppo_bench.mathematics.normalize import are_bytes
@@ -46,8 +46,8 @@ class Config:
     trackers: dict[str, Tracker]
     resolved: dict[str, Any]
     """The same values as plain types, as run.json has them."""
-    hashed: dict[str, Any]
-    """`resolved` without the keys that are newer than the first runs and have their default values."""
+    trained: dict[str, Any]
+    """The part of `resolved` that determines what is trained; see ppo_bench/configuration/identity.py."""
     overrides: tuple[str, ...] = ()
     """The words that composed it; none if it is that of a recorded run."""
     own: dict[str, float] = field(default_factory=dict)
@@ -258,7 +258,7 @@ class Config:
             root=replace(self.root, seed=seed, num_seeds=1, grid=None),
             ppo=replace(self.ppo, **own),  # type: ignore[arg-type]
             resolved=self.resolved | {"seed": seed, "num_seeds": 1, "grid": None, "ppo": self.resolved["ppo"] | own},
-            hashed=self.hashed | {"ppo": self.hashed["ppo"] | own},
+            trained=self.trained | {"ppo": self.trained["ppo"] | own},
             overrides=(*shared, *words.values()),
             own=own,
         )
@@ -271,13 +271,12 @@ class Config:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The identity of the experiment, without the seed; see ppo_bench/configuration/identity.py."""
-        return identity(self.hashed, self._loaded, configured_own_code(self.trained_objects))
+        return identity(self.trained, self.task.id, self._loaded, configured_own_code(self.trained_objects))
 
     @property
     def trained_objects(self) -> list[str]:
         """Dotted names of the classes, functions and modules that the training uses by configuration."""
-        trained = {key: value for key, value in self.resolved.items() if key not in NOT_TRAINED}
-        return configured_objects(trained, self.task.id)
+        return configured_objects(self.trained, self.task.id)
 
     @property
     def _loaded(self) -> str | None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable, read_json
 from ppo_bench.common.values import quoted
-from ppo_bench.configuration.compose import is_a_sweep, key_of, require_one_choice, search_path
+from ppo_bench.configuration.compose import is_a_sweep, key_of, search_path
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import checked
 
@@ -27,7 +28,15 @@ def run_dir(*, _root_: DictConfig) -> str:
     job = [str(key) for key in _root_ if key != "hydra"]
     if not job:  # --cfg hydra --resolve
         return "<the run's folder>"
-    return str(_config(OmegaConf.masked_copy(_root_, job), _root_.hydra).folders[0])
+    return str(_config(without_hydra(_root_), _root_.hydra).folders[0])
+
+
+def without_hydra(root: DictConfig) -> DictConfig:
+    """The configuration of the job in one that has Hydra's as well."""
+    job = copy(root)
+    with open_dict(job):
+        del job["hydra"]
+    return job
 
 
 OmegaConf.register_new_resolver("run_dir", run_dir, replace=True)
@@ -59,7 +68,6 @@ def config_dir(hydra: Any) -> str | None:
 
 def _config(composed: DictConfig, hydra: Any) -> Config:
     overrides: Any = OmegaConf.to_container(hydra.overrides.task)  # without their interpolations
-    require_one_choice(overrides)
     given = {key_of(word) for word in overrides}
     if hydra.mode == RunMode.RUN and (swept := [key for key in hydra.sweeper.get("params") or () if key not in given]):
         raise is_a_sweep(swept)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, one_line, require
+from ppo_bench.common.values import NOT_TRAINED
 from ppo_bench.envs.base import NO_LIMIT, Seen, Step, Task, supported_spaces
 from ppo_bench.envs.envpool_options import checked_options, imported_envpool
 from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
@@ -31,7 +32,7 @@ class EnvPoolBackend:
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
     name: str
-    num_threads: int
+    num_threads: int = field(metadata=NOT_TRAINED)
 
     def require(self) -> None:
         """Raise `ConfigError` if EnvPool is not installed or an option is out of range."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
+from ppo_bench.common.values import NOT_TRAINED
 from ppo_bench.envs.base import DEVICES, EnvStep, GraphEnv, Seen, Start, Step, Task, require_no_info
 from ppo_bench.envs.envpool import EnvPoolBackend, EnvPoolEnv, Shown, as_step
 
@@ -19,7 +20,7 @@ class EnvPoolXlaBackend:
     in_graph: ClassVar[bool] = True
     vmappable: ClassVar[bool] = False
     name: str
-    num_threads: int
+    num_threads: int = field(metadata=NOT_TRAINED)
 
     def require(self) -> None:
         """Raise `ConfigError` if EnvPool or JAX is not installed or an option is out of range."""

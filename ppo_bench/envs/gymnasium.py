@@ -9,7 +9,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
 from ppo_bench.common.flattened import Flattened, can_flatten, is_text, leaves, named_leaves
+from ppo_bench.common.values import NOT_TRAINED
 from ppo_bench.envs.action_masks import MASK, legal_choices, masks_actions, only_after_reset, with_masks
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
 from ppo_bench.envs.float_range import as_float32
@@ -36,7 +37,7 @@ class GymnasiumBackend:
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
     name: str
-    vectorization: str
+    vectorization: str = field(metadata=NOT_TRAINED)
 
     def require(self) -> None:
         """Raise `ConfigError` if an option is out of range."""

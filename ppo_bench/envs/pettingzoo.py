@@ -7,12 +7,13 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, nearest, one_line, require
+from ppo_bench.common.values import NOT_TRAINED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
 from ppo_bench.envs.base import Seen, Step, Task, require_no_info, supported_spaces
 from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
@@ -30,7 +31,7 @@ class PettingZooBackend:
     in_graph: ClassVar[bool] = False
     vmappable: ClassVar[bool] = False
     name: str
-    vectorization: str
+    vectorization: str = field(metadata=NOT_TRAINED)
 
     def require(self) -> None:
         """Raise `ConfigError` if its package is missing or an option is out of range."""

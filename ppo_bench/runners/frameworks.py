@@ -8,14 +8,14 @@ import shutil
 import socket
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
 from ppo_bench.common.progress import say
-from ppo_bench.common.values import younger
+from ppo_bench.common.values import NOT_TRAINED, younger
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.parts import Part
@@ -117,7 +117,7 @@ class TorchCompile(Torch):
 
     mode: str
     cudagraphs: Any
-    compile_cache: str | None
+    compile_cache: str | None = field(metadata=NOT_TRAINED)
     compiles: ClassVar[bool] = True
 
     def require(self) -> None:
@@ -162,7 +162,7 @@ class Jax:
     process_per_device: ClassVar[bool] = False
     name: str
     iterations_per_call: int
-    compile_cache: str | None
+    compile_cache: str | None = field(metadata=NOT_TRAINED)
     compiles: ClassVar[bool] = True
     _: KW_ONLY
     deterministic: bool = younger(False)

@@ -11,7 +11,6 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import Flattened
-from ppo_bench.common.values import digest
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.networks.combined import CombinedSpec, images_in
@@ -38,7 +37,6 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
         )
     if texts := getattr(env, "dropped_texts", ()):
         yield f"warning: the policy does not see the texts in the observations of {config.task.id}: {', '.join(texts)}"
-    yield from _older_runs(config)
     yield from _unlike_the_source(config)
     trained = config.num_iterations * config.ppo.batch_size
     if trained < LEAST_TRAINED * config.root.total_timesteps:
@@ -96,19 +94,6 @@ def _images_as_numbers(config: Config, network: NetworkSpec) -> Iterator[str]:
         yield f"{as_numbers % 'this network'}: {has} has convolutions for them"
     if config.algorithm.name == "rnd":
         yield as_numbers % "algorithm=rnd"
-
-
-def _older_runs(config: Config) -> Iterator[str]:
-    """A line for each run of the same command that is older than the identity's digest of the user's own code."""
-    for run in config.of_each_run() if "code" in config.identity and not config.run_dir else ():
-        older = digest({key: value for key, value in run.identity.items() if key not in ("code", "revision")})
-        experiment = f"{run.experiment.removesuffix(digest(run.identity))}{older}"
-        folder = run.run_folder.parents[1] / experiment / run.run_folder.name
-        if (folder / "run.json").exists():
-            yield (
-                f"warning: {folder} is of this command, but may be of other code of your own; this run trains in "
-                f"{run.run_folder}"
-            )
 
 
 def _unlike_the_source(config: Config) -> Iterator[str]:

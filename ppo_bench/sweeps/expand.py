@@ -18,11 +18,10 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.compose import (
     compose_root,
-    explain,
+    config_error,
     is_a_sweep,
     key_of,
     of_hydra,
-    readable,
     search_path,
 )
 
@@ -38,7 +37,7 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
                 for override in parsed
             ]
     except HydraException as error:
-        raise ConfigError(explain(error)) from error
+        raise config_error(error) from error
     return [list(job) for job in itertools.product(*alternatives)]
 
 
@@ -86,7 +85,7 @@ def corner(overrides: Sequence[str]) -> list[str]:
                 for override in parsed
             ]
     except HydraException as error:
-        raise ConfigError(explain(error)) from error
+        raise config_error(error) from error
 
 
 def _values(override: Override) -> list[str]:
@@ -108,4 +107,4 @@ def _first(override: Override) -> Any:
 def _parsed(overrides: Sequence[str]) -> Iterator[list[Override]]:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()  # globs are expanded by it
-        yield OverridesParser.create(loader).parse_overrides(readable(overrides))
+        yield OverridesParser.create(loader).parse_overrides(list(overrides))

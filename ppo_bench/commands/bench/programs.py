@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hydra.core.config_store import ConfigStore
+
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.progress import say
@@ -31,6 +33,9 @@ class BenchSchema(RootSchema):
     trace: bool
 
 
+ConfigStore.instance().store("BenchSchema", BenchSchema)
+
+
 def schema(config: Config) -> BenchSchema:
     """The root of a benchmark's configuration."""
     assert isinstance(config.root, BenchSchema)
@@ -41,7 +46,7 @@ def load(job: list[str]) -> Config:
     """The configuration of one program, with the number of environments of its workload. Raises `ConfigError`."""
     if any(word.startswith("total_timesteps=") for word in job):
         raise ConfigError("total_timesteps: a bench ends after its rounds and iterations; leave it out")
-    config = load_config(job, "bench", BenchSchema)
+    config = load_config(job, "bench")
     root = schema(config)
     if root.workload not in WORKLOADS:
         raise ConfigError(f"workload={root.workload}: choose one of {', '.join(WORKLOADS)}")
@@ -61,7 +66,7 @@ def load(job: list[str]) -> Config:
     num_envs = root.throughput_num_envs.get(config.backend.name)
     if num_envs is None:
         raise ConfigError(f"throughput_num_envs has no backend {config.backend.name}: choose by ppo.num_envs=...")
-    return load_config([*job, f"ppo.num_envs={num_envs}"], "bench", BenchSchema)
+    return load_config([*job, f"ppo.num_envs={num_envs}"], "bench")
 
 
 def network_of(config: Config) -> NetworkSpec:

@@ -17,6 +17,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import metrics_of
@@ -51,9 +52,12 @@ class EquivalenceSchema(RootSchema):
     variants: dict[str, Any] | None
 
 
+ConfigStore.instance().store("EquivalenceSchema", EquivalenceSchema)
+
+
 def load(overrides: list[str]) -> Config:
     """The configuration of a comparison, or of one framework in it."""
-    return load_config(overrides, "equivalence", EquivalenceSchema)
+    return load_config(overrides, "equivalence")
 
 
 def main(arguments: list[str]) -> int:

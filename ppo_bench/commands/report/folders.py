@@ -12,13 +12,13 @@ from typing import Any
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION
-from ppo_bench.common.values import digest, younger_defaults
-from ppo_bench.configuration.identity import NOT_TRAINED, PLAIN, env_of
+from ppo_bench.common.values import digest, env_of, younger_defaults
 from ppo_bench.runs.results import EVALUATION_COLUMNS, run_folders
 
 EXECUTION = ("framework", "backend", "precision", "device", "tuning")
-NO_SETTING = frozenset((*NOT_TRAINED, *EXECUTION))
-"""Keys of a configuration that do not change what is learned: paths, trackers and the like, and the execution."""
+"""Keys of an identity that do not change what is learned."""
+PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
+"""The algorithm of older runs, whose identities name none."""
 YOUNGER = younger_defaults(Hyperparameters)
 """Hyperparameters that identities do not have at these values."""
 COUNTED = (
@@ -159,7 +159,7 @@ def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run
     backend, framework = config["backend"]["name"], config["framework"]["name"]
     trained = about["identity"]
     env, env_id = env_of(config)
-    setting = {key: value for key, value in trained.items() if key not in NO_SETTING}
+    setting = {key: value for key, value in trained.items() if key not in EXECUTION}
     setting["ppo"] = YOUNGER | setting["ppo"]
     setting.setdefault("algorithm", PLAIN)
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}

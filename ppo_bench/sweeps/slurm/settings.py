@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hydra.core.config_store import ConfigStore
+
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.compose import compose_root, key_of, typed
+from ppo_bench.configuration.compose import compose_root, key_of, to_schema
+from ppo_bench.configuration.schema import with_free_keys
 
 
 @dataclass
@@ -31,6 +34,9 @@ class Launch:
     sbatch: dict[str, Any]
 
 
+ConfigStore.instance().store("Launch", with_free_keys(Launch, "sbatch"))
+
+
 def split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     """The overrides of `launch`, and the overrides of the runs."""
     ours = [override for override in overrides if key_of(override).split(".")[0] == "launch"]
@@ -39,9 +45,7 @@ def split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def load_launch(overrides: Sequence[str]) -> Launch:
     """The checked settings from `launch=<name>` and `launch.<key>=<value>`. Raises `ConfigError` with one line."""
-    # Options of sbatch may have any name.
-    free = [f"++{o.lstrip('+')}" if o.startswith("launch.sbatch") else o for o in overrides]
-    launch: Launch = typed("launch", Launch, compose_root("slurm", free).launch, "slurm")
+    launch: Launch = to_schema(compose_root("slurm", overrides).launch)
     for key, least in LEAST.items():
         if getattr(launch, key) is not None and getattr(launch, key) < least:
             raise ConfigError(f"launch.{key}={getattr(launch, key)}: must be at least {least}")

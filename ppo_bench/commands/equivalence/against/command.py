@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from hydra.core.config_store import ConfigStore
 
 from ppo_bench.commands.equivalence.against.arguments import arguments_of
 from ppo_bench.commands.equivalence.against.patches import INTERFACES, NEUTRALISED, SUPPLIED
@@ -56,6 +57,9 @@ class AgainstSchema(RootSchema):
     frameworks: list[str] | None
     leave_out: list[str]
     arguments: list[str]
+
+
+ConfigStore.instance().store("AgainstSchema", AgainstSchema)
 
 
 class Row(NamedTuple):
@@ -100,7 +104,7 @@ def main(overrides: list[str]) -> int:
 
 def _load(overrides: list[str]) -> Config:
     """The configuration of a side, whose environments never restart, as CleanRL's do not."""
-    config = load_config([*overrides, "checkpoint.every_iterations=1_000_000"], "against", AgainstSchema)
+    config = load_config([*overrides, "checkpoint.every_iterations=1_000_000"], "against")
     root = config.root
     assert isinstance(root, AgainstSchema)
     script = Path(root.against).expanduser()
