@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gymnasium import spaces
-
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.files import chosen_folders
@@ -21,8 +19,6 @@ from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.identity import identity
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
-from ppo_bench.mathematics.normalize import are_bytes
-from ppo_bench.networks.combined import images_in
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem
@@ -196,7 +192,6 @@ class Config:
 
     def problem(self, env: VectorEnv | GraphEnv) -> Problem:
         """The problem that a runner is built from, with the environments `env`. Raises `ConfigError`."""
-        self._require_hyperparameters(env)
         network, root = self.network_for(env), self.root
         return Problem(
             env,
@@ -210,19 +205,6 @@ class Config:
             self.tuning,
             root.devices,
         )
-
-    def _require_hyperparameters(self, env: VectorEnv | GraphEnv) -> None:
-        """Raise `ConfigError` if nobody has chosen hyperparameters, and the environment has actions of floats.
-
-        That is possible where `env.id` alone names the environment, whose file would choose them.
-        """
-        named = any(word.lstrip("+").startswith(("env=", "ppo=", "experiment=")) for word in self.overrides)
-        if self.root.env.id is None or named or not self.overrides or not isinstance(env.action_space, spaces.Box):
-            return
-        seen = env.observation_space
-        words = "ppo=continuous checkpoint.every_iterations=50"
-        words += " ppo.norm_obs=false" if are_bytes(seen) or images_in(seen) else ""
-        raise ConfigError(f"env.id={self.root.env.id} has actions of floats: add {words}, or name another ppo=...")
 
     @property
     def trains_several(self) -> bool:

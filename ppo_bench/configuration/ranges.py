@@ -21,14 +21,12 @@ def _is_inside(name: str) -> bool:
 
 
 class Rule(NamedTuple):
-    """A rule for the values of a key: a test, and the words for what fails it."""
+    """A rule for the values of keys, other than null: a test, and the words for what fails it."""
 
-    holds: Callable[[Any], bool]
+    keys: str
+    """Names, separated by spaces."""
+    holds: Callable[[Any], object]
     words: str
-
-    def or_null(self) -> Rule:
-        """The rule for a key that may be null."""
-        return Rule(lambda value: value is None or self.holds(value), f"{self.words}, or null")
 
 
 def _can_be_recorded(value: Any) -> bool:
@@ -40,66 +38,40 @@ def _can_be_recorded(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-RECORDABLE = Rule(_can_be_recorded, "the keys of a mapping must be all names, or all numbers, and numbers finite")
-NATURAL = Rule(lambda value: value >= 1, "must be at least 1")
-POSITIVE = Rule(lambda value: 0 < value < math.inf, "must be above 0")
-NOT_NEGATIVE = Rule(lambda value: 0 <= value < math.inf, "must not be negative")
-UNIT = Rule(lambda value: 0 <= value <= 1, "must lie between 0 and 1")
-NOT_BLANK = Rule(lambda value: value is None or value.strip() != "", "must not be empty")
-RULES = {
-    "seed": Rule(lambda value: 0 <= value < 2**31, f"must lie between 0 and {2**31 - 1}"),
-    "num_seeds": NATURAL,
-    "precision": Rule(lambda value: value in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}"),
-    "device": Rule(
-        lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is not None, "choose auto, cpu, cuda or cuda:<i>"
+NATURAL = """num_seeds devices env.players env.atari.frames checkpoint.every_iterations checkpoint.keep
+ evaluation.episodes ppo.shards ppo.num_envs ppo.num_steps ppo.update_epochs ppo.num_minibatches ppo.anneal_timesteps"""
+POSITIVE = "ppo.learning_rate ppo.adam_eps ppo.clip_coef ppo.max_grad_norm ppo.target_kl ppo.obs_clip ppo.reward_clip"
+NOT_NEGATIVE = """video.every_episodes evaluation.every_iterations ppo.final_learning_rate ppo.weight_decay ppo.ent_coef
+ ppo.final_ent_coef ppo.vf_coef"""
+RULES = (
+    Rule("seed", lambda value: 0 <= value < 2**31, f"must lie between 0 and {2**31 - 1}"),
+    Rule("precision", lambda value: value in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}"),
+    Rule("device", lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value), "choose auto, cpu, cuda or cuda:<i>"),
+    Rule("name", _is_inside, "must be a relative path without '..'"),
+    Rule("outputs", lambda value: value.strip() != "", "must name a folder"),
+    Rule("env.game env.name env.id", lambda value: value.strip() != "", "must not be empty"),
+    Rule(
+        "env.kwargs env.wrappers",
+        _can_be_recorded,
+        "the keys of a mapping must be all names, or all numbers, and numbers finite",
     ),
-    "devices": NATURAL,
-    "name": Rule(_is_inside, "must be a relative path without '..'"),
-    "outputs": Rule(lambda value: value.strip() != "", "must name a folder"),
-    "env.game": Rule(lambda value: value is None or value.strip() != "", "must name a game"),
-    "env.name": NOT_BLANK,
-    "env.id": NOT_BLANK,
-    "env.kwargs": RECORDABLE,
-    "env.wrappers": RECORDABLE,
-    "env.players": NATURAL,
-    "env.atari.frames": NATURAL,
-    "env.atari.repeat_action_probability": Rule(lambda value: 0 <= value < 1, "must be at least 0 and below 1"),
-    "checkpoint.every_iterations": NATURAL,
-    "checkpoint.keep": NATURAL,
-    "video.every_episodes": NOT_NEGATIVE,
-    "evaluation.every_iterations": NOT_NEGATIVE,
-    "evaluation.episodes": NATURAL,
-    "ppo.shards": NATURAL,
-    "ppo.num_envs": NATURAL,
-    "ppo.num_steps": NATURAL,
-    "ppo.update_epochs": NATURAL,
-    "ppo.num_minibatches": NATURAL,
-    "ppo.learning_rate": POSITIVE,
-    "ppo.final_learning_rate": NOT_NEGATIVE,
-    "ppo.anneal_timesteps": NATURAL.or_null(),
-    "ppo.adam_eps": POSITIVE,
-    "ppo.weight_decay": NOT_NEGATIVE,
-    "ppo.gamma": UNIT,
-    "ppo.gae_lambda": UNIT,
-    "ppo.clip_coef": POSITIVE,
-    "ppo.ent_coef": NOT_NEGATIVE,
-    "ppo.final_ent_coef": NOT_NEGATIVE.or_null(),
-    "ppo.vf_coef": NOT_NEGATIVE,
-    "ppo.max_grad_norm": POSITIVE,
-    "ppo.target_kl": POSITIVE.or_null(),
-    "ppo.obs_clip": POSITIVE,
-    "ppo.reward_clip": POSITIVE,
-}
+    Rule("env.atari.repeat_action_probability", lambda value: 0 <= value < 1, "must be at least 0 and below 1"),
+    Rule(NATURAL, lambda value: value >= 1, "must be at least 1"),
+    Rule(POSITIVE, lambda value: 0 < value < math.inf, "must be above 0"),
+    Rule(NOT_NEGATIVE, lambda value: 0 <= value < math.inf, "must not be negative"),
+    Rule("ppo.gamma ppo.gae_lambda", lambda value: 0 <= value <= 1, "must lie between 0 and 1"),
+)
+BY_KEY = {key: rule for rule in RULES for key in rule.keys.split()}
 
 
 def check_values(config: Config) -> None:
     """Raise `ConfigError` for the first value that is out of range."""
     root, ppo = config.root, config.ppo
-    for key, rule in RULES.items():
+    for key, rule in BY_KEY.items():
         if key.startswith("env.atari.") and root.env.atari is None:
             continue
-        value = attrgetter(key)(config if key.startswith("ppo.") else root)
-        if not rule.holds(value):
+        value = attrgetter(key)(root)
+        if value is not None and not rule.holds(value):
             raise ConfigError(f"{key}={value}: {rule.words}")
     if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:
         raise ConfigError(
@@ -145,8 +117,8 @@ def _check_grid(config: Config) -> None:
         if not values or not numbers or len(set(values)) < len(values):
             raise ConfigError(f"grid: {key}={values} must be a list of numbers, all different, as in [0.1,0.2]")
         for value in values:
-            if not RULES[key].holds(value):
-                raise ConfigError(f"grid: {key}={value}: {RULES[key].words}")
+            if not BY_KEY[key].holds(value):
+                raise ConfigError(f"grid: {key}={value}: {BY_KEY[key].words}")
     if "ppo.gamma" in config.grid and config.ppo.norm_reward:
         raise ConfigError("grid: ppo.norm_reward=true needs one ppo.gamma: use a sweep (-m)")
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.flattened import Flattened
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.networks.combined import CombinedSpec, images_in
 from ppo_bench.networks.convolutions import LEAST_PIXELS
 from ppo_bench.networks.network import NetworkSpec
@@ -45,6 +47,12 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
             f"{config.ppo.batch_size:,} steps (ppo.num_envs x ppo.num_steps)"
         )
     yield from _restarts(config, getattr(env, "time_limit", None))
+    of_images = are_bytes(env.observation_space) or images_in(env.observation_space)
+    if isinstance(env.action_space, spaces.Box) and config.root.env.id and not config.ppo.norm_obs and not of_images:
+        yield (
+            f"warning: {config.task.id} has actions of floats, for which CleanRL normalises observations and rewards: "
+            "ppo=continuous has its hyperparameters, and checkpoint.every_iterations=50 suits them"
+        )
     if not config.root.env.rescale_actions:
         yield from _scale_of_actions(config, env)
     yield from _arrays_as_vectors(config, env.observation_space, config.network_for(env))

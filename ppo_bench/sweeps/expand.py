@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -16,29 +15,17 @@ from hydra.errors import HydraException
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import (
-    compose_root,
-    config_error,
-    is_a_sweep,
-    key_of,
-    of_hydra,
-    search_path,
-)
+from ppo_bench.configuration.compose import compose_root, config_error, is_a_sweep, key_of, of_hydra, search_path
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
     """The overrides of each job: the product over all lists (`a,b`), ranges and globs in `overrides`."""
-    try:
-        with _parsed(overrides) as parsed:
-            alternatives = [
-                [f"{override.get_key_element()}={value}" for value in _values(override)]
-                if override.is_sweep_override()
-                else [override.input_line or ""]
-                for override in parsed
-            ]
-    except HydraException as error:
-        raise config_error(error) from error
-    return [list(job) for job in itertools.product(*alternatives)]
+    return [list(job) for job in itertools.product(*_alternatives(overrides))]
+
+
+def corner(overrides: Sequence[str]) -> list[str]:
+    """The overrides of one job that a sweeper may choose: the first value of each list, the start of each interval."""
+    return [values[0] for values in _alternatives(overrides)]
 
 
 def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
@@ -50,9 +37,7 @@ def own_sweep(overrides: Sequence[str]) -> list[str]:
     """Overrides with several values from the experiment's own sweep, for the keys that `overrides` do not set."""
     given = {key_of(word) for word in overrides}
     experiments = [word for word in overrides if word.startswith("experiment=")]
-    if not experiments:
-        return []
-    swept = _values_swept((*search_path(overrides), *experiments))
+    swept = _values_swept((*search_path(overrides), *experiments)) if experiments else ()
     return [f"{key}={values}" for key, values in swept if key not in given]
 
 
@@ -74,37 +59,21 @@ def _values_swept(chosen: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple((str(key), str(values)) for key, values in (params or {}).items())
 
 
-def corner(overrides: Sequence[str]) -> list[str]:
-    """The overrides of one job that a sweeper may choose: the first value of each list, the start of each interval."""
+def _alternatives(overrides: Sequence[str]) -> list[list[str]]:
+    """The override of each of its values, for each of `overrides`. Raises `ConfigError` if one has none."""
     try:
-        with _parsed(overrides) as parsed:
-            return [
-                f"{override.get_key_element()}={_first(override)}"
-                if override.is_sweep_override()
-                else override.input_line or ""
-                for override in parsed
-            ]
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            loader = GlobalHydra.instance().config_loader()  # globs are expanded by it
+            return [_each_value(each) for each in OverridesParser.create(loader).parse_overrides(list(overrides))]
     except HydraException as error:
-        raise config_error(error) from error
+        raise config_error(error, overrides) from error
 
 
-def _values(override: Override) -> list[str]:
-    """All values of an override that is swept. Raises `ConfigError` if there are none."""
-    values = list(override.sweep_string_iterator())
+def _each_value(override: Override) -> list[str]:
+    if not override.is_sweep_override():
+        return [override.input_line or ""]
+    interval: Any = override.value()
+    values = [interval.start] if override.is_interval_sweep() else list(override.sweep_string_iterator())
     if not values:
         raise ConfigError(f"{override.input_line}: there is no such value to sweep over")
-    return values
-
-
-def _first(override: Override) -> Any:
-    if override.is_interval_sweep():
-        interval: Any = override.value()
-        return interval.start
-    return _values(override)[0]
-
-
-@contextmanager
-def _parsed(overrides: Sequence[str]) -> Iterator[list[Override]]:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()  # globs are expanded by it
-        yield OverridesParser.create(loader).parse_overrides(list(overrides))
+    return [f"{override.get_key_element()}={value}" for value in values]
