@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gymnasium import spaces
@@ -24,14 +24,18 @@ class Placed(NamedTuple):
 class Flattened(spaces.Box):
     """A flat `Box` that knows the arrays in it, in their order. A choice is the array of its one-hot vector."""
 
-    def __init__(self, box: Any, parts: Iterable[Any], flatten: Callable[[Any], Any] | None = None) -> None:
-        """`parts` are the spaces that were flattened to `box`, by `flatten` if it is known.
+    def __init__(
+        self, box: Any, parts: Mapping[str, Any] | Iterable[Any], flatten: Callable[[Any], Any] | None = None
+    ) -> None:
+        """`parts` are the spaces that were flattened to `box`, by `flatten` if it is known; they may have names.
 
         `flatten` makes vectors `[N, D]` from arrays `[N, ...]` of the spaces, in their dictionaries and tuples.
         """
         super().__init__(box.low, box.high, box.shape, box.dtype)
         arrays: list[Placed] = []
-        for part in parts:
+        named = parts if isinstance(parts, Mapping) else {str(place): part for place, part in enumerate(parts)}
+        self.names = tuple(named)
+        for part in named.values():
             shape = part.shape if isinstance(part, spaces.Box) else (spaces.flatdim(part),)
             arrays.append(Placed(arrays[-1].stop if arrays else 0, shape))
         self.arrays = tuple(arrays)

@@ -25,10 +25,12 @@ def loaded_own_code() -> dict[str, str]:
 def configured_objects(config: Mapping[str, Any], env_id: str) -> list[str]:
     """Dotted names of the classes, functions and modules that a configuration names.
 
-    It names classes as `_target_`, functions as `path` of `hydra.utils.get_method` and its relatives, and the module
-    of an environment as `module:id`.
+    It names classes as `_target_`, functions as `path` of `hydra.utils.get_method` and its relatives, modules of
+    `network=own`, and the module of an environment as `module:id`.
     """
-    return [*_targets(config), *([env_id.partition(":")[0]] if ":" in env_id else [])]
+    network = config.get("network") or {}
+    modules = [name for name in (network.get("torch"), network.get("flax")) if name]
+    return [*_targets(config), *modules, *([env_id.partition(":")[0]] if ":" in env_id else [])]
 
 
 def configured_own_code(names: Iterable[str]) -> str | None:

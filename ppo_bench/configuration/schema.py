@@ -25,7 +25,8 @@ CHOICES = (
     "ppo_bench.envs.jax.backend.JaxBackend",
     *(f"ppo_bench.networks.spec.{name}" for name in ("Mlp", "Combined", "RecurrentMlp", "RecurrentCnn")),
     *(f"ppo_bench.networks.spec.{name}" for name in ("NatureCnn", "ImpalaCnn", "MinAtarCnn", "RndCnn")),
-    *("ppo_bench.networks.transformer.Trxl", "ppo_bench.algorithms.ppo.Ppo", "ppo_bench.algorithms.rnd.Rnd"),
+    *("ppo_bench.networks.own.Own", "ppo_bench.networks.transformer.Trxl"),
+    *("ppo_bench.algorithms.ppo.Ppo", "ppo_bench.algorithms.rnd.Rnd"),
     *("ppo_bench.runs.trackers.tensorboard.Tensorboard", "ppo_bench.runs.trackers.wandb.Wandb"),
 )
 """Classes of the choices of groups."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
-from ppo_bench.common.flattened import Flattened, can_flatten, is_text, leaves, named_leaves
+from ppo_bench.common.flattened import Flattened, can_flatten, is_text, named_leaves
 from ppo_bench.common.values import NOT_TRAINED
 from ppo_bench.envs.action_masks import MASK, legal_choices, masks_actions, only_after_reset, with_masks
 from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
@@ -285,5 +285,5 @@ def _flat(env: Any) -> Any:
     scaled, scale = with_scaled_bytes(space)
     flat: Any = wrappers.FlattenObservation(wrappers.TransformObservation(env, scale, scaled))
     flat.own_observation_space = space
-    flat.observation_space = Flattened(flat.observation_space, leaves(scaled), ByRows(given))
+    flat.observation_space = Flattened(flat.observation_space, named_leaves(scaled), ByRows(given))
     return flat

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from ppo_bench.common.errors import ConfigError, Failed
-from ppo_bench.common.flattened import Flattened, can_flatten, is_text, leaves, named_leaves
+from ppo_bench.common.flattened import Flattened, can_flatten, is_text, named_leaves
 from ppo_bench.envs.action_masks import MASK, legal_choices, only_after_reset
 from ppo_bench.envs.vectors import with_scaled_bytes, without_texts
 
@@ -45,7 +45,7 @@ class Game(gymnasium.Env):
         self._flat = not isinstance(own, spaces.Box) and can_flatten(own)
         self._own_space, self._scaled = with_scaled_bytes(own) if self._flat else (own, lambda obs: obs)
         self.player_observation_space = (
-            Flattened(spaces.flatten_space(self._own_space), leaves(self._own_space)) if self._flat else own
+            Flattened(spaces.flatten_space(self._own_space), named_leaves(self._own_space)) if self._flat else own
         )
         self._seeds = np.random.default_rng()
         self._table.reset(0)

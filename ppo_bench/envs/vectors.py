@@ -35,11 +35,11 @@ class Vectors:
         self.as_given = not self._parts
         """Whether observations are not flattened."""
         if self._parts:
-            boxes = list(_leaves(space).values())
-            floats = [box.dtype for box in boxes if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
+            boxes = _leaves(space)
+            floats = [box.dtype for box in boxes.values() if isinstance(box, spaces.Box) and box.dtype.kind == "f"]
             self._dtype = np.result_type(*(floats or [np.dtype(np.float32)]))
-            size = sum(spaces.flatdim(box) for box in boxes)
-            seen = [_prepared(box, None)[0] for box in boxes]
+            size = sum(spaces.flatdim(box) for box in boxes.values())
+            seen = {name: _prepared(box, None)[0] for name, box in boxes.items()}
             self.space = Flattened(spaces.Box(-np.inf, np.inf, (size,), self._dtype), seen, self)
 
     def __call__(self, obs: Any) -> Any:

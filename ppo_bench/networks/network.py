@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ppo_bench.mathematics import distributions
-from ppo_bench.mathematics.arrays import Array, Tree
+from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import channels_last
@@ -84,8 +84,7 @@ class NetworkSpec:
     observation_shape: tuple[int, ...]
     """Shape of one observation of the environment, before `arrange`."""
     uint8: bool
-    """Whether observations are bytes. They are stored as bytes; the network divides its first weights by 255 instead
-    of the observations (`scaled_weights`)."""
+    """Whether observations are bytes, which are stored as such and divided by 255 (`scaled_weights`)."""
     actions: Actions
     undivided_channels: int = field(default=0, kw_only=True)
     """Number of last channels, in images of bytes, whose values from 0 to 255 are not divided by 255."""
@@ -110,6 +109,10 @@ class NetworkSpec:
         layers: tuple[ImageLayer | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
         arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
         return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.actions.lanes,), None))
+
+    def initial(self, seed: int) -> Arrays:
+        """Initial values of the parameters that do not follow from their declaration; none by default."""
+        return {}
 
     @property
     def convolves(self) -> bool:
@@ -234,10 +237,7 @@ class NetworkSpec:
 
     @property
     def scaled_weights(self) -> tuple[str, ...]:
-        """Names of the first layers' weights, if observations are bytes.
-
-        `forward` divides them by 255, which is cheaper than dividing the observations.
-        """
+        """Names of the first layers' weights, which `forward` divides by 255 in place of observations of bytes."""
         if not self.uint8:
             return ()
         first = (*self.convolutions, *self.trunk)[:1]

@@ -77,7 +77,7 @@ def _separate(
         ]
         return (*hidden, Linear(f"{part}.{len(hidden)}", sizes[-1], outputs, gain))
 
-    actions = _actions(action_space)
+    actions = actions_of(action_space)
     return {
         "convolutions": (),
         "trunk": (),
@@ -171,7 +171,7 @@ def _shared_cnn(
     pixels = pixels_after(convolutions, *sides_of(shape))
     if pixels < 1:
         raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network=mlp or lstm")
-    actions = _actions(action_space)
+    actions = actions_of(action_space)
     weights = sum(len(layer.parameters()) for layer in convolutions) // 2
     return NetworkSpec(
         convolutions=convolutions,
@@ -275,7 +275,7 @@ def _recurrent(network: NetworkSpec, cell: str, features: int, units: int) -> Re
     return RecurrentSpec(**parts, memory=Recurrence("memory", cell, features, units))  # type: ignore[arg-type]
 
 
-def _actions(action_space: gymnasium.Space) -> Actions:
+def actions_of(action_space: gymnasium.Space) -> Actions:
     """The actions of a gymnasium space: one integer, several integers, or a vector of floats."""
     from gymnasium import spaces
 

@@ -136,7 +136,7 @@ def initial_arrays(problem: Problem, seed: int) -> Arrays:
     """Initial arrays of a training with weights drawn from `seed`; the state of the environments is not included."""
     begun = filled(of_kinds(declared_arrays(problem), *KEPT))
     frozen = problem.algorithm.frozen(problem.network)
-    drawn = initial_weights((*problem.parameters, *frozen), seed)
+    drawn = initial_weights((*problem.parameters, *frozen), seed) | problem.network.initial(seed)
     begun |= {f"params.{p.name}": drawn[p.name] for p in problem.parameters}
     begun |= {f"frozen.{p.name}": drawn[p.name] for p in frozen} | {"seed": np.array(seed)}
     return begun

@@ -18,6 +18,7 @@ from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.networks.combined import CombinedSpec, images_in
 from ppo_bench.networks.convolutions import LEAST_PIXELS
 from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.own import OwnSpec
 from ppo_bench.networks.spec import Auto
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.recorded import read_run
@@ -60,6 +61,8 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
 
 def _arrays_as_vectors(config: Config, space: Any, network: NetworkSpec) -> Iterator[str]:
     """A line each for observations that the network does not take as one might expect."""
+    if isinstance(network, OwnSpec):
+        return
     images = images_in(space)
     if images:
         yield from _images_as_numbers(config, network)

@@ -1,0 +1,216 @@
+"""Modules of a user's as networks: docs/own-modules.md as it stands, and what is refused."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from ppo_bench.__main__ import main
+from ppo_bench.common.cli import exit_code
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.configuration.load import load_config
+from ppo_bench.runners.checkpoint import load_named
+from tests.processes import TRAIN
+from tests.refusals import assert_one_line
+from tests.training import ENVIRONMENT, ROOT, rows
+
+PAGE = (ROOT / "docs" / "own-modules.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"```bash\n(.*?)```", PAGE, re.S)[0].splitlines()
+(CLASSES,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+SHORT = ["env.id=mine:Lights-v0", "device=cpu", "total_timesteps=2048"]
+NETS = """
+import flax.linen
+import jax
+import jax.numpy as jnp
+import torch
+from torch import nn
+
+
+class Plain(nn.Module):
+    def __init__(self, observation_space, action_space):
+        super().__init__()
+        self.policy = nn.Linear(observation_space.shape[0], int(action_space.n))
+        self.value = nn.Linear(observation_space.shape[0], 1)
+
+    def forward(self, obs):
+        return self.policy(obs), self.value(obs)
+
+
+class Buffered(Plain):
+    def __init__(self, *spaces):
+        super().__init__(*spaces)
+        self.register_buffer("scale", torch.ones(1))
+
+
+class Remembering(nn.Module):
+    def __init__(self, observation_space, action_space):
+        super().__init__()
+        self.cell = nn.GRUCell(observation_space.shape[0], 16)
+        self.policy, self.value = nn.Linear(16, int(action_space.n)), nn.Linear(16, 1)
+
+    def initial_carry(self):
+        return {"hidden": torch.zeros(16)}
+
+    def forward(self, obs, carry, episode_start):
+        hidden = self.cell(obs, carry["hidden"] * (1 - episode_start)[:, None])
+        return self.policy(hidden), self.value(hidden), {"hidden": hidden}
+
+
+class FlaxPlain(flax.linen.Module):
+    observation_space: object
+    action_space: object
+
+    @flax.linen.compact
+    def __call__(self, obs):
+        logits = flax.linen.Dense(int(self.action_space.n), name="policy")(obs)
+        return logits, flax.linen.Dense(1, name="value")(obs)
+"""
+NAMES = {f"{part}.{mine}": f"{part}.{theirs}" for part in ("policy", "value") for mine, theirs in
+         (("kernel", "weight"), ("bias", "bias"))}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the page's files and with `nets.py`, where Python finds modules."""
+    (tmp_path / "mine.py").write_text(CLASSES)
+    (tmp_path / "nets.py").write_text(NETS)
+    for name, text in re.findall(r"`(my_conf/[\w/.]+)`\n\n```yaml\n(.*?)```", PAGE, re.S):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("mine", "nets"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def run(*words: str) -> str:
+    """The last line that a command prints. It ends well."""
+    ended = subprocess.run([sys.executable, *words], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_page_runs(line: str, here: Path) -> None:
+    words = shlex.split(line)[1:]
+    said = run(*words, "outputs=o")
+    if words[1] == "ppo_bench":
+        returns = [row["episodic_return"] for row in rows(here / said) if row["episodic_return"]]
+        assert returns[0] < 6  # random play has 5 of 10
+        assert returns[-1] > 8
+    else:
+        assert "the frameworks do the same" in said
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_and_is_evaluated_and_filmed(here: Path) -> None:
+    words = [*SHORT, "network=own", "network.torch=mine.Net", "checkpoint.every_iterations=2", "total_timesteps=8192"]
+    whole = Path(run("-m", "ppo_bench", *words, "outputs=whole"))
+    process = subprocess.Popen([*TRAIN, *words, "outputs=o"], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    while not list(here.glob("o/*/*/*/checkpoints/iteration_*")):
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    folder = Path(run("-m", "ppo_bench", *words, "outputs=o"))
+    last, resumed = (load_named(path / "checkpoints").arrays for path in (whole, folder))
+    assert all(np.array_equal(last[name], resumed[name]) for name in last if name.startswith("params."))
+    played = Path(run("-m", "ppo_bench.evaluate", str(folder), "video=true", "episodes=4"))
+    assert json.loads(played.read_text())["video"]["frames"] == 11
+    assert played.with_suffix(".mp4").stat().st_size > 0
+
+
+def test_the_parameters_are_the_modules_own_and_start_as_it_makes_them(here: Path) -> None:
+    words = ["network=own", "network.torch=nets.Plain", "device=cpu", "total_timesteps=512", "ppo.learning_rate=1e-30"]
+    assert exit_code(main, [*words, "seed=7", "outputs=o"]) == 0
+    (file,) = here.glob("o/*/*/*/checkpoints/iteration_*/*.safetensors")
+    nets: Any = importlib.import_module("nets")
+
+    config = load_config(words)
+    made = config.backend.make(config.task)
+    torch.manual_seed(7)
+    module = nets.Plain(made.observation_space, made.action_space)
+    made.close()
+    arrays = load_file(file)
+    for name, parameter in module.state_dict().items():
+        np.testing.assert_allclose(arrays[f"params.{name}"], parameter.numpy(), atol=1e-25)
+
+
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_both_modules_compute_the_same_from_one_set_of_parameters(framework: str, here: Path) -> None:
+    names = ",".join(f"{mine}:{theirs}" for mine, theirs in NAMES.items())
+    words = ["network=own", "network.torch=nets.Plain", "network.flax=nets.FlaxPlain", f"++network.names={{{names}}}"]
+    words += [f"framework={framework}", "device=cpu", "precision=float64", "total_timesteps=1024", "outputs=o"]
+    assert exit_code(main, words) == 0
+    alone = ["network=own", "network.torch=nets.Plain", "framework=torch_eager", *words[5:]]
+    assert exit_code(main, alone) == 0
+    folders = {json.loads(p.read_text())["config"]["network"]["flax"]: p.parent for p in here.glob("o/*/*/*/run.json")}
+    one, other = (load_named(folders[flax] / "checkpoints").arrays for flax in (None, "nets.FlaxPlain"))
+    for name in (name for name in one if name.startswith("params.")):
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-10, atol=1e-13)
+
+
+def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) -> None:
+    words = ["network=own", "network.torch=nets.Remembering", "device=cpu", "total_timesteps=1024"]
+    config = load_config(words)
+    made = config.backend.make(config.task)
+    network = config.network_for(made)
+    made.close()
+    assert [(carry.name, carry.shape) for carry in network.carry] == [("hidden", (16,))]
+    assert network.sequences
+    assert exit_code(main, [*words, "outputs=o"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "network=own: name a module"),
+        (["network.torch=nets.Missing"], "network.torch names no class"),
+        (["network.torch=nets.Buffered"], "network.torch: scale is a buffer"),
+        (["network.flax=nets.FlaxPlain"], "network.torch=null"),
+        (["network.torch=nets.Plain", "framework=jax_xla"], "network.flax=null"),
+        (["network.torch=nets.Plain", "network.flax=nets.FlaxPlain", "framework=jax_xla"], "network.names: policy"),
+        (["network.torch=nets.Plain", "algorithm=rnd"], "network=own: the algorithm learns 2 values"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_in_a_line(
+    words: list[str], said: str, here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, ["network=own", *words, "device=cpu", "total_timesteps=1024", "outputs=o"]) == 2
+    assert_one_line("\n".join(capfd.readouterr().err.splitlines()[-1:]) + "\n", said)
+
+
+def test_changed_code_of_a_module_is_another_experiment(here: Path) -> None:
+    words = ["network=own", "network.torch=nets.Plain"]
+    before = load_config(words).run_folder
+    assert load_config(words).run_folder == before
+    (here / "nets.py").write_text(NETS + "\nMORE = 1\n")
+    assert load_config(words).run_folder != before
+
+
+def test_a_name_for_a_parameter_of_another_shape_is_refused(here: Path) -> None:
+    names: dict[str, Any] = NAMES | {"policy.kernel": "value.weight"}
+    from ppo_bench.networks.own import Own
+
+    config = load_config([])
+    made = config.backend.make(config.task)
+    network = Own("nets.Plain", "nets.FlaxPlain", names).build(made.observation_space, made.action_space)
+    made.close()
+    assert network.as_flax is not None
+    with pytest.raises(ConfigError, match=re.escape("network.names: policy.kernel has shape (4, 2)")):
+        network.as_flax.translated(network.initial(1), names)
