@@ -42,6 +42,7 @@ def test_the_folders_of_a_revision_stay(words: str, folder: str) -> None:
         ("", "evaluation.every_iterations=3"),
         ("ppo.gamma=1", "ppo.gamma=1.0"),
         ("", "ppo.weight_decay=0"),
+        ("ppo.shards=2", "ppo.shards=2 devices=2"),
     ],
 )
 def test_what_trains_the_same_has_one_folder(one: str, other: str) -> None:
@@ -52,6 +53,7 @@ def test_what_trains_the_same_has_one_folder(one: str, other: str) -> None:
     "words",
     [
         "total_timesteps=500224",
+        "precision=float64",
         "device=cuda",
         "network=mlp",
         "network.hidden_sizes=[8]",

@@ -26,4 +26,7 @@ def test_it_has_a_figure_where_a_framework_can_run_the_pair() -> None:
 def test_a_wrong_override_is_one_line_before_anything_runs() -> None:
     run = table("--env", "cartpole", "--", "ppo.gama=0.9")
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "ppo_bench: there is no key ppo.gama; did you mean ppo.gamma?\n"
+    assert (
+        run.stderr
+        == "ppo_bench: Could not override 'ppo.gama': Key 'gama' not in 'Hyperparameters'; did you mean gamma?\n"
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     try:
         for group in BUILDS:
             if group in own and group != "tracker":
-                composed[group] = schema_of(class_named(f"{group}._target_", own[group]["_target_"]))
+                cls = class_named(f"{group}._target_", own[group]["_target_"])
+                composed[group] = schema_of(cls) if is_dataclass(cls) else {}
         composed.env.ids = composed.env.kwargs = {}
         merged: Any = OmegaConf.merge(composed, own)
         return checked(merged)
