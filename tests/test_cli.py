@@ -92,7 +92,7 @@ WRONG = {
     "ppo.ent_coef=-0.01": "ppo.ent_coef=-0.01: must not be negative",
     "ppo.vf_coef=inf": "ppo.vf_coef=inf: must not be negative",
     "ppo.max_grad_norm=0": "ppo.max_grad_norm=0.0: must be above 0",
-    "ppo.target_kl=0": "ppo.target_kl=0.0: must be above 0, or null",
+    "ppo.target_kl=0": "ppo.target_kl=0.0: must be above 0",
     "ppo.obs_clip=0": "ppo.obs_clip=0.0: must be above 0",
     "ppo.reward_clip=-1": "ppo.reward_clip=-1.0: must be above 0",
     "framework=torch_compile framework.cudagraphs=perhaps": "framework.cudagraphs=perhaps: choose auto, true or false",

@@ -66,7 +66,7 @@ def test_an_interpolated_word_makes_no_run_of_its_own(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    assert exit_code(main, ["-m", "name=${env.name}-x", "seed=1,2", *GYM, *SHORT, "outputs=~/runs"]) == 0
+    assert exit_code(main, ["-m", "name=${env.name}-x", "seed=1,2", *GYM, *SHORT, "outputs='~/runs'"]) == 0
     assert capfd.readouterr().err.splitlines()[-1] == "ppo_bench: 2 done, 0 failed, 0 skipped"
     assert len(list((tmp_path / "home" / "runs" / "cartpole-x").rglob("result.json"))) == 2
     assert not (tmp_path / "~").exists()

@@ -51,7 +51,7 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
         for group in BUILDS:
             if group in own and group != "tracker":
                 cls = class_named(f"{group}._target_", own[group]["_target_"])
-                composed[group] = schema_of(cls) if is_dataclass(cls) else {}
+                composed[group] = schema_of(cls) if isinstance(cls, type) and is_dataclass(cls) else {}
         composed.env.ids = composed.env.kwargs = {}
         merged: Any = OmegaConf.merge(composed, own)
         return checked(merged)

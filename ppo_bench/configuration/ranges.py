@@ -78,6 +78,7 @@ def check_values(config: Config) -> None:
             f"env.atari.frames={root.env.atari.frames}: algorithm=rnd would take three grey frames for the colours of "
             "one; choose another number"
         )
+    _check_game(config)
     _check_grid(config)
     if root.seed + root.num_seeds > 2**31:
         raise ConfigError(f"seed + num_seeds={root.seed + root.num_seeds}: must be at most {2**31}")
@@ -104,6 +105,14 @@ def check_values(config: Config) -> None:
         )
     if config.num_iterations >= 2**31:
         raise ConfigError(f"total_timesteps={root.total_timesteps}: fewer than {2**31} iterations are possible")
+
+
+def _check_game(config: Config) -> None:
+    """Raise `ConfigError` for a game or a mode that the environment's ids do not name."""
+    env = config.root.env
+    for key, value in (("game", env.game), ("mode", env.mode)):
+        if value and not any(value in env_id for env_id in env.ids.values()):
+            raise ConfigError(f"env.{key}={value}: {env.name} has no such choice; env=atari and env=procgen have")
 
 
 def _check_grid(config: Config) -> None:

@@ -33,7 +33,7 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from ppo_bench.configuration.schema import RootSchema
+from ppo_bench.configuration.schema import RootSchema, with_free_keys
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
@@ -52,7 +52,7 @@ class EquivalenceSchema(RootSchema):
     variants: dict[str, Any] | None
 
 
-ConfigStore.instance().store("EquivalenceSchema", EquivalenceSchema)
+ConfigStore.instance().store("EquivalenceSchema", with_free_keys(EquivalenceSchema, "variants"))
 
 
 def load(overrides: list[str]) -> Config:
