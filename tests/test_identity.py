@@ -9,6 +9,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.paths import CONF
 from ppo_bench.common.values import younger_defaults
 from ppo_bench.configuration import identity as identity_module
 from ppo_bench.configuration.load import load_config, recorded_config
@@ -41,6 +43,7 @@ def test_the_folders_of_a_revision_stay(words: str, folder: str) -> None:
         ("", "tracker=[tensorboard,wandb]"),
         ("", "evaluation.every_iterations=3"),
         ("ppo.gamma=1", "ppo.gamma=1.0"),
+        ("", "env.kwargs=null"),
         ("", "ppo.weight_decay=0"),
         ("ppo.shards=2", "ppo.shards=2 devices=2"),
     ],
@@ -92,4 +95,31 @@ def test_another_revision_of_the_mathematics_is_another_experiment(monkeypatch: 
 def test_a_recorded_configuration_has_the_identity_of_the_command() -> None:
     for words in FOLDERS:
         config = load_config(words.split())
-        assert recorded_config(config.resolved, {}).identity == config.identity
+        older = config.resolved | {"env": config.resolved["env"] | {"kwargs": None}, "grid": None}
+        for recorded in (config.resolved, older):
+            assert recorded_config(recorded, {}).identity == config.identity
+
+
+def test_choices_from_files_without_a_schema_are_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "typed.py").write_text(
+        "from dataclasses import dataclass\nfrom ppo_bench.algorithms.ppo import Ppo\n\n\n"
+        "@dataclass(frozen=True)\nclass Mine(Ppo):\n    coef: float\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for group, text in {"algorithm": "_target_: typed.Mine\nname: mine\ncoef: 1\n", "ppo": plain_ppo()}.items():
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "bare.yaml").write_text(text)
+    words = [f"hydra.searchpath=[file://{tmp_path}]", "algorithm=bare", "ppo=bare"]
+    config = load_config(words)
+    assert load_config([*words, "algorithm.coef=1.0"]).run_folder == config.run_folder
+    assert recorded_config(config.resolved, {}).identity == config.identity
+    with pytest.raises(ConfigError, match=r"algorithm\.coef: Value 'abc'"):
+        load_config([*words, "algorithm.coef=abc"])
+    with pytest.raises(ConfigError, match=r"ppo\.gamma: Value 'high'"):
+        load_config([*words, "ppo.gamma=high"])
+
+
+def plain_ppo() -> str:
+    """The keys of `ppo=classic` without their schema."""
+    text = (CONF / "ppo" / "classic.yaml").read_text(encoding="utf-8")
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("defaults:"))

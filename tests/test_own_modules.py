@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from safetensors.numpy import load_file
 
 from ppo_bench.__main__ import main
@@ -55,6 +56,18 @@ class Buffered(Plain):
         self.register_buffer("scale", torch.ones(1))
 
 
+class Frozen(Plain):
+    def __init__(self, *spaces):
+        super().__init__(*spaces)
+        self.value.weight.requires_grad_(False)
+
+
+class Dropping(Plain):
+    def __init__(self, *spaces):
+        super().__init__(*spaces)
+        self.drop = nn.Dropout(0.5)
+
+
 class Remembering(nn.Module):
     def __init__(self, observation_space, action_space):
         super().__init__()
@@ -67,6 +80,16 @@ class Remembering(nn.Module):
     def forward(self, obs, carry, episode_start):
         hidden = self.cell(obs, carry["hidden"] * (1 - episode_start)[:, None])
         return self.policy(hidden), self.value(hidden), {"hidden": hidden}
+
+
+class FlaxBatch(flax.linen.Module):
+    observation_space: object
+    action_space: object
+
+    @flax.linen.compact
+    def __call__(self, obs):
+        x = flax.linen.BatchNorm(use_running_average=True)(obs)
+        return flax.linen.Dense(int(self.action_space.n))(x), flax.linen.Dense(1)(x)
 
 
 class FlaxPlain(flax.linen.Module):
@@ -173,7 +196,8 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
     made.close()
     assert [(carry.name, carry.shape) for carry in network.carry] == [("hidden", (16,))]
     assert network.sequences
-    assert exit_code(main, [*words, "outputs=o"]) == 0
+    for precision in ("float32", "bfloat16"):
+        assert exit_code(main, [*words, f"precision={precision}", "outputs=o"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -181,7 +205,15 @@ def test_a_memory_is_kept_over_steps_and_cleared_between_episodes(here: Path) ->
     [
         ([], "network=own: name a module"),
         (["network.torch=nets.Missing"], "network.torch names no class"),
-        (["network.torch=nets.Buffered"], "network.torch: scale is a buffer"),
+        (["network.torch=nets.Buffered"], "network.torch=nets.Buffered: scale is a buffer"),
+        (["network.torch=nets.Frozen"], "network.torch=nets.Frozen: value.weight is a buffer, a parameter without"),
+        (
+            ["network.torch=nets.Dropping"],
+            "network.torch=nets.Dropping: drop is a buffer, a parameter",
+        ),
+        (["network.torch=nets.FlaxPlain"], "network.torch=nets.FlaxPlain is no torch.Module"),
+        (["network.torch=nets.Plain", "env.id=Pendulum-v1"], "nets.Plain cannot be made for these spaces: Attribute"),
+        (["network.flax=nets.FlaxBatch", "framework=jax_xla"], "batch_stats are variables that a run does not keep"),
         (["network.flax=nets.FlaxPlain"], "network.torch=null"),
         (["network.torch=nets.Plain", "framework=jax_xla"], "network.flax=null"),
         (["network.torch=nets.Plain", "network.flax=nets.FlaxPlain", "framework=jax_xla"], "network.names: policy"),
@@ -211,6 +243,20 @@ def test_a_name_for_a_parameter_of_another_shape_is_refused(here: Path) -> None:
     made = config.backend.make(config.task)
     network = Own("nets.Plain", "nets.FlaxPlain", names).build(made.observation_space, made.action_space)
     made.close()
-    assert network.as_flax is not None
+    network.require("torch")
     with pytest.raises(ConfigError, match=re.escape("network.names: policy.kernel has shape (4, 2)")):
-        network.as_flax.translated(network.initial(1), names)
+        network.require("flax")
+
+
+def test_a_choice_is_seen_as_its_one_hot_vector(here: Path) -> None:
+    words = ["env.id=FrozenLake-v1", "network=own", "network.torch=nets.Plain", "device=cpu"]
+    assert exit_code(main, [*words, "total_timesteps=1024", "outputs=o"]) == 0
+
+
+def test_networks_for_other_bounds_are_two(here: Path) -> None:
+    from ppo_bench.networks.own import Own
+
+    one, other = (
+        Own("nets.Plain", None, {}).build(spaces.Box(-bound, bound, (4,)), spaces.Discrete(2)) for bound in (1.0, 2.0)
+    )
+    assert one != other

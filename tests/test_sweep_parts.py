@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from ppo_bench.common.errors import reason
-from ppo_bench.sweeps.expand import expand
+import pytest
+
+from ppo_bench.common.errors import ConfigError, reason
+from ppo_bench.sweeps.expand import corner, expand
+
+
+def test_an_interval_is_for_a_search_alone() -> None:
+    words = ["ppo.gamma=interval(0.9,0.99)"]
+    assert corner(words) == ["ppo.gamma=0.9"]
+    with pytest.raises(ConfigError):
+        expand(words)
 
 
 def test_sweeps_expand_lists_ranges_and_globs() -> None:

@@ -29,7 +29,7 @@ def configured_objects(config: Mapping[str, Any], env_id: str) -> list[str]:
     `network=own`, and the module of an environment as `module:id`.
     """
     network = config.get("network") or {}
-    modules = [name for name in (network.get("torch"), network.get("flax")) if name]
+    modules = [name for name in (network.get("torch"), network.get("flax")) if isinstance(name, str)]
     return [*_targets(config), *modules, *([env_id.partition(":")[0]] if ":" in env_id else [])]
 
 

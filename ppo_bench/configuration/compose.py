@@ -43,8 +43,8 @@ def to_schema(composed: DictConfig, plain: Collection[str] = ()) -> Any:
 
     Raises `ConfigError` if a value is missing, or a key is not in its schema.
     """
-    _require_known(composed)
     try:
+        _require_known(composed)
         cls: Any = OmegaConf.get_type(composed)
         typed: Any = OmegaConf.to_object(
             OmegaConf.masked_copy(composed, [k for k in map(str, composed) if k not in plain])
@@ -86,14 +86,13 @@ def config_error(error: BaseException, overrides: Sequence[str] = ()) -> ConfigE
     said = _message(inner)
     if isinstance(inner, ConfigKeyError | ConfigAttributeError) and isinstance(inner.parent_node, DictConfig):
         said += _did_you_mean(str(inner.key), map(str, inner.parent_node))
-    key = str(inner.full_key or "")
-    outer = f"{key}: " if inner is error and key else ""
-    return ConfigError(f"{outer or str(error).splitlines()[0].removesuffix('.') + ': '}{said}")
+    outer = inner.full_key if inner is error else str(error).splitlines()[0].rstrip(".:")
+    return ConfigError(f"{outer}: {said}" if outer else said)
 
 
 def _message(error: BaseException) -> str:
     """The message of an error without the lines about types and paths that Hydra and OmegaConf append."""
-    return one_line(str(error).split("\n    full_key:")[0].split("\nConfig search path:")[0])
+    return one_line(re.split(r"\n *full_key:|\nConfig search path:", str(error))[0])
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:

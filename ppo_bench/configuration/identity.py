@@ -42,7 +42,7 @@ def identity(trained: Mapping[str, Any], env_id: str, loaded: str | None, code: 
     """
     return {
         **trained,
-        "env": {"id": env_id, **trained["env"]},
+        "env": {"id": env_id, **trained["env"], "kwargs": trained["env"].get("kwargs") or {}},
         "checkpoint": trained["checkpoint"] | ({"load": loaded} if loaded else {}),
         "revision": REVISION,
         **({"code": code} if code else {}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.choices import BUILDS, choice
@@ -24,7 +26,10 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.identity import trained
 from ppo_bench.configuration.ranges import check_values
 from ppo_bench.configuration.schema import schema_of
+from ppo_bench.tuning.switches import Tuning
 
+GROUPS = tuple(group for group in BUILDS if group != "tracker")
+"""Groups of one choice each, which is instantiated."""
 RETIRED = ("opponents", "rating")
 """Root keys of older runs that say nothing of how their policies act."""
 
@@ -49,13 +54,12 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     OmegaConf.set_struct(composed, False)
     try:
         for group in BUILDS:
-            if group in own and group != "tracker":
-                cls = class_named(f"{group}._target_", own[group]["_target_"])
-                composed[group] = schema_of(cls) if isinstance(cls, type) and is_dataclass(cls) else {}
+            if group in own:
+                composed[group] = {}
         composed.env.ids = composed.env.kwargs = {}
         merged: Any = OmegaConf.merge(composed, own)
         return checked(merged)
-    except (OmegaConfBaseException, KeyError, TypeError) as error:
+    except OmegaConfBaseException as error:
         raise config_error(error) from error
 
 
@@ -65,7 +69,7 @@ def checked(composed: DictConfig, overrides: Sequence[str] = ()) -> Config:
     `overrides` are the words that composed it; none if it is that of a recorded run.
     """
     try:
-        config = _instantiated(composed, tuple(overrides))
+        config = _instantiated(_with_schemas(composed), tuple(overrides))
     except (HydraException, OmegaConfBaseException) as error:
         raise config_error(error) from error
     check_values(config)
@@ -75,14 +79,35 @@ def checked(composed: DictConfig, overrides: Sequence[str] = ()) -> Config:
     return config
 
 
+def _with_schemas(composed: DictConfig) -> DictConfig:
+    """`composed` with a schema for each choice whose file has none: that of the dataclass which it names."""
+    typed = copy(composed)
+    for key in (*GROUPS, "ppo", "tuning"):
+        node = typed.get(key)
+        if OmegaConf.get_type(node) is dict and (schema := _schema(key, node)) is not None:
+            typed[key] = schema
+            typed[key].merge_with(node)
+    return typed
+
+
+def _schema(key: str, node: DictConfig) -> DictConfig | None:
+    """The schema of a choice of `key`; None if it names no dataclass of types that OmegaConf knows."""
+    try:
+        cls = {"ppo": Hyperparameters, "tuning": Tuning}.get(key) or class_named(key, node.get("_target_"))
+        return schema_of(cls) if is_dataclass(cls) else None
+    except (ConfigError, OmegaConfBaseException, NameError):  # of what cannot be imported, `choice` tells
+        return None
+
+
 def _instantiated(composed: DictConfig, overrides: tuple[str, ...]) -> Config:
     root = to_schema(composed, BUILDS)
     resolved: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
-    choices = {group: choice(group, composed[group]) for group in BUILDS if group != "tracker"}
+    choices = {group: choice(group, composed[group]) for group in GROUPS}
     trackers = {key: choice("tracker", node, f"tracker.{key}") for key, node in composed.tracker.items()}
     root.outputs = os.path.expanduser(root.outputs)
     if root.checkpoint.load is not None:
         root.checkpoint.load = os.path.expanduser(root.checkpoint.load)
+    resolved |= {"outputs": root.outputs, "checkpoint": resolved["checkpoint"] | {"load": root.checkpoint.load}}
     return Config(
         root=root,
         ppo=root.ppo,

@@ -30,6 +30,8 @@ CHOICES = (
     *("ppo_bench.runs.trackers.tensorboard.Tensorboard", "ppo_bench.runs.trackers.wandb.Wandb"),
 )
 """Classes of the choices of groups."""
+FREE = {"Own": ("names",)}
+"""Dictionaries of choices whose keys the user chooses, by class."""
 
 
 @dataclass
@@ -104,8 +106,7 @@ class RootSchema:
 
 def schema_of(cls: type) -> DictConfig:
     """The keys of a choice: the fields of the dataclass `cls`, and `_target_` if the choice is instantiated."""
-    schema: DictConfig = OmegaConf.structured(cls)
-    OmegaConf.set_readonly(schema, None)  # frozen classes start read-only
+    schema = with_free_keys(cls, *FREE.get(cls.__name__, ()))
     if cls not in (Hyperparameters, Tuning):
         with open_dict(schema):
             schema["_target_"] = "???"
@@ -114,7 +115,9 @@ def schema_of(cls: type) -> DictConfig:
 
 def with_free_keys(cls: type, *paths: str) -> DictConfig:
     """The schema of the dataclass `cls`, whose dictionaries at these paths have the keys that a user chooses."""
-    schema: Any = OmegaConf.merge(OmegaConf.structured(cls), OmegaConf.from_dotlist([f"{path}={{}}" for path in paths]))
+    schema: Any = OmegaConf.structured(cls)
+    OmegaConf.set_readonly(schema, None)  # frozen classes start read-only
+    schema = OmegaConf.merge(schema, OmegaConf.from_dotlist([f"{path}={{}}" for path in paths]))
     for path in paths:
         OmegaConf.set_struct(OmegaConf.select(schema, path), False)
     return schema

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ppo_bench.common.classes import class_named
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.flattened import Flattened, Placed
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.normalize import are_bytes
@@ -36,12 +37,8 @@ class Own:
             raise ConfigError("network=own: name a module by network.torch=my.module.Net, network.flax=..., or both")
         arrays = _arrays(observation_space)
         spaces = _spaces(arrays) if arrays else observation_space, action_space
-        modules = {
-            name: class_named(f"network.{name}", target)
-            for name, target in (("torch", self.torch), ("flax", self.flax))
-            if target
-        }
-        made = TorchModule(modules["torch"], spaces) if "torch" in modules else FlaxModule(modules["flax"], spaces)
+        of_torch = TorchModule(self.torch, spaces) if self.torch else None
+        of_flax = FlaxModule(self.flax, spaces) if self.flax else None
         return OwnSpec(
             convolutions=(),
             trunk=(),
@@ -54,8 +51,9 @@ class Own:
             flax=self.flax,
             names=tuple(self.names.items()),
             arrays=arrays,
-            first=made,
-            as_flax=FlaxModule(modules["flax"], spaces) if len(modules) == 2 else None,
+            spaces=repr(spaces),
+            of_torch=of_torch,
+            of_flax=of_flax,
         )
 
 
@@ -73,29 +71,44 @@ class OwnSpec(NetworkSpec):
     """Names of the PyTorch module's parameters, by those of the Flax module's."""
     arrays: tuple[tuple[str, Placed], ...]
     """Places of the arrays that the environment's observations are dictionaries of; none if they are one array."""
-    first: TorchModule | FlaxModule = field(compare=False)
-    as_flax: FlaxModule | None = field(compare=False)
-    """The Flax module beside a PyTorch module."""
+    spaces: str
+    """The spaces that the modules are constructed with, which tell networks of the same modules apart."""
+    of_torch: TorchModule | None = field(compare=False)
+    of_flax: FlaxModule | None = field(compare=False)
+
+    @property
+    def _first(self) -> TorchModule | FlaxModule:
+        """The module whose parameters are the network's."""
+        module = self.of_torch or self.of_flax
+        assert module is not None
+        return module
+
+    def require(self, library: str) -> None:
+        """Raise `ConfigError` if no module is of `library`, torch or flax, or the names of its parameters are wrong."""
+        if getattr(self, f"of_{library}") is None:
+            raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
+        if library == "flax" and self.of_flax and self.of_torch:
+            self.of_flax.translated(self.of_torch.initial(0), dict(self.names))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """See `NetworkSpec.parameters`."""
-        arrays = tuple(Parameter(name, shape, None) for name, shape in self.first.shapes.items())
+        arrays = tuple(Parameter(name, shape, None) for name, shape in self._first.shapes.items())
         return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.actions.lanes,), None))
 
     def initial(self, seed: int) -> Arrays:
         """See `NetworkSpec.initial`: the values that the module's constructor gives its parameters."""
-        return self.first.initial(seed)
+        return self._first.initial(seed)
 
     @property
     def carry(self) -> tuple[Carry, ...]:
         """See `NetworkSpec.carry`: the arrays of the module's `initial_carry`."""
-        return tuple(Carry(name, shape) for name, shape in self.first.carry.items())
+        return tuple(Carry(name, shape) for name, shape in self._first.carry.items())
 
     @property
     def sequences(self) -> bool:
         """See `NetworkSpec.sequences`."""
-        return bool(self.first.carry)
+        return bool(self._first.carry)
 
     @property
     def scaled_weights(self) -> tuple[str, ...]:
@@ -107,8 +120,8 @@ class OwnSpec(NetworkSpec):
         return observations
 
     def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
-        """See `NetworkSpec.forward`. Raises `ConfigError` if there is no module for the framework."""
-        memory = (ops.for_layers(carry), start) if self.carry else ()
+        """See `NetworkSpec.forward`."""
+        memory = (ops.for_layers(carry), ops.for_layers({"start": start})["start"]) if self.carry else ()
         seen = ops.flat(obs)
         parts = {name: seen[:, p.start : p.stop].reshape((-1, *p.shape)) for name, p in self.arrays}
         output, values, *after = self._call(ops, ops.for_layers(params), parts or seen, *memory)
@@ -118,15 +131,12 @@ class OwnSpec(NetworkSpec):
         )
 
     def _call(self, ops: Ops, params: Tree, *inputs: Any) -> Any:
-        of_torch = ops.xp.__name__ == "torch"
-        if of_torch and isinstance(self.first, TorchModule):
-            return self.first(params, *inputs)
-        if not of_torch and isinstance(self.first, FlaxModule):
-            return self.first(params, *inputs)
-        if of_torch or self.as_flax is None:
-            lacks = "torch" if of_torch else "flax"
-            raise ConfigError(f"network.{lacks}=null: this framework needs a module of your own of {lacks}")
-        return self.as_flax(self.as_flax.translated(params, dict(self.names)), *inputs)
+        if ops.xp.__name__ == "torch":
+            assert self.of_torch is not None  # see `require`
+            return self.of_torch(params, *inputs)
+        assert self.of_flax is not None
+        own = self.of_flax.translated(params, dict(self.names)) if self.of_torch else params
+        return self.of_flax(own, *inputs)
 
     def with_streams(self, streams: int) -> NoReturn:
         """Raise `ConfigError`: a module of the user's has one value for each observation."""
@@ -136,24 +146,33 @@ class OwnSpec(NetworkSpec):
 class TorchModule:
     """A `torch.nn.Module` as a function of its parameters."""
 
-    def __init__(self, cls: Any, spaces: tuple[Any, Any]) -> None:
-        self._cls, self._spaces = cls, spaces
+    def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
+        """`target` names the class. Raises `ConfigError` if a checkpoint would lack a part of the module's state."""
+        from torch import nn
+
+        self._target, self._cls, self._spaces = target, class_named("network.torch", target, nn.Module), spaces
         self._module = self._made(0)
         self.shapes = {name: tuple(each.shape) for name, each in self._module.named_parameters()}
         self.carry = {name: tuple(x.shape) for name, x in _initial_carry(self._module).items()}
-        if buffers := [name for name, _ in self._module.named_buffers()]:
-            raise ConfigError(f"network.torch: {buffers[0]} is a buffer, which no checkpoint has; make it a parameter")
+        apart = [name for name, _ in self._module.named_buffers()]
+        apart += [name for name, each in self._module.named_parameters() if not each.requires_grad]
+        apart += [name for name, each in self._module.named_modules() if "Dropout" in type(each).__name__]
+        if apart:
+            raise ConfigError(
+                f"network.torch={target}: {apart[0]} is a buffer, a parameter without gradient, or dropout, which a "
+                "run does not keep; compute constants in forward"
+            )
 
     def _made(self, seed: int) -> Any:
         import torch
 
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), _made_by(f"network.torch={self._target}"):
             torch.manual_seed(seed)
             return self._cls(*self._spaces)
 
     def initial(self, seed: int) -> Arrays:
         """Initial parameters by name."""
-        return {name: each.detach().numpy() for name, each in self._made(seed).named_parameters()}
+        return {name: each.detach().float().numpy() for name, each in self._made(seed).named_parameters()}
 
     def __call__(self, params: Tree, *inputs: Any) -> Any:
         """What the module's `forward` returns, computed with `params`."""
@@ -166,9 +185,13 @@ class TorchModule:
 class FlaxModule:
     """A `flax.linen.Module` as a function of its parameters."""
 
-    def __init__(self, cls: Any, spaces: tuple[Any, Any]) -> None:
-        self._module = cls(*spaces)
-        self._space = spaces[0]
+    def __init__(self, target: str, spaces: tuple[Any, Any]) -> None:
+        """`target` names the class."""
+        from flax import linen
+
+        cls, self._target, self._space = class_named("network.flax", target, linen.Module), target, spaces[0]
+        with _made_by(f"network.flax={target}"):
+            self._module = cls(*spaces)
         self.carry = {name: tuple(x.shape) for name, x in _initial_carry(self._module).items()}
         self._shapes: dict[str, tuple[int, ...]] | None = None
 
@@ -190,7 +213,11 @@ class FlaxModule:
         memory = (carry, jnp.zeros(1)) if carry else ()
         parts = {name: jnp.zeros((1, *part.shape)) for name, part in getattr(self._space, "spaces", {}).items()}
         seen = parts or jnp.zeros((1, *self._space.shape))
-        return self._module.init(jax.random.key(seed), seen, *memory)["params"]
+        with _made_by(f"network.flax={self._target}"):
+            variables = self._module.init(jax.random.key(seed), seen, *memory)
+        if apart := set(variables) - {"params"}:
+            raise ConfigError(f"network.flax={self._target}: {apart.pop()} are variables that a run does not keep")
+        return variables["params"]
 
     def initial(self, seed: int) -> Arrays:
         """Initial parameters by name."""
@@ -226,7 +253,8 @@ class FlaxModule:
 
 def _arrays(space: Any) -> tuple[tuple[str, Placed], ...]:
     """Names and places of the arrays in flattened observations."""
-    return tuple(zip(space.names, space.arrays, strict=True)) if isinstance(space, Flattened) else ()
+    named = isinstance(space, Flattened) and space.names != ("",)  # a choice, whose vector is one-hot, has no name
+    return tuple(zip(space.names, space.arrays, strict=True)) if named else ()
 
 
 def _spaces(arrays: Iterable[tuple[str, Placed]]) -> Any:
@@ -241,6 +269,19 @@ def _flat(tree: Any) -> dict[str, Any]:
 
     flat: dict[str, Any] = flatten_dict(tree, sep=".")
     return flat
+
+
+@contextmanager
+def _made_by(what: str) -> Iterator[None]:
+    """A context in which what a module of the user's raises becomes a `ConfigError`."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:  # a user's module can raise anything
+        raise ConfigError(
+            f"{what} cannot be made for these spaces: {type(error).__name__}: {one_line(error)}"
+        ) from error
 
 
 def _initial_carry(module: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
 
 def corner(overrides: Sequence[str]) -> list[str]:
     """The overrides of one job that a sweeper may choose: the first value of each list, the start of each interval."""
-    return [values[0] for values in _alternatives(overrides)]
+    return [values[0] for values in _alternatives(overrides, starts=True)]
 
 
 def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
@@ -59,21 +59,26 @@ def _values_swept(chosen: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple((str(key), str(values)) for key, values in (params or {}).items())
 
 
-def _alternatives(overrides: Sequence[str]) -> list[list[str]]:
-    """The override of each of its values, for each of `overrides`. Raises `ConfigError` if one has none."""
+def _alternatives(overrides: Sequence[str], *, starts: bool = False) -> list[list[str]]:
+    """The override of each of its values, for each of `overrides`; of an interval that of its start, if `starts`.
+
+    Raises `ConfigError` if one has no values, or is an interval otherwise.
+    """
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             loader = GlobalHydra.instance().config_loader()  # globs are expanded by it
-            return [_each_value(each) for each in OverridesParser.create(loader).parse_overrides(list(overrides))]
+            parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
+            return [_each_value(each, starts) for each in parsed]
     except HydraException as error:
         raise config_error(error, overrides) from error
 
 
-def _each_value(override: Override) -> list[str]:
+def _each_value(override: Override, starts: bool) -> list[str]:
     if not override.is_sweep_override():
         return [override.input_line or ""]
     interval: Any = override.value()
-    values = [interval.start] if override.is_interval_sweep() else list(override.sweep_string_iterator())
+    of_start = starts and override.is_interval_sweep()
+    values = [interval.start] if of_start else list(override.sweep_string_iterator())
     if not values:
         raise ConfigError(f"{override.input_line}: there is no such value to sweep over")
     return [f"{override.get_key_element()}={value}" for value in values]
