@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from copy import copy
+from copy import deepcopy
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.identity import trained
 from ppo_bench.configuration.ranges import check_values
 from ppo_bench.configuration.schema import schema_of
+from ppo_bench.envs.base import Atari
 from ppo_bench.tuning.switches import Tuning
 
 GROUPS = tuple(group for group in BUILDS if group != "tracker")
@@ -80,13 +81,21 @@ def checked(composed: DictConfig, overrides: Sequence[str] = ()) -> Config:
 
 
 def _with_schemas(composed: DictConfig) -> DictConfig:
-    """`composed` with a schema for each choice whose file has none: that of the dataclass which it names."""
-    typed = copy(composed)
+    """`composed` with a schema for each choice whose file has none, the dataclass that it names, and for `env.atari`.
+
+    Their nodes have none before, so that `key={...}` on the command line can replace null.
+    """
+    typed = deepcopy(composed)
     for key in (*GROUPS, "ppo", "tuning"):
         node = typed.get(key)
         if OmegaConf.get_type(node) is dict and (schema := _schema(key, node)) is not None:
             typed[key] = schema
             typed[key].merge_with(node)
+    if (atari := typed.env.atari) is not None:
+        if not isinstance(atari, DictConfig):
+            raise ConfigError(f"env.atari={atari}: it has keys with values, as in conf/env/atari.yaml")
+        typed.env.atari = OmegaConf.structured(Atari)
+        typed.env.atari.merge_with(atari)
     return typed
 
 

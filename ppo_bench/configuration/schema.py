@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.values import NOT_TRAINED, younger
-from ppo_bench.envs.base import Atari
 from ppo_bench.tuning.switches import Tuning
 
 CHOICES = (
@@ -41,7 +40,7 @@ class EnvSchema:
     name: str = field(metadata=NOT_TRAINED)
     ids: dict[str, str] = field(metadata=NOT_TRAINED)
     id: str | None = field(metadata=NOT_TRAINED)
-    atari: Atari | None
+    atari: Any
     kwargs: dict[str, Any] | None
     wrappers: list[Any]
     info: list[str] = field(metadata=NOT_TRAINED)
