@@ -20,7 +20,6 @@ from ppo_bench.configuration.identity import identity
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.networks.own import OwnSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem
 from ppo_bench.runners.seeds import named_run
@@ -189,8 +188,7 @@ class Config:
     def network_for(self, env: VectorEnv | GraphEnv) -> NetworkSpec:
         """The network for the spaces of `env`, with one value output for each of the algorithm's reward streams."""
         network, streams = self.network.build(env.observation_space, env.action_space), len(self.algorithm.streams)
-        if isinstance(network, OwnSpec):
-            network.require("flax" if self.framework.takes_graph_envs else "torch")
+        network.require("flax" if self.framework.takes_graph_envs else "torch")
         return network if streams == 1 else network.with_streams(streams)
 
     def problem(self, env: VectorEnv | GraphEnv) -> Problem:

@@ -25,8 +25,7 @@ def run_dir(*, _root_: DictConfig) -> str:
 
     Hydra calls it before it makes the folder, so that nothing is left of a wrong command.
     """
-    job = [str(key) for key in _root_ if key != "hydra"]
-    if not job:  # --cfg hydra --resolve
+    if set(_root_) == {"hydra"}:  # --cfg hydra --resolve
         return "<the run's folder>"
     return str(_config(without_hydra(_root_), _root_.hydra).folders[0])
 

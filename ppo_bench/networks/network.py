@@ -1,8 +1,7 @@
 """Framework-independent networks: layers, parameters, memory and the policy's distribution.
 
-A network consists of an optional shared trunk, an actor and a critic, each a chain of layers. Its forward pass is
-written once, over the operations of a framework (`ppo_bench/networks/ops.py`). A network with memory is a subclass that
-declares a `carry`; its `forward` takes the carry and returns the next one.
+A network is an optional shared trunk, an actor and a critic, each a chain of layers. Its forward pass is written once,
+over the operations of a framework (`ppo_bench/networks/ops.py`). One with memory is a subclass that declares a `carry`.
 """
 
 from __future__ import annotations
@@ -110,6 +109,9 @@ class NetworkSpec:
         arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
         return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.actions.lanes,), None))
 
+    def require(self, library: str) -> None:
+        """Raise `ConfigError` if `library`, torch or flax, cannot compute the network."""
+
     def initial(self, seed: int) -> Arrays:
         """Initial values of the parameters that do not follow from their declaration; none by default."""
         return {}
@@ -161,7 +163,7 @@ class NetworkSpec:
         return {}
 
     def losses(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> tuple[Head, Array, Tree]:
-        """Head and values of `forward` for a minibatch of transitions, and the scalars named by `own_losses`."""
+        """Head and values of `forward` for transitions, and the scalars named by `own_losses`."""
         head, values, _ = self.forward(ops, params, obs, carry, start)
         return head, values, {}
 
@@ -238,10 +240,8 @@ class NetworkSpec:
     @property
     def scaled_weights(self) -> tuple[str, ...]:
         """Names of the first layers' weights, which `forward` divides by 255 in place of observations of bytes."""
-        if not self.uint8:
-            return ()
-        first = (*self.convolutions, *self.trunk)[:1]
-        if not first:
+        first = (*self.convolutions, *self.trunk)[:1] if self.uint8 else ()
+        if self.uint8 and not first:
             return self.weights_on_features
         return tuple(f"{layer.name}.weight" for layer in first if isinstance(layer, Conv | Linear))
 

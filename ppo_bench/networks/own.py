@@ -84,7 +84,7 @@ class OwnSpec(NetworkSpec):
         return module
 
     def require(self, library: str) -> None:
-        """Raise `ConfigError` if no module is of `library`, torch or flax, or the names of its parameters are wrong."""
+        """See `NetworkSpec.require`: there has to be a module, and `names` for the parameters of a second one."""
         if getattr(self, f"of_{library}") is None:
             raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
         if library == "flax" and self.of_flax and self.of_torch:
