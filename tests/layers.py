@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from ppo_bench.networks.jax import JaxOps
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.flax.ops import JaxOps
+from ppo_bench.networks.torch.ops import TorchOps
 
 DIM = 8
 SMALL = ["network=trxl", "network.dim=8", "network.heads=2", "network.layers=2", "network.memory=5"]

@@ -15,7 +15,7 @@ from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.distributions import Head
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.base import Problem, Runner
 
 FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))

@@ -13,9 +13,9 @@ import torch
 from numpy.testing import assert_allclose
 
 from ppo_bench.networks.decoder import cross_entropy
-from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.layers import Activation
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch.ops import TorchOps
 
 POINTS = np.array([-1.5, -1e-3, 0.0, 1e-3, 1.5])
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.layers import Conv
 from ppo_bench.tuning.jax_convolutions import convolve
 from ppo_bench.tuning.switches import Tuning

@@ -21,7 +21,7 @@ from ppo_bench.mathematics.arrays import Declared, Kind
 from ppo_bench.mathematics.normalize import Moments, RunningStats
 from ppo_bench.mathematics.parts import WHOLE, Part, cut, joined
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.computation import Computation, computation_of
 from tests.runners import problem_for
 from tests.scenes import RandomScenes

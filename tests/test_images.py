@@ -18,7 +18,7 @@ from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.combined import images_in
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch.ops import TorchOps
 from tests.runners import problem_for, runner_for
 from tests.scenes import Endings
 

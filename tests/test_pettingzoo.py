@@ -19,7 +19,7 @@ from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.envpool import EnvPoolBackend
 from ppo_bench.envs.pettingzoo import PettingZooBackend
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runs.video.film import FilmedEnv, mp4
 from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 from tests.films import frames_of

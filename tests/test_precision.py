@@ -17,9 +17,9 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.spec import Mlp
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.declared import policy_arrays
 from ppo_bench.tuning import machine
 from tests.probes import Endless

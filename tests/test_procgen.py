@@ -20,10 +20,10 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import Auto, ImpalaCnn
-from ppo_bench.networks.torch import TorchOps, named_views
+from ppo_bench.networks.torch.ops import TorchOps, named_views
 from ppo_bench.tuning.switches import Tuning
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line

@@ -19,12 +19,12 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.layers import CellName
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import RecurrentMlp
-from ppo_bench.networks.torch import TorchOps
-from ppo_bench.networks.torch_recurrence import recur
+from ppo_bench.networks.torch.ops import TorchOps
+from ppo_bench.networks.torch.recurrence import recur
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Endings, Ends

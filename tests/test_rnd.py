@@ -24,7 +24,7 @@ from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.envs.jax.backend import DEEP_SEA, JaxBackend
 from ppo_bench.mathematics.arrays import Arrays, under
 from ppo_bench.mathematics.normalize import RunningStats, update_about_mean
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.computation import computation_of
 from tests.refusals import assert_one_line
 from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for

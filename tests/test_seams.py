@@ -18,9 +18,9 @@ from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics import distributions
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, of_kinds, under
-from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import masked
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.declared import declared_arrays
 from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import Ends, RandomScenes

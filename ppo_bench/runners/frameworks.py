@@ -142,7 +142,7 @@ class TorchCompile(Torch):
 
         # All functions that are compiled here share a limit of 8, which the ninth experiment of a process would exceed.
         torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1 << 16
-        # Without this, graphs with a custom autograd function (networks/torch_recurrence.py) are not cached on disk.
+        # Without this, graphs with a custom autograd function (networks/torch/recurrence.py) are not cached on disk.
         torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True
         for said in UNASKED_ADVICE:
             warnings.filterwarnings("ignore", message=said, category=UserWarning)

@@ -17,7 +17,7 @@ from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Arrays, Declared, Kind, Tree, named, of_kinds, under
 from ppo_bench.mathematics.parts import Part
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import Carry
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of

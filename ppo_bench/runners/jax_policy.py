@@ -11,7 +11,7 @@ import numpy as np
 
 from ppo_bench.mathematics.arrays import Arrays, Tree, restored
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.networks.jax import JaxOps
+from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import NetworkSpec, Outputs
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.declared import policy_arrays

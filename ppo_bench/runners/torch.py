@@ -16,7 +16,7 @@ from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics.arrays import Arrays, Kind, filled, named, of_kinds, under
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import Acted
-from ppo_bench.networks.torch import TorchOps, named_views
+from ppo_bench.networks.torch.ops import TorchOps, named_views
 from ppo_bench.runners import torch_learning
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.computation import Computation, computation_of

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.networks.network import Carry, NetworkSpec
-from ppo_bench.networks.torch import Params
+from ppo_bench.networks.torch.ops import Params
 from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import memory_arrays
 

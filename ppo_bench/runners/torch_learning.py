@@ -11,7 +11,7 @@ from torch import Tensor
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.torch import Params, named_views
+from ppo_bench.networks.torch.ops import Params, named_views
 from ppo_bench.runners.computation import Computation
 from ppo_bench.runners.torch_state import TorchTrainState
 

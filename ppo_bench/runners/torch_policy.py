@@ -12,7 +12,7 @@ import torch
 from ppo_bench.mathematics.arrays import Arrays, Tree, restored
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import NetworkSpec, Outputs
-from ppo_bench.networks.torch import TorchOps
+from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.base import Policy
 from ppo_bench.runners.declared import policy_arrays
 from ppo_bench.runners.torch import Compiler

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ppo_bench.networks.torch import Params
+from ppo_bench.networks.torch.ops import Params
 from ppo_bench.runners.torch_adam import Adam
 
 

@@ -46,7 +46,7 @@ def _arithmetic(config: Config) -> Generator[Arithmetic, None, None]:
     from torch.utils.flop_counter import FlopCounterMode
 
     from ppo_bench.mathematics.precision import PRECISIONS
-    from ppo_bench.networks.torch import TorchOps
+    from ppo_bench.networks.torch.ops import TorchOps
     from ppo_bench.runners.torch_device import pick_device, set_precision
 
     precision = PRECISIONS[config.root.precision]

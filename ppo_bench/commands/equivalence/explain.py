@@ -71,7 +71,7 @@ def _logits(problem: Problem, seen: Sequence[Seen], leader: IterationOutcome) ->
     """The leader's logits `[T, N, A]` in float64, from its state before the iteration."""
     import torch
 
-    from ppo_bench.networks.torch import TorchOps
+    from ppo_bench.networks.torch.ops import TorchOps
 
     def tensor(name: str) -> torch.Tensor:
         return torch.from_numpy(leader.before[name]).double()

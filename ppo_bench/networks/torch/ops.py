@@ -17,7 +17,7 @@ from ppo_bench.mathematics.normalize import Moments, pooled
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.layers import Activation, CellName, Conv, Spread
 from ppo_bench.networks.ops import EPSILON, ScanStep
-from ppo_bench.networks.torch_recurrence import recur
+from ppo_bench.networks.torch.recurrence import recur
 
 Params = dict[str, Tensor]
 
