@@ -19,8 +19,8 @@ BUILDS = {"framework": "runner", "backend": "make", "network": "build", "algorit
 class Network(Protocol):
     """A choice of the group `network`, made from its YAML file."""
 
-    def build(self, observation_space: Any, action_space: Any) -> NetworkSpec:
-        """The network for these spaces."""
+    def build(self, observation_space: Any, action_space: Any, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces, with a value for each of the algorithm's `streams` of rewards."""
 
 
 class OpenTracker(Protocol):

@@ -187,9 +187,10 @@ class Config:
 
     def network_for(self, env: VectorEnv | GraphEnv) -> NetworkSpec:
         """The network for the spaces of `env`, with one value output for each of the algorithm's reward streams."""
-        network, streams = self.network.build(env.observation_space, env.action_space), len(self.algorithm.streams)
+        streams = {} if len(self.algorithm.streams) == 1 else {"streams": len(self.algorithm.streams)}
+        network = self.network.build(env.observation_space, env.action_space, **streams)
         network.require("flax" if self.framework.takes_graph_envs else "torch")
-        return network if streams == 1 else network.with_streams(streams)
+        return network
 
     def problem(self, env: VectorEnv | GraphEnv) -> Problem:
         """The problem that a runner is built from, with the environments `env`. Raises `ConfigError`."""

@@ -1,45 +1,67 @@
-"""Convolutions of networks of the literature, and the sizes of what they make of images."""
+"""Images as networks take them, and what the convolutions of networks of the literature make of them."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.flattened import Flattened, Placed
 from ppo_bench.mathematics.arrays import Array
-from ppo_bench.networks.layers import Activation, Conv, ImageLayer, MaxPool, Residual
+from ppo_bench.networks.layers import Parameters, conv, linear, plain_conv, plain_linear
 
 LEAST_PIXELS = 36
 """Height and width of images, in pixels, below which the convolutions of Mnih et al. 2015 have no output."""
 
 
-def nature(channels: int, prefix: str = "trunk.", first: int = 0, activation: Activation = "relu") -> tuple[Conv, ...]:
-    """The convolutions of Mnih et al. 2015 on images of `channels`; their names count from `first` after `prefix`."""
+class Window(NamedTuple):
+    """The size of a convolution's or a pooling layer's window, its stride and the padding on each side, in pixels."""
+
+    size: int
+    stride: int
+    padding: int = 0
+
+
+NATURE = (Window(8, 4), Window(4, 2), Window(3, 1))
+"""The convolutions of Mnih et al. 2015."""
+IMPALA = (Window(3, 2, 1),) * 3
+"""The poolings of Espeholt et al. 2018, whose convolutions keep height and width."""
+
+
+class Eye(NamedTuple):
+    """An image within flattened observations, and what the convolutions of Mnih et al. 2015 make of it."""
+
+    image: Placed
+    channels: int
+    pixels: int
+    """Number of pixels after the convolutions."""
+
+
+def nature(channels: int, pixels: int, units: int, *, first: int = 0, uniform: bool = False) -> Parameters:
+    """Parameters of the convolutions of Mnih et al. 2015, which leave `pixels`, and of a linear layer of `units`.
+
+    Names count from `trunk.<first>`. With `uniform`, biases begin as PyTorch's do by default.
+    """
     return (
-        Conv(f"{prefix}{first}", channels, 32, kernel=8, stride=4, activation=activation),
-        Conv(f"{prefix}{first + 1}", 32, 64, kernel=4, stride=2, activation=activation),
-        Conv(f"{prefix}{first + 2}", 64, 64, kernel=3, stride=1, activation=activation),
+        *conv(f"trunk.{first}", channels, 32, kernel=8, uniform=uniform),
+        *conv(f"trunk.{first + 1}", 32, 64, kernel=4, uniform=uniform),
+        *conv(f"trunk.{first + 2}", 64, 64, kernel=3, uniform=uniform),
+        *linear(f"trunk.{first + 3}", 64 * pixels, units, uniform=uniform),
     )
 
 
-def impala(channels: int) -> tuple[ImageLayer, ...]:
-    """The three blocks of Espeholt et al. 2018 on images of `channels`, initialised as PyTorch does by default."""
-    sizes = (channels, 16, 32, 32)
-    return tuple(layer for block in range(3) for layer in _impala_block(block, *sizes[block : block + 2]))
-
-
-def _impala_block(block: int, inputs: int, outputs: int) -> tuple[Conv, MaxPool, Residual, Residual]:
-    same = Conv(f"trunk.{5 * block}", outputs, outputs, 3, 1, padding=1, gain=None, activation=None, uniform_bias=True)
-    first = dataclasses.replace(same, inputs=inputs)
-
-    def residual(index: int) -> Residual:
-        one, two = (dataclasses.replace(same, name=f"trunk.{5 * block + i}") for i in (index, index + 1))
-        return Residual(dataclasses.replace(one, activation="relu"), two)
-
-    return first, MaxPool(), residual(1), residual(3)
+def impala(channels: int, pixels: int) -> Parameters:
+    """Parameters of the three blocks of Espeholt et al. 2018 and of a linear layer, which begin as PyTorch's do."""
+    convolutions: list[Any] = []
+    for block, outputs in enumerate((16, 32, 32)):
+        convolutions += plain_conv(f"trunk.{5 * block}", channels, outputs, kernel=3)
+        for k in range(1, 5):
+            convolutions += plain_conv(f"trunk.{5 * block + k}", outputs, outputs, kernel=3)
+        channels = outputs
+    return (*convolutions, *plain_linear("trunk.15", 32 * pixels, 256))
 
 
 def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -87,10 +109,16 @@ def sides_of(shape: tuple[int, ...]) -> tuple[int, int]:
     return image_shape(shape)[:2]
 
 
-def pixels_after(convolutions: tuple[ImageLayer, ...], height: int, width: int) -> int:
-    """The number of pixels that `convolutions` make of images; 0 if the images are too small for them."""
-    for layer in convolutions:
-        height, width = layer.output_size(height), layer.output_size(width)
+def sides_after(windows: Sequence[Window], height: int, width: int) -> tuple[int, int]:
+    """Height and width of what `windows` make of images; 0 or less if the images are too small for them."""
+    for size, stride, padding in windows:
+        height, width = ((side + 2 * padding - size) // stride + 1 for side in (height, width))
+    return height, width
+
+
+def pixels_after(windows: Sequence[Window], height: int, width: int) -> int:
+    """The number of pixels that `windows` make of images; 0 if the images are too small for them."""
+    height, width = sides_after(windows, height, width)
     return max(height, 0) * max(width, 0)
 
 
@@ -101,3 +129,19 @@ def channels_first(shape: tuple[int, ...]) -> bool:
     """
     first, second, third = map(math.log, shape)
     return abs(first - second) > abs(second - third)
+
+
+def images_in(space: Any) -> list[Placed]:
+    """The images in flattened observations that convolutions can take; none in other spaces.
+
+    An image has at least `LEAST_PIXELS` in height and width, and fewer channels than that in a frame.
+    """
+    arrays = space.arrays if isinstance(space, Flattened) else ()
+    images = [array for array in arrays if len(array.shape) in (3, 4) and 0 not in array.shape]
+    return [image for image in images if min(sides_of(image.shape)) >= LEAST_PIXELS > channels_of(image.shape[-3:])]
+
+
+def besides(images: Sequence[Placed], size: int) -> list[tuple[int, int]]:
+    """Starts and stops of what lies between and around `images` in a vector of `size` numbers."""
+    starts, stops = [0, *(image.stop for image in images)], [*(image.start for image in images), size]
+    return [(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]

@@ -6,7 +6,6 @@ vectors, it consists of two linear layers. The predictor has two linear layers m
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.convolutions import LEAST_PIXELS, nature, pixels_after
-from ppo_bench.networks.layers import HIDDEN_GAIN, Activation, Conv, Linear
-from ppo_bench.networks.network import NetworkSpec, features
+from ppo_bench.networks.convolutions import LEAST_PIXELS, NATURE, pixels_after
+from ppo_bench.networks.layers import Parameters, conv, linear
+from ppo_bench.networks.module import Module, options
+from ppo_bench.networks.network import NetworkSpec
 
 if TYPE_CHECKING:
     from ppo_bench.networks.ops import Ops
@@ -28,17 +28,19 @@ PREDICTOR, TARGET = "predictor", "target"
 class Curiosity:
     """Predictor and target: two networks with the same inputs. Parameter names begin with `PREDICTOR` or `TARGET`."""
 
-    convolutions: tuple[Conv, ...]
-    """Convolutions, the same in both networks; empty for vectors."""
-    hidden: dict[str, tuple[Linear, ...]]
-    """Linear layers by network, `PREDICTOR` or `TARGET`."""
+    modules: dict[str, Module]
+    """The networks by name, `PREDICTOR` or `TARGET`."""
     input_shape: tuple[int, ...]
     """Shape of one input."""
 
+    @property
+    def of_images(self) -> bool:
+        """Whether inputs are images, not vectors."""
+        return len(self.input_shape) > 1
+
     def parameters(self, which: str) -> tuple[Parameter, ...]:
         """Parameters of the network `which`, `PREDICTOR` or `TARGET`."""
-        layers: tuple[Conv | Linear, ...] = (*self._convolutions(which), *self.hidden[which])
-        return tuple(parameter for layer in layers for parameter in layer.parameters())
+        return self.modules[which].parameters
 
     def features(self, ops: Ops, which: str, layers: Tree, inputs: Array) -> Array:
         """Features `[..., F]` that the network `which` computes from `inputs [..., *input_shape]`.
@@ -47,15 +49,12 @@ class Curiosity:
         """
         lead = inputs.shape[: inputs.ndim - len(self.input_shape)]
         rows = inputs.reshape((math.prod(lead), *self.input_shape))
-        found = ops.full(features(ops, self._convolutions(which), self.hidden[which], layers, rows))
+        found = ops.full(ops.call(self.modules[which], layers, ops.observed(rows)))
         return found.reshape((*lead, found.shape[-1]))
-
-    def _convolutions(self, which: str) -> tuple[Conv, ...]:
-        return tuple(dataclasses.replace(layer, name=f"{which}.{layer.name}") for layer in self.convolutions)
 
     def part(self, obs: Array) -> Array:
         """Inputs from observations `[..., *network.input_shape]`: the last frame of images, or flattened vectors."""
-        return obs[..., -self.input_shape[-1] :] if self.convolutions else obs.reshape((*obs.shape[:2], -1))
+        return obs[..., -self.input_shape[-1] :] if self.of_images else obs.reshape((*obs.shape[:2], -1))
 
 
 def curiosity(network: NetworkSpec, units: int) -> Curiosity:
@@ -66,27 +65,48 @@ def curiosity(network: NetworkSpec, units: int) -> Curiosity:
     shape = network.input_shape
     if not (network.uint8 and len(shape) == 3):
         size = math.prod(shape)
-        return Curiosity((), _hidden(0, [(size, units, "leaky_relu"), (units, units, None)]), (size,))
+        return Curiosity({which: _of_vectors(which, size, units) for which in (PREDICTOR, TARGET)}, (size,))
     if min(shape[:2]) < LEAST_PIXELS:
         shown = " x ".join(map(str, shape[:2]))
         raise ConfigError(f"algorithm=rnd takes images of {LEAST_PIXELS} x {LEAST_PIXELS} pixels or more, not {shown}")
     height, width, channels = *shape[:2], 3 if shape[2] % 3 == 0 else 1
-    convolutions = nature(channels, prefix="", activation="leaky_relu")
-    features_of_target = 64 * pixels_after(convolutions, height, width)
-    return Curiosity(convolutions, _hidden(3, [(features_of_target, units, None)]), (height, width, channels))
+    pixels = pixels_after(NATURE, height, width)
+    modules = {which: _of_images(which, channels, pixels, units) for which in (PREDICTOR, TARGET)}
+    return Curiosity(modules, (height, width, channels))
 
 
-def _hidden(first: int, target: list[tuple[int, int, Activation | None]]) -> dict[str, tuple[Linear, ...]]:
-    """Linear layers of predictor and target, numbered from `first`.
+def _of_vectors(which: str, inputs: int, units: int) -> Module:
+    return Module(
+        "curiosity.OfVectors",
+        options(units=units, predicts=which == PREDICTOR),
+        (
+            *linear(f"{which}.0", inputs, units),
+            *linear(f"{which}.1", units, units),
+            *_predicting(which, units, first=2),
+        ),
+        inputs=options(inputs=inputs),
+        flax=options(prefix=which),
+    )
 
-    `target` lists (inputs, outputs, activation) of the target's layers; the predictor has two more, with ReLU before
-    each of them.
-    """
-    *before, (inputs, units, _) = target
-    predictor = [*before, (inputs, units, "relu"), (units, units, "relu"), (units, units, None)]
-    return {
-        which: tuple(
-            Linear(f"{which}.{first + k}", layer[0], layer[1], HIDDEN_GAIN, layer[2]) for k, layer in enumerate(layers)
-        )
-        for which, layers in ((PREDICTOR, predictor), (TARGET, target))
-    }
+
+def _of_images(which: str, channels: int, pixels: int, units: int) -> Module:
+    return Module(
+        "curiosity.OfImages",
+        options(units=units, predicts=which == PREDICTOR),
+        (
+            *conv(f"{which}.0", channels, 32, kernel=8),
+            *conv(f"{which}.1", 32, 64, kernel=4),
+            *conv(f"{which}.2", 64, 64, kernel=3),
+            *linear(f"{which}.3", 64 * pixels, units),
+            *_predicting(which, units, first=4),
+        ),
+        inputs=options(channels=channels, pixels=pixels),
+        flax=options(prefix=which),
+        convolves=True,
+    )
+
+
+def _predicting(which: str, units: int, first: int) -> Parameters:
+    """Parameters of the two layers that the predictor has more than the target."""
+    layers = (linear(f"{which}.{first + k}", units, units) for k in range(2 if which == PREDICTOR else 0))
+    return tuple(parameter for layer in layers for parameter in layer)

@@ -1,163 +1,80 @@
-"""Framework-independent descriptions of the layers of networks: parameters, sizes and order of operations."""
+"""Parameters of layers in the neutral layout (ppo_bench/mathematics/weights.py), and how each of them begins."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
 
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.mathematics.weights import Parameter
 
-Activation = Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"]
+HIDDEN_GAIN = math.sqrt(2.0)  # gains of the orthogonal initialisation of hidden layers and outputs (details, 2)
+ACTOR_GAIN = 0.01
+CRITIC_GAIN = 1.0
 
-HIDDEN_GAIN = math.sqrt(2.0)  # gain of the orthogonal initialisation of hidden layers (details, 2)
+Parameters = tuple[Parameter, ...]
 
 
-def weight_and_bias(
-    name: str, shape: tuple[int, ...], gain: float | None, uniform_bias: bool
-) -> tuple[Parameter, Parameter]:
+def linear(
+    name: str, inputs: int, outputs: int, *, gain: float | None = HIDDEN_GAIN, uniform: bool = False
+) -> Parameters:
+    """Weight `[outputs, inputs]` and bias `[outputs]` of a linear layer; see `weight_and_bias`."""
+    return weight_and_bias(name, (outputs, inputs), gain, uniform)
+
+
+def conv(
+    name: str, inputs: int, outputs: int, kernel: int, *, gain: float | None = HIDDEN_GAIN, uniform: bool = False
+) -> Parameters:
+    """Weight `[outputs, kernel, kernel, inputs]` and bias of a convolution; see `weight_and_bias`."""
+    return weight_and_bias(name, (outputs, kernel, kernel, inputs), gain, uniform)
+
+
+def weight_and_bias(name: str, shape: tuple[int, ...], gain: float | None, uniform: bool) -> Parameters:
     """Weight `[outputs, ..., inputs]` and bias `[outputs]` of the layer `name`.
 
-    The weight is orthogonal with `gain`, or uniform if that is None. The bias is 0, or uniform with `uniform_bias`.
-    Uniform ones are those of PyTorch's linear layers and convolutions: bounded by the inverse root of the fan-in.
+    The weight is orthogonal with `gain`, or uniform if that is None. The bias is 0, or uniform with `uniform`. Uniform
+    ones are those of PyTorch's linear layers and convolutions: bounded by the inverse root of the fan-in.
     """
     bound = 1.0 / math.sqrt(math.prod(shape[1:]))
     return (
         Parameter(f"{name}.weight", shape, gain, bound=bound if gain is None else None),
-        Parameter(f"{name}.bias", shape[:1], None, bound=bound if uniform_bias else None),
+        Parameter(f"{name}.bias", shape[:1], None, bound=bound if uniform else None),
     )
 
 
-def normalisation(name: str, size: int) -> tuple[Parameter, Parameter]:
-    """Scale and shift of the layer normalisation `name`, for `normalised` of ppo_bench/networks/ops.py."""
+plain_linear = functools.partial(linear, gain=None, uniform=True)
+plain_conv = functools.partial(conv, gain=None, uniform=True)
+"""`linear` and `conv` of layers that begin as PyTorch's do by default."""
+
+
+def layer_norm(name: str, size: int) -> Parameters:
+    """Scale and shift of a layer normalisation."""
     return Parameter(f"{name}.weight", (size,), None, 1.0), Parameter(f"{name}.bias", (size,), None)
 
 
-@dataclass(frozen=True)
-class Linear:
-    """A linear layer on inputs `[B, inputs]`, followed by `activation`."""
-
-    name: str
-    inputs: int
-    outputs: int
-    gain: float | None
-    """See `weight_and_bias`, as for `uniform_bias`."""
-    activation: Activation | None = None
-    residual: bool = False
-    """Whether the layer adds its input to its output."""
-    normalised: bool = False
-    """Whether its sums are standardised, scaled and shifted before `activation` (layer normalisation, Ba et al.
-    2016)."""
-    uniform_bias: bool = False
-
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Weight and bias, in the neutral layout; those of the normalisation, if there is one."""
-        norm = normalisation(f"{self.name}.norm", self.outputs) if self.normalised else ()
-        return *weight_and_bias(self.name, (self.outputs, self.inputs), self.gain, self.uniform_bias), *norm
+def recurrent(name: str, cell: str, inputs: int, units: int) -> Parameters:
+    """Parameters of a recurrent cell, a key of `CELLS`, named and laid out as in `torch.nn.LSTM`."""
+    gates = CELLS[cell].gates * units
+    return (
+        Parameter(f"{name}.weight_ih", (gates, inputs), 1.0),
+        Parameter(f"{name}.weight_hh", (gates, units), 1.0),
+        Parameter(f"{name}.bias_ih", (gates,), None),
+        Parameter(f"{name}.bias_hh", (gates,), None),
+    )
 
 
-@dataclass(frozen=True)
-class Conv:
-    """A convolution with a square kernel on channels-last images, with `padding` zeros on each side, followed by
-    `activation`; its output is channels last too."""
-
-    name: str
-    inputs: int
-    outputs: int
-    kernel: int
-    stride: int
-    padding: int = 0
-    gain: float | None = HIDDEN_GAIN
-    """See `weight_and_bias`, as for `uniform_bias`."""
-    activation: Activation | None = "relu"
-    uniform_bias: bool = False
-
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Weight and bias, in the neutral layout."""
-        shape = (self.outputs, self.kernel, self.kernel, self.inputs)
-        return weight_and_bias(self.name, shape, self.gain, self.uniform_bias)
-
-    def output_size(self, size: int) -> int:
-        """Height or width of the output in pixels, from that of the input."""
-        return (size + 2 * self.padding - self.kernel) // self.stride + 1
+def hidden_layers(name: str, sizes: Sequence[int], *, normalised: bool = False) -> Parameters:
+    """Parameters of linear layers between `sizes` units; with `normalised`, each has a layer normalisation."""
+    found: list[Parameter] = []
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        found += linear(f"{name}.{i}", inputs, outputs)
+        found += layer_norm(f"{name}.{i}.norm", outputs) if normalised else ()
+    return tuple(found)
 
 
-@dataclass(frozen=True)
-class MaxPool:
-    """Max pooling with a 3 x 3 window, stride 2 and padding 1.
-
-    The gradient goes to the maximum; if pixels are equal, to the first of them in row-major order.
-    """
-
-    def parameters(self) -> tuple[Parameter, ...]:
-        """An empty tuple: the layer has no parameters."""
-        return ()
-
-    def output_size(self, size: int) -> int:
-        """Height or width of the output in pixels, from that of the input."""
-        return (size + 1) // 2
-
-
-@dataclass(frozen=True)
-class Residual:
-    """A residual block, `x + second(first(relu(x)))`, followed by `activation` (He et al. 2016).
-
-    Both convolutions keep height and width.
-    """
-
-    first: Conv
-    second: Conv
-    activation: Activation | None = None
-
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Parameters of both convolutions."""
-        return (*self.first.parameters(), *self.second.parameters())
-
-    def output_size(self, size: int) -> int:
-        """Height or width of the output in pixels: that of the input."""
-        return size
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A transposed convolution on channels-last images, unpadded, followed by `activation` (Zeiler et al. 2010)."""
-
-    name: str
-    inputs: int
-    outputs: int
-    kernel: int
-    stride: int
-    activation: Activation | None = "relu"
-
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Weight and bias, in the neutral layout."""
-        return weight_and_bias(self.name, (self.outputs, self.kernel, self.kernel, self.inputs), HIDDEN_GAIN, False)
-
-
-ImageLayer = Conv | MaxPool | Residual
-
-
-CellName = Literal["lstm", "gru"]
-
-
-@dataclass(frozen=True)
-class Recurrence:
-    """A recurrent cell with `units` hidden units on inputs `[B, inputs]`; `cell` is a key of
-    `ppo_bench.mathematics.recurrent.CELLS`."""
-
-    name: str
-    cell: CellName
-    inputs: int
-    units: int
-
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Weight and bias of the input's and of the hidden state's projection, named and laid out as in
-        `torch.nn.LSTM`."""
-        gates = CELLS[self.cell].gates * self.units
-        return (
-            Parameter(f"{self.name}.weight_ih", (gates, self.inputs), 1.0),
-            Parameter(f"{self.name}.weight_hh", (gates, self.units), 1.0),
-            Parameter(f"{self.name}.bias_ih", (gates,), None),
-            Parameter(f"{self.name}.bias_hh", (gates,), None),
-        )
+def mlp(name: str, sizes: Sequence[int], gain: float, *, normalised: bool = False) -> Parameters:
+    """Parameters of hidden layers and a last layer with `gain`; see `hidden_layers`."""
+    hidden = hidden_layers(name, sizes[:-1], normalised=normalised)
+    return (*hidden, *linear(f"{name}.{len(sizes) - 2}", sizes[-2], sizes[-1], gain=gain))

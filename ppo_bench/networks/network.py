@@ -1,14 +1,13 @@
-"""Framework-independent networks: layers, parameters, memory and the policy's distribution.
+"""What a network is in every framework: its parameters, its memory and the policy's distribution.
 
-A network is an optional shared trunk, an actor and a critic, each a chain of layers. Its forward pass is written once,
-over the operations of a framework (`ppo_bench/networks/ops.py`). One with memory is a subclass that declares a `carry`.
+Its forward pass is a module's: a `torch.nn.Module` of `networks/torch/` or a `flax.linen.Module` of `networks/flax/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.convolutions import channels_last
-from ppo_bench.networks.layers import Conv, ImageLayer, Linear, MaxPool
-from ppo_bench.networks.ops import Ops, normalised
+from ppo_bench.networks.ops import Callables, Ops
 
 
 @dataclass(frozen=True)
@@ -72,21 +70,39 @@ class Acted(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A feed-forward network: layers from observations to the policy's head and the value."""
+    """A policy and its critic: a module, its parameters, and what is the same in all frameworks."""
 
-    convolutions: tuple[ImageLayer, ...]
-    """Image layers shared by actor and critic; empty if observations are not images."""
-    trunk: tuple[Linear, ...]
-    """Linear layers shared by actor and critic, after the convolutions; may be empty."""
-    actor: tuple[Linear, ...]
-    critic: tuple[Linear, ...]
+    module: Callables
+    """The module, which returns the policy's outputs `[B, A]`, values `[B]` or `[B, S]` and, if there is a carry, the
+    next one, from observations `[B, ...]`, the carry and the start flags `[B]`."""
+    parameters: tuple[Parameter, ...]
+    """All parameters: the module's and, for actions of floats, `actor.log_std`."""
     observation_shape: tuple[int, ...]
     """Shape of one observation of the environment, before `arrange`."""
     uint8: bool
-    """Whether observations are bytes, which are stored as such and divided by 255 (`scaled_weights`)."""
+    """Whether observations are bytes, which are stored as such."""
     actions: Actions
-    undivided_channels: int = field(default=0, kw_only=True)
+    _: KW_ONLY
+    images: bool = False
+    """Whether the module takes images `[H, W, C]`; else it takes vectors."""
+    scaled_weights: tuple[str, ...] = ()
+    """Names of the weights that observations of bytes meet first; they are divided by 255 in place of the bytes."""
+    undivided_channels: int = 0
     """Number of last channels, in images of bytes, whose values from 0 to 255 are not divided by 255."""
+    separate_critic: bool = False
+    """Whether the critic shares no layer with the actor."""
+    carry: tuple[Carry, ...] = ()
+    """Arrays that the network remembers from one step to the next; a feed-forward network has none."""
+    sequences: bool = False
+    """Whether minibatches consist of whole environments.
+
+    If true, gradients flow through the memory from the first step of the rollout (`unroll`). If false, minibatches
+    consist of single transitions, each with the carry that the network had at that step.
+    """
+    unrolls: bool = False
+    """Whether the module takes whole sequences, too: observations `[T, B, ...]` with start flags `[T, B]`."""
+    reconstruction_coef: float = 0.0
+    """Weight of the module's loss of a reconstruction of the observed images; 0 if it has none."""
 
     @property
     def discrete(self) -> bool:
@@ -102,13 +118,6 @@ class NetworkSpec:
             return distributions.CATEGORICAL
         return distributions.multi_categorical(self.actions.choices)
 
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters, in the order of the layers; the `actor.log_std` of a normal policy comes last."""
-        layers: tuple[ImageLayer | Linear, ...] = (*self.convolutions, *self.trunk, *self.actor, *self.critic)
-        arrays = tuple(parameter for layer in layers for parameter in layer.parameters())
-        return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.actions.lanes,), None))
-
     def require(self, library: str) -> None:
         """Raise `ConfigError` if `library`, torch or flax, cannot compute the network."""
 
@@ -117,55 +126,43 @@ class NetworkSpec:
         return {}
 
     @property
-    def convolves(self) -> bool:
-        """Whether most of the arithmetic is convolutions."""
-        return bool(self.convolutions)
-
-    @property
-    def carry(self) -> tuple[Carry, ...]:
-        """Arrays that the network remembers from one step to the next; a feed-forward network has none."""
-        return ()
-
-    @property
     def windows(self) -> tuple[Carry, ...]:
         """The arrays of the carry that are windows over the latest steps."""
         return tuple(carry for carry in self.carry if carry.window)
-
-    @property
-    def separate_critic(self) -> bool:
-        """Whether the critic shares no layer with the actor; false for a subclass with a forward pass of its own."""
-        own = type(self)._features, type(self).forward
-        return own == (NetworkSpec._features, NetworkSpec.forward) and not (self.convolutions or self.trunk)
-
-    @property
-    def sequences(self) -> bool:
-        """Whether minibatches consist of whole environments.
-
-        If true, gradients flow through the memory from the first step of the rollout (`unroll`). If false, minibatches
-        consist of single transitions, each with the carry that the network had at that step.
-        """
-        return False
 
     def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
         """Head, values `[B]` and the next carry, from observations `[B, ...]` in the layout of `arrange`.
 
         With S > 1 reward streams, values are `[B, S]`. `carry` holds an array `[B, ...]` for each declared name.
         `start [B]` is 1 where the carry is reset before this step, else 0. Networks without a carry take `{}` and None.
-        The next carry holds only the new row of a window. Layers compute in the layers' dtype; head and values have the
-        parameters' dtype.
+        The next carry holds only the new row of a window. Modules compute in the layers' dtype; head and values have
+        the parameters' dtype.
         """
-        layers = self._for_layers(ops, params)
-        return self._outputs(ops, params, layers, self._features(ops, layers, obs), carry)
+        return self._outputs(ops, params, *self._call(ops, params, obs, carry, start))
+
+    def _call(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None, **options: Any) -> Any:
+        memory = (carry, start) if self.carry else ()
+        return ops.call(self.module, self._for_layers(ops, params), ops.observed(obs), *memory, **options)
+
+    def _outputs(self, ops: Ops, params: Tree, output: Array, values: Array, carry: Tree | None = None) -> Outputs:
+        values = values.squeeze(-1) if values.ndim == output.ndim and values.shape[-1] == 1 else values
+        head = self.head(params, ops.full(output))  # log_std stays in the parameters' dtype
+        return Outputs(head, ops.full(values), {name: ops.full(x) for name, x in (carry or {}).items()})
 
     @property
     def own_losses(self) -> Mapping[str, float]:
-        """Weights, by name, of losses that the network adds to the algorithm's; an empty dictionary by default."""
-        return {}
+        """Weights, by name, of losses that the network adds to the algorithm's."""
+        return {"reconstruction_loss": self.reconstruction_coef} if self.reconstruction_coef else {}
 
     def losses(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> tuple[Head, Array, Tree]:
         """Head and values of `forward` for transitions, and the scalars named by `own_losses`."""
-        head, values, _ = self.forward(ops, params, obs, carry, start)
-        return head, values, {}
+        if not self.reconstruction_coef:
+            head, values, _ = self.forward(ops, params, obs, carry, start)
+            return head, values, {}
+        image = ops.for_layers({"obs": obs})["obs"] / 255.0
+        *outputs, loss = self._call(ops, params, obs, carry, start, image=image)
+        head, values, _ = self._outputs(ops, params, *outputs)
+        return head, values, {"reconstruction_loss": ops.full(loss)}
 
     def step(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
         """`forward`, with complete windows in the next carry: the oldest row dropped and the new one appended."""
@@ -175,7 +172,7 @@ class NetworkSpec:
 
     def _for_layers(self, ops: Ops, params: Tree) -> Tree:
         """Parameters in the layers' dtype, with `scaled_weights` divided by 255."""
-        if self.uint8:
+        if self.scaled_weights:
             params = {**params, **{name: self._scaled(ops, params[name]) for name in self.scaled_weights}}
         return ops.for_layers(params)
 
@@ -185,13 +182,6 @@ class NetworkSpec:
             return weight / 255.0
         divided = weight.shape[-1] - self.undivided_channels
         return ops.xp.concatenate((weight[..., :divided] / 255.0, weight[..., divided:]), -1)
-
-    def _outputs(self, ops: Ops, params: Tree, layers: Tree, features: Array, carry: Tree) -> Outputs:
-        """Outputs of actor and critic for `features [B, F]`; `layers` are `params` after `_for_layers`."""
-        output = ops.full(_chain(ops, self.actor, layers, features))
-        values = _chain(ops, self.critic, layers, features)
-        values = ops.full(values.squeeze(-1) if self.critic[-1].outputs == 1 else values)
-        return Outputs(self.head(params, output), values, carry)  # log_std stays in the parameters' dtype
 
     def act(
         self,
@@ -211,15 +201,14 @@ class NetworkSpec:
         head = masked(ops.xp, head, legal)
         return Acted(self.distribution.sample(ops.xp, head, noise), head[0], values, carry)
 
-    def _features(self, ops: Ops, params: Tree, obs: Array) -> Array:
-        """Features `[B, F]` that actor and critic share; `params` are in the layers' dtype."""
-        return features(ops, self.convolutions, self.trunk, params, obs)
-
     def unroll(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array) -> tuple[Head, Array]:
         """Heads `[T, B, ...]` and values `[T, B]` of the sequences `obs [T, B, ...]`.
 
         `carry` is the one before the first step; it is reset before each step where `start [T, B]` is 1.
         """
+        if self.unrolls:
+            head, values, _ = self.forward(ops, params, obs, carry, start)
+            return head, values
 
         def step(carry: Tree, row: Tree) -> tuple[Tree, Tree]:
             head, values, carry = self.forward(ops, params, row["obs"], carry, row["start"])
@@ -232,27 +221,9 @@ class NetworkSpec:
         """The policy's head from its `first` part: (logits,), or (mean, log_std) with `log_std` from `params`."""
         return (first,) if self.discrete else (first, params["actor.log_std"])
 
-    def with_streams(self, streams: int) -> Self:
-        """A copy of the network whose critic has `streams` values per observation, one for each reward stream."""
-        *hidden, last = self.critic
-        return replace(self, critic=(*hidden, replace(last, outputs=streams)))
-
-    @property
-    def scaled_weights(self) -> tuple[str, ...]:
-        """Names of the first layers' weights, which `forward` divides by 255 in place of observations of bytes."""
-        first = (*self.convolutions, *self.trunk)[:1] if self.uint8 else ()
-        if self.uint8 and not first:
-            return self.weights_on_features
-        return tuple(f"{layer.name}.weight" for layer in first if isinstance(layer, Conv | Linear))
-
-    @property
-    def weights_on_features(self) -> tuple[str, ...]:
-        """Names of the weights that features are multiplied by; they are observations if no layer comes before."""
-        return f"{self.actor[0].name}.weight", f"{self.critic[0].name}.weight"
-
     def arrange(self, observations: Array) -> Array:
         """`observations [N, ...]` in the network's layout, views where possible: images channels last, others flat."""
-        if not self.convolutions:
+        if not self.images:
             return observations.reshape(observations.shape[0], -1)
         return channels_last(np, observations, self.observation_shape)
 
@@ -265,36 +236,3 @@ class NetworkSpec:
 def masked(xp: Any, head: Head, legal: Array | None) -> Head:
     """The policy's head with the logit `ILLEGAL` where `legal [..., A]` is false; if it is None, `head` unchanged."""
     return head if legal is None else (xp.where(legal, head[0], ILLEGAL),)
-
-
-def features(
-    ops: Ops, convolutions: tuple[ImageLayer, ...], trunk: tuple[Linear, ...], params: Tree, obs: Array
-) -> Array:
-    """Features `[B, F]` of observations `[B, ...]`: `convolutions`, then `trunk`. `params` are in the layers' dtype."""
-    if not convolutions:
-        return _chain(ops, trunk, params, ops.flat(obs))
-    x = ops.images(obs)
-    for layer in convolutions:
-        x = _image_layer(ops, layer, params, x)
-    return _chain(ops, trunk, params, ops.flattened(x))
-
-
-def _image_layer(ops: Ops, layer: ImageLayer, params: Tree, x: Array) -> Array:
-    if isinstance(layer, MaxPool):
-        return ops.max_pool(x)
-    if isinstance(layer, Conv):
-        return ops.convolve(layer, x, params[f"{layer.name}.weight"], params[f"{layer.name}.bias"])
-    y = x + _image_layer(ops, layer.second, params, _image_layer(ops, layer.first, params, ops.relu(x)))
-    return ops.activate(layer.activation, y)
-
-
-def _chain(ops: Ops, layers: tuple[Linear, ...], params: Tree, x: Array) -> Array:
-    for layer in layers:
-        weight, bias = params[f"{layer.name}.weight"], params[f"{layer.name}.bias"]
-        if layer.normalised:
-            y = normalised(ops, params, f"{layer.name}.norm", ops.linear(x, weight, bias, None))
-            y = ops.activate(layer.activation, y)
-        else:
-            y = ops.linear(x, weight, bias, layer.activation)
-        x = x + y if layer.residual else y
-    return x

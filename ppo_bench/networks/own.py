@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,12 +15,11 @@ from ppo_bench.common.flattened import Flattened, Placed
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.weights import Parameter
-from ppo_bench.networks.network import Carry, NetworkSpec, Outputs
-from ppo_bench.networks.ops import Ops
-from ppo_bench.networks.spec import actions_of
+from ppo_bench.networks.building import actions_of
+from ppo_bench.networks.network import Carry, NetworkSpec
 
 if TYPE_CHECKING:
-    import gymnasium
+    from gymnasium.spaces import Box, Space
 
 
 @dataclass(frozen=True)
@@ -31,38 +30,45 @@ class Own:
     flax: str | None
     names: dict[str, str]
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> OwnSpec:
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> OwnSpec:
         """The network for these spaces. Raises `ConfigError` if neither module is named, or one cannot be made."""
         if not (self.torch or self.flax):
             raise ConfigError("network=own: name a module by network.torch=my.module.Net, network.flax=..., or both")
+        if streams > 1:
+            raise ConfigError(
+                f"network=own: the algorithm learns {streams} values of an observation; use algorithm=ppo"
+            )
         arrays = _arrays(observation_space)
         spaces = _spaces(arrays) if arrays else observation_space, action_space
-        of_torch = TorchModule(self.torch, spaces) if self.torch else None
-        of_flax = FlaxModule(self.flax, spaces) if self.flax else None
+        module = OwnModule(
+            self.torch,
+            self.flax,
+            tuple(self.names.items()),
+            arrays,
+            repr(spaces),
+            TorchModule(self.torch, spaces) if self.torch else None,
+            FlaxModule(self.flax, spaces) if self.flax else None,
+        )
+        actions, first = actions_of(action_space), module.first
+        parameters = tuple(Parameter(name, shape, None) for name, shape in first.shapes.items())
+        if not actions.choices:
+            parameters = (*parameters, Parameter("actor.log_std", (actions.lanes,), None))
         return OwnSpec(
-            convolutions=(),
-            trunk=(),
-            actor=(),
-            critic=(),
-            observation_shape=observation_space.shape,
-            uint8=are_bytes(observation_space),
-            actions=actions_of(action_space),
-            torch=self.torch,
-            flax=self.flax,
-            names=tuple(self.names.items()),
-            arrays=arrays,
-            spaces=repr(spaces),
-            of_torch=of_torch,
-            of_flax=of_flax,
+            module,
+            parameters,
+            observation_space.shape,
+            are_bytes(observation_space),
+            actions,
+            carry=tuple(Carry(name, shape) for name, shape in first.carry.items()),
+            sequences=bool(first.carry),
         )
 
 
 @dataclass(frozen=True)
-class OwnSpec(NetworkSpec):
-    """A network whose forward pass is a module's, called with parameters from outside.
+class OwnModule:
+    """The modules of a user's, in place of a `Module`.
 
-    Its parameters have the names and layouts of the PyTorch module, or of the Flax module if there is no other, and
-    the initial values that this module gives them under the seed.
+    The parameters have the names and layouts of the PyTorch module, or of the Flax module if there is no other.
     """
 
     torch: str | None
@@ -75,72 +81,68 @@ class OwnSpec(NetworkSpec):
     """The spaces that the modules are constructed with, which tell networks of the same modules apart."""
     of_torch: TorchModule | None = field(compare=False)
     of_flax: FlaxModule | None = field(compare=False)
+    convolves: ClassVar[bool] = False
 
     @property
-    def _first(self) -> TorchModule | FlaxModule:
+    def first(self) -> TorchModule | FlaxModule:
         """The module whose parameters are the network's."""
         module = self.of_torch or self.of_flax
         assert module is not None
         return module
 
+    def in_torch(self) -> Callable[..., Any]:
+        """See `Callables.in_torch`."""
+        module = self.of_torch
+        assert module is not None  # see `OwnSpec.require`
+
+        def called(params: Tree, obs: Array, *memory: Any) -> Any:
+            dtype = params[next(iter(module.shapes))].dtype
+            carried = ({name: x.to(dtype) for name, x in memory[0].items()}, memory[1].to(dtype)) if memory else ()
+            return module(params, self._parts(obs), *carried)
+
+        return called
+
+    def in_flax(self, by_products: bool) -> Callable[..., Any]:
+        """See `Callables.in_flax`."""
+        module, names = self.of_flax, dict(self.names)
+        assert module is not None
+
+        def called(params: Tree, obs: Array, *memory: Any) -> Any:
+            import jax
+
+            own = module.translated(params, names) if self.of_torch else params
+            dtype = own[next(iter(module.shapes))].dtype
+            return module(own, *jax.tree.map(lambda x: x.astype(dtype), (self._parts(obs), *memory)))
+
+        return called
+
+    def _parts(self, obs: Array) -> Any:
+        """The arrays in flattened observations `[B, D]` by name, or other observations as they are."""
+        parts = {name: obs[:, part.start : part.stop].reshape((-1, *part.shape)) for name, part in self.arrays}
+        return parts or obs
+
+
+@dataclass(frozen=True)
+class OwnSpec(NetworkSpec):
+    """A network of a user's modules. Its parameters have the initial values that the module gives them."""
+
+    module: OwnModule
+
     def require(self, library: str) -> None:
         """See `NetworkSpec.require`: there has to be a module, and `names` for the parameters of a second one."""
-        if getattr(self, f"of_{library}") is None:
+        module = self.module
+        if getattr(module, f"of_{library}") is None:
             raise ConfigError(f"network.{library}=null: this framework needs a module of your own of {library}")
-        if library == "flax" and self.of_flax and self.of_torch:
-            self.of_flax.translated(self.of_torch.initial(0), dict(self.names))
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """See `NetworkSpec.parameters`."""
-        arrays = tuple(Parameter(name, shape, None) for name, shape in self._first.shapes.items())
-        return arrays if self.discrete else (*arrays, Parameter("actor.log_std", (self.actions.lanes,), None))
+        if library == "flax" and module.of_flax and module.of_torch:
+            module.of_flax.translated(module.of_torch.initial(0), dict(module.names))
 
     def initial(self, seed: int) -> Arrays:
         """See `NetworkSpec.initial`: the values that the module's constructor gives its parameters."""
-        return self._first.initial(seed)
-
-    @property
-    def carry(self) -> tuple[Carry, ...]:
-        """See `NetworkSpec.carry`: the arrays of the module's `initial_carry`."""
-        return tuple(Carry(name, shape) for name, shape in self._first.carry.items())
-
-    @property
-    def sequences(self) -> bool:
-        """See `NetworkSpec.sequences`."""
-        return bool(self._first.carry)
-
-    @property
-    def scaled_weights(self) -> tuple[str, ...]:
-        """No names: the module divides bytes itself."""
-        return ()
+        return self.module.first.initial(seed)
 
     def arrange(self, observations: Array) -> Array:
         """`observations [N, ...]` in their own layout."""
         return observations
-
-    def forward(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> Outputs:
-        """See `NetworkSpec.forward`."""
-        memory = (ops.for_layers(carry), ops.for_layers({"start": start})["start"]) if self.carry else ()
-        seen = ops.flat(obs)
-        parts = {name: seen[:, p.start : p.stop].reshape((-1, *p.shape)) for name, p in self.arrays}
-        output, values, *after = self._call(ops, ops.for_layers(params), parts or seen, *memory)
-        values = ops.full(values.squeeze(-1) if values.ndim == 2 else values)
-        return Outputs(
-            self.head(params, ops.full(output)), values, {k: ops.full(x) for k, x in after[0].items()} if after else {}
-        )
-
-    def _call(self, ops: Ops, params: Tree, *inputs: Any) -> Any:
-        if ops.xp.__name__ == "torch":
-            assert self.of_torch is not None  # see `require`
-            return self.of_torch(params, *inputs)
-        assert self.of_flax is not None
-        own = self.of_flax.translated(params, dict(self.names)) if self.of_torch else params
-        return self.of_flax(own, *inputs)
-
-    def with_streams(self, streams: int) -> NoReturn:
-        """Raise `ConfigError`: a module of the user's has one value for each observation."""
-        raise ConfigError(f"network=own: the algorithm learns {streams} values of an observation; use algorithm=ppo")
 
 
 class TorchModule:

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import younger
 from ppo_bench.mathematics.normalize import are_bytes
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.combined import CombinedSpec, Eye, besides, images_in
+from ppo_bench.networks.building import actions_of, heads, hidden_options, network, pixels_of, shared_cnn
 from ppo_bench.networks.convolutions import (
+    IMPALA,
     LEAST_PIXELS,
+    NATURE,
+    Eye,
+    Window,
     are_images,
+    besides,
     channels_of,
+    images_in,
     impala,
     nature,
     pixels_after,
     sides_of,
 )
-from ppo_bench.networks.layers import HIDDEN_GAIN, Activation, Conv, ImageLayer, Linear, Recurrence
-from ppo_bench.networks.network import Actions, NetworkSpec
-from ppo_bench.networks.recurrent import RecurrentSpec
+from ppo_bench.networks.layers import ACTOR_GAIN, CRITIC_GAIN, Parameters, conv, hidden_layers, linear, mlp, recurrent
+from ppo_bench.networks.module import Module, options
+from ppo_bench.networks.network import Carry, NetworkSpec
 
 if TYPE_CHECKING:
-    import gymnasium
+    from gymnasium.spaces import Box, Space
 
-ACTOR_GAIN = 0.01  # gains of the orthogonal initialisation of output layers (details, 2)
-CRITIC_GAIN = 1.0
 IMAGE_FEATURES = 256
 """Features of each image in `combined`, as in Stable-Baselines3's extractor for dictionaries."""
 
@@ -44,49 +46,27 @@ class Mlp:
     _: KW_ONLY
     layer_norm: bool = younger(False)
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
-        """The network for these spaces."""
-        return NetworkSpec(**_separate(self, math.prod(observation_space.shape), observation_space, action_space))
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces, with a value for each of `streams` reward streams."""
+        inputs, actions = math.prod(observation_space.shape), actions_of(action_space)
+        module = Module(
+            "mlp.Mlp",
+            options(**self.hidden(), outputs=actions.lanes, streams=streams),
+            self.actor_and_critic(inputs, actions.lanes, streams),
+            inputs=options(inputs=inputs),
+        )
+        return network(module, observation_space, actions, ("actor.0.weight", "critic.0.weight"), separate_critic=True)
 
+    def actor_and_critic(self, inputs: int, outputs: int, streams: int) -> Parameters:
+        """Parameters of an actor with `outputs` and a critic, which share no layer."""
+        return (
+            *mlp("actor", [inputs, *self.hidden_sizes, outputs], ACTOR_GAIN, normalised=self.layer_norm),
+            *mlp("critic", [inputs, *self.hidden_sizes, streams], CRITIC_GAIN, normalised=self.layer_norm),
+        )
 
-def _separate(
-    options: Mlp, inputs: int, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space
-) -> dict[str, Any]:
-    """Fields of a `NetworkSpec` whose actor and critic share no layer and have `inputs` each.
-
-    Raises `ConfigError` if an option is out of range.
-    """
-    hidden_sizes, activation = options.hidden_sizes, options.activation
-    if activation not in (known := get_args(Activation)):
-        raise ConfigError(f"network.activation={activation}: choose one of {', '.join(known)}")
-    if any(size < 1 for size in hidden_sizes):
-        raise ConfigError(f"network.hidden_sizes={list(hidden_sizes)}: every size must be at least 1")
-
-    def chain(part: str, outputs: int, gain: float) -> tuple[Linear, ...]:
-        sizes = [inputs, *hidden_sizes]
-        hidden = [
-            Linear(
-                f"{part}.{i}",
-                sizes[i],
-                sizes[i + 1],
-                HIDDEN_GAIN,
-                activation,  # type: ignore[arg-type]
-                normalised=options.layer_norm,
-            )
-            for i in range(len(hidden_sizes))
-        ]
-        return (*hidden, Linear(f"{part}.{len(hidden)}", sizes[-1], outputs, gain))
-
-    actions = actions_of(action_space)
-    return {
-        "convolutions": (),
-        "trunk": (),
-        "actor": chain("actor", actions.lanes, ACTOR_GAIN),
-        "critic": chain("critic", 1, CRITIC_GAIN),
-        "observation_shape": observation_space.shape,
-        "uint8": are_bytes(observation_space),
-        "actions": actions,
-    }
+    def hidden(self) -> dict[str, Any]:
+        """The options that say what the hidden layers are. Raises `ConfigError` if one is out of range."""
+        return hidden_options(self.hidden_sizes, self.activation, self.layer_norm)
 
 
 @dataclass(frozen=True)
@@ -98,13 +78,15 @@ class NatureCnn:
 
     undivided_channels: int = younger(0)
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
-        """The network for these spaces."""
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces; see `Mlp.build`."""
         channels = channels_of(observation_space.shape)
-        spec = nature_network("nature_cnn", observation_space, action_space)
+        pixels = pixels_of("nature_cnn", observation_space.shape, NATURE)
         if not 0 <= self.undivided_channels < channels:
             raise ConfigError(f"network.undivided_channels={self.undivided_channels}: images have {channels} channels")
-        return dataclasses.replace(spec, undivided_channels=self.undivided_channels)
+        spaces = observation_space, action_space, streams
+        trunk = nature(channels, pixels, 512)
+        return shared_cnn("cnn.NatureCnn", trunk, 512, pixels, *spaces, undivided_channels=self.undivided_channels)
 
 
 @dataclass(frozen=True)
@@ -114,107 +96,81 @@ class ImpalaCnn:
     Its hidden layers start as PyTorch's do by default, as in CleanRL's ppo_procgen.py.
     """
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
-        """The network for these spaces."""
-        layers: list[Any] = list(impala(channels_of(observation_space.shape)))
-        # The linear layer has a ReLU before it, as every convolution but the first has.
-        layers[-1] = dataclasses.replace(layers[-1], activation="relu")
-        spec = _shared_cnn("impala_cnn", tuple(layers), 32, 256, observation_space, action_space)
-        return dataclasses.replace(spec, trunk=(dataclasses.replace(spec.trunk[0], gain=None, uniform_bias=True),))
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces; see `Mlp.build`."""
+        pixels = pixels_of("impala_cnn", observation_space.shape, IMPALA)
+        trunk = impala(channels_of(observation_space.shape), pixels)
+        return shared_cnn("cnn.ImpalaCnn", trunk, 256, pixels, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
 class MinAtarCnn:
     """`network=minatar_cnn`: the network of Young and Tian 2019, shared by actor and critic."""
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
-        """The network for these spaces."""
-        convolutions = (Conv("trunk.0", channels_of(observation_space.shape), 16, kernel=3, stride=1),)
-        return _shared_cnn("minatar_cnn", convolutions, 16, 128, observation_space, action_space)
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces; see `Mlp.build`."""
+        pixels = pixels_of("minatar_cnn", observation_space.shape, (Window(3, 1),))
+        channels = channels_of(observation_space.shape)
+        trunk = (*conv("trunk.0", channels, 16, kernel=3), *linear("trunk.1", 16 * pixels, 128))
+        return shared_cnn("cnn.MinAtarCnn", trunk, 128, pixels, observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
 class RndCnn:
     """`network=rnd_cnn`: the network of CleanRL's ppo_rnd_envpool.py, after Burda et al. 2018."""
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
-        """The network for these spaces."""
-        cnn = nature_network("rnd_cnn", observation_space, action_space)
-        flat, wide = cnn.trunk[0], functools.partial(Linear, inputs=448, outputs=448, activation="relu")
-        return dataclasses.replace(
-            cnn,
-            trunk=(dataclasses.replace(flat, outputs=256), Linear("trunk.4", 256, 448, HIDDEN_GAIN, "relu")),
-            actor=(wide("actor.0", gain=0.01), Linear("actor.1", 448, cnn.actions.lanes, ACTOR_GAIN)),
-            critic=(wide("critic.0", gain=0.1, residual=True), Linear("critic.1", 448, 1, 0.01)),
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces; see `Mlp.build`."""
+        pixels = pixels_of("rnd_cnn", observation_space.shape, NATURE)
+        trunk = (*nature(channels_of(observation_space.shape), pixels, 256), *linear("trunk.4", 256, 448))
+        behind = (
+            *linear("actor.0", 448, 448, gain=0.01),
+            *linear("actor.1", 448, actions_of(action_space).lanes, gain=ACTOR_GAIN),
+            *linear("critic.0", 448, 448, gain=0.1),
+            *linear("critic.1", 448, streams, gain=0.01),
         )
-
-
-def nature_network(network: str, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
-    """The network of Mnih et al. 2015 for the choice `network`."""
-    convolutions = nature(channels_of(observation_space.shape))
-    return _shared_cnn(network, convolutions, 64, 512, observation_space, action_space)
-
-
-def _shared_cnn(
-    network: str,
-    convolutions: tuple[ImageLayer, ...],
-    channels: int,
-    units: int,
-    observation_space: gymnasium.spaces.Box,
-    action_space: gymnasium.Space,
-) -> NetworkSpec:
-    """A network of image layers with `channels` outputs and a linear layer of `units`, shared by actor and critic.
-
-    Actor and critic have one layer each. `network` is the choice's name, for messages.
-    """
-    shape = observation_space.shape
-    pixels = pixels_after(convolutions, *sides_of(shape))
-    if pixels < 1:
-        raise ConfigError(f"network={network}: images of shape {shape} are too small for it; use network=mlp or lstm")
-    actions = actions_of(action_space)
-    weights = sum(len(layer.parameters()) for layer in convolutions) // 2
-    return NetworkSpec(
-        convolutions=convolutions,
-        trunk=(Linear(f"trunk.{weights}", pixels * channels, units, HIDDEN_GAIN, "relu"),),
-        actor=(Linear("actor.0", units, actions.lanes, ACTOR_GAIN),),
-        critic=(Linear("critic.0", units, 1, CRITIC_GAIN),),
-        observation_shape=shape,
-        uint8=are_bytes(observation_space),
-        actions=actions,
-    )
+        return shared_cnn("cnn.RndCnn", trunk, 448, pixels, observation_space, action_space, streams, behind)
 
 
 @dataclass(frozen=True)
 class Combined(Mlp):
     """`network=combined`: convolutions for each image of flattened dictionaries; conf/network/combined.yaml."""
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> CombinedSpec:
-        """The network for these spaces."""
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces; see `Mlp.build`."""
         images = images_in(observation_space)
         if not images:
             raise ConfigError(
                 f"network=combined takes dictionaries with images from {LEAST_PIXELS} x {LEAST_PIXELS} pixels, of "
                 "which env.observe leaves none: use network=auto"
             )
-        eyes: list[Eye] = []
-        for image in images:
-            first = 4 * len(eyes)
-            convolutions = nature(channels_of(image.shape), first=first)
-            inputs = 64 * pixels_after(convolutions, *sides_of(image.shape))
-            eyes.append(
-                Eye(image, convolutions, Linear(f"trunk.{first + 3}", inputs, IMAGE_FEATURES, HIDDEN_GAIN, "relu"))
-            )
-        others = besides(images, observation_space.shape[0])
+        eyes = [Eye(i, channels_of(i.shape), pixels_after(NATURE, *sides_of(i.shape))) for i in images]
+        others, actions = besides(images, observation_space.shape[0]), actions_of(action_space)
         features = IMAGE_FEATURES * len(eyes) + sum(stop - start for start, stop in others)
-        return CombinedSpec(**_separate(self, features, observation_space, action_space), eyes=tuple(eyes))
+        seeing = (nature(eye.channels, eye.pixels, IMAGE_FEATURES, first=4 * k) for k, eye in enumerate(eyes))
+        module = Module(
+            "combined.Combined",
+            options(
+                **self.hidden(),
+                eyes=eyes,
+                others=others,
+                units=IMAGE_FEATURES,
+                of_bytes=are_bytes(observation_space),
+                outputs=actions.lanes,
+                streams=streams,
+            ),
+            (*(p for eye in seeing for p in eye), *self.actor_and_critic(features, actions.lanes, streams)),
+            convolves=True,
+        )
+        return network(module, observation_space, actions, ())
 
 
 @dataclass(frozen=True)
 class Auto(Mlp):
     """`network=auto`: the network that fits the observations; conf/network/auto.yaml lists the cases."""
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
-        """The network for these spaces."""
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces; see `Mlp.build`."""
         shape = observation_space.shape
         network: NatureCnn | ImpalaCnn | MinAtarCnn | Mlp = Mlp(**vars(self))
         if images_in(observation_space):
@@ -223,7 +179,7 @@ class Auto(Mlp):
             network = ImpalaCnn() if sorted(shape) == [3, 64, 64] else NatureCnn()
         elif len(shape) == 3 and observation_space.dtype == bool:
             network = MinAtarCnn()
-        return network.build(observation_space, action_space)
+        return network.build(observation_space, action_space, streams)
 
 
 @dataclass(frozen=True)
@@ -237,12 +193,26 @@ class RecurrentMlp:
     _: KW_ONLY
     layer_norm: bool = younger(False)
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
-        """The network for these spaces."""
-        mlp = Mlp(self.hidden_sizes, self.activation, layer_norm=self.layer_norm).build(observation_space, action_space)
-        trunk = tuple(dataclasses.replace(layer, name=f"trunk.{i}") for i, layer in enumerate(mlp.actor[:-1]))
-        features = mlp.actor[-1].inputs
-        return _recurrent(dataclasses.replace(mlp, trunk=trunk), self.cell, features, self.units)
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces; see `Mlp.build`."""
+        sizes, actions = [math.prod(observation_space.shape), *self.hidden_sizes], actions_of(action_space)
+        module = Module(
+            "recurrent.RecurrentMlp",
+            options(
+                **hidden_options(self.hidden_sizes, self.activation, self.layer_norm),
+                **_cell(self.cell, self.units),
+                outputs=actions.lanes,
+                streams=streams,
+            ),
+            (
+                *hidden_layers("trunk", sizes, normalised=self.layer_norm),
+                *heads(self.units, actions.lanes, streams),
+                *recurrent("memory", self.cell, sizes[-1], self.units),
+            ),
+            inputs=options(inputs=sizes[0]),
+        )
+        first = "trunk.0.weight" if self.hidden_sizes else "memory.weight_ih"
+        return network(module, observation_space, actions, (first,), **_remembering(self.cell, self.units))
 
 
 @dataclass(frozen=True)
@@ -252,37 +222,38 @@ class RecurrentCnn:
     cell: str
     units: int
 
-    def build(self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space) -> NetworkSpec:
-        """The network for these spaces."""
-        cnn = nature_network("lstm_cnn", observation_space, action_space)
-        return _recurrent(cnn, self.cell, cnn.trunk[-1].outputs, self.units)
+    def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces; see `Mlp.build`."""
+        channels, actions = channels_of(observation_space.shape), actions_of(action_space)
+        pixels = pixels_of("lstm_cnn", observation_space.shape, NATURE)
+        module = Module(
+            "recurrent.RecurrentCnn",
+            options(**_cell(self.cell, self.units), outputs=actions.lanes, streams=streams),
+            (
+                *nature(channels, pixels, 512),
+                *heads(self.units, actions.lanes, streams),
+                *recurrent("memory", self.cell, 512, self.units),
+            ),
+            inputs=options(channels=channels, pixels=pixels),
+            convolves=True,
+        )
+        fields = _remembering(self.cell, self.units)
+        return network(module, observation_space, actions, ("trunk.0.weight",), images=True, **fields)
 
 
-def _recurrent(network: NetworkSpec, cell: str, features: int, units: int) -> RecurrentSpec:
-    """`network` with a recurrent cell of `units` after its trunk, whose output has `features` units.
-
-    Actor and critic have one layer each. Raises `ConfigError` if `cell` is unknown or `units` is below 1.
-    """
+def _cell(cell: str, units: int) -> dict[str, Any]:
+    """Options of a recurrent cell. Raises `ConfigError` if one is out of range."""
     if cell not in CELLS:
         raise ConfigError(f"network.cell={cell}: choose {' or '.join(CELLS)}")
     if units < 1:
         raise ConfigError(f"network.units={units}: must be at least 1")
-    parts = {field.name: getattr(network, field.name) for field in dataclasses.fields(network)}
-    parts |= {
-        "actor": (Linear("actor.0", units, network.actions.lanes, ACTOR_GAIN),),
-        "critic": (Linear("critic.0", units, 1, CRITIC_GAIN),),
-    }
-    return RecurrentSpec(**parts, memory=Recurrence("memory", cell, features, units))  # type: ignore[arg-type]
+    return {"cell": cell, "units": units}
 
 
-def actions_of(action_space: gymnasium.Space) -> Actions:
-    """The actions of a gymnasium space: one integer, several integers, or a vector of floats."""
-    from gymnasium import spaces
+def _remembering(cell: str, units: int) -> dict[str, Any]:
+    """Fields of a network with a recurrent cell.
 
-    if isinstance(action_space, spaces.Discrete):
-        return Actions((), (int(action_space.n),))
-    if isinstance(action_space, spaces.MultiDiscrete):
-        return Actions(action_space.shape, tuple(int(n) for n in action_space.nvec))
-    if isinstance(action_space, spaces.MultiBinary):
-        return Actions(action_space.shape, (2,) * action_space.shape[0])
-    return Actions(action_space.shape or (), ())
+    A minibatch has whole environments. Gradients flow through all steps of a rollout, from the carry with which the
+    rollout began. There is no burn-in: during an update that carry stays the one that the older parameters computed.
+    """
+    return {"carry": tuple(Carry(name, (units,)) for name in CELLS[cell].states), "sequences": True, "unrolls": True}

@@ -65,7 +65,9 @@ class TorchLearner:
             "keeps_freed_memory": not on_gpu and problem.tuning.keep_freed_memory and keep_freed_memory(),
         } | ({"gpu": torch.cuda.get_device_name(self._device)} if on_gpu else {})
         self._peers = problem.peers
-        self._computation = computation_of(problem, TorchOps(self._dtype, layers, self._peers))
+        ops = TorchOps(self._dtype, layers, self._peers)
+        ops.function(problem.network.module)  # before it is compiled
+        self._computation = computation_of(problem, ops)
         self._memory = allocate(problem, self._device)
         compiled: Compiler = compiler or (lambda function: function)
         # On a CPU the call overhead of a compiled policy exceeds its gain: 43 against 25 microseconds for CartPole.

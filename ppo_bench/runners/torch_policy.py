@@ -34,7 +34,9 @@ def policy(
     dtype, layers = getattr(torch, arithmetic.parameters), getattr(torch, arithmetic.layers)
     own = restored(policy_arrays(network, arithmetic), arrays)
     params = {name.removeprefix("params."): torch.tensor(array, device=picked) for name, array in own.items()}
-    forward: Callable[..., Outputs] = functools.partial(network.step, TorchOps(dtype, layers), params)
+    ops = TorchOps(dtype, layers)
+    ops.function(network.module)  # before it is compiled
+    forward: Callable[..., Outputs] = functools.partial(network.step, ops, params)
     if picked.type == "cuda" and (compiled := compiler()):  # as in training
         forward = compiled(forward)
 

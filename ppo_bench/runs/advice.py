@@ -15,10 +15,9 @@ from ppo_bench.common.flattened import Flattened
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.mathematics.normalize import are_bytes
-from ppo_bench.networks.combined import CombinedSpec, images_in
-from ppo_bench.networks.convolutions import LEAST_PIXELS
+from ppo_bench.networks.convolutions import LEAST_PIXELS, images_in
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.networks.own import OwnSpec
+from ppo_bench.networks.own import Own
 from ppo_bench.networks.spec import Auto
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.recorded import read_run
@@ -61,7 +60,7 @@ def advice(config: Config, env: VectorEnv | GraphEnv) -> Iterator[str]:
 
 def _arrays_as_vectors(config: Config, space: Any, network: NetworkSpec) -> Iterator[str]:
     """A line each for observations that the network does not take as one might expect."""
-    if isinstance(network, OwnSpec):
+    if isinstance(config.network, Own):
         return
     images = images_in(space)
     if images:
@@ -100,7 +99,7 @@ def _is_large(shape: tuple[int, ...]) -> bool:
 def _images_as_numbers(config: Config, network: NetworkSpec) -> Iterator[str]:
     """A line each for what does not see the images in dictionaries as images."""
     as_numbers = f"warning: observations of {config.task.id} have images, which %s takes as numbers without an order"
-    if not isinstance(network, CombinedSpec):
+    if not network.module.convolves:
         has = "network=combined, which has no memory," if network.carry else "network=combined"
         yield f"{as_numbers % 'this network'}: {has} has convolutions for them"
     if config.algorithm.name == "rnd":

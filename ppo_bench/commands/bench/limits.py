@@ -91,7 +91,7 @@ def _arithmetic(config: Config) -> Generator[Arithmetic, None, None]:
     size = PRODUCT_SIZES[device.type]
     factor = torch.randn((size, size), dtype=layers, device=device)
     rates = [2 * size**3 / seconds(lambda: factor @ factor)]
-    if network.convolves:
+    if network.module.convolves:
         rates.append(flop(both) / seconds(both))
     per_row, per_row_learnt = flop(forward) / rows, flop(both) / rows
     steps = config.ppo.batch_size + config.ppo.num_envs  # includes the values after the last step

@@ -1,0 +1,51 @@
+"""Predictor and target of random network distillation (Burda et al. 2018) in Flax."""
+
+from __future__ import annotations
+
+import functools
+
+import flax.linen as nn
+import jax
+
+from ppo_bench.networks.flax.cnn import flat
+from ppo_bench.networks.flax.layers import Conv, leaky_relu
+
+
+def predicting(x: jax.Array, units: int, prefix: str, first: int) -> jax.Array:
+    """Outputs of the two layers that the predictor has more than the target."""
+    x = nn.relu(nn.Dense(units, name=f"{prefix}.{first}")(nn.relu(x)))
+    return nn.Dense(units, name=f"{prefix}.{first + 1}")(x)
+
+
+class OfImages(nn.Module):
+    """Features `[B, units]` of images `[B, H, W, C]`."""
+
+    prefix: str
+    units: int
+    predicts: bool
+    by_products: bool = False
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """The features."""
+        conv = functools.partial(Conv, by_products=self.by_products)
+        x = leaky_relu(conv(32, kernel=8, stride=4, name=f"{self.prefix}.0")(x))
+        x = leaky_relu(conv(64, kernel=4, stride=2, name=f"{self.prefix}.1")(x))
+        x = leaky_relu(conv(64, kernel=3, stride=1, name=f"{self.prefix}.2")(x))
+        x = nn.Dense(self.units, name=f"{self.prefix}.3")(flat(x))
+        return predicting(x, self.units, self.prefix, 4) if self.predicts else x
+
+
+class OfVectors(nn.Module):
+    """Features `[B, units]` of vectors `[B, inputs]`."""
+
+    prefix: str
+    units: int
+    predicts: bool
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """The features."""
+        x = leaky_relu(nn.Dense(self.units, name=f"{self.prefix}.0")(x))
+        x = nn.Dense(self.units, name=f"{self.prefix}.1")(x)
+        return predicting(x, self.units, self.prefix, 2) if self.predicts else x

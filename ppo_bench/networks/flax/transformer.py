@@ -1,0 +1,143 @@
+"""Transformer-XL policies in Flax (ppo_bench/networks/transformer.py says what they compute)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from ppo_bench.mathematics import attention
+from ppo_bench.networks.flax.cnn import nature
+from ppo_bench.networks.flax.layers import ConvTranspose, LayerNorm, standardised, zeros
+
+Carry = dict[str, jax.Array]
+
+
+class Weights(nn.Module):
+    """Parameters by name, from their shapes."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @nn.compact
+    def __call__(self) -> list[jax.Array]:
+        """The parameters."""
+        return [self.param(name, zeros, shape) for name, shape in self.shapes.items()]
+
+
+def gate(name: str, old: jax.Array, new: jax.Array) -> jax.Array:
+    """`old` and `new`, `[B, D]` each, in proportions of a GRU-type gate (Parisotto et al. 2020)."""
+
+    def sums(part: str, old: jax.Array) -> jax.Array:
+        of_new, of_old = (nn.Dense(old.shape[-1], use_bias=False, name=f"{name}.{part}_{of}") for of in ("new", "old"))
+        return of_new(new) + of_old(old)
+
+    (bias,) = Weights({"bias": old.shape[-1:]}, name=name)()
+    reset = nn.sigmoid(sums("reset", old))
+    update = nn.sigmoid(sums("update", old) - bias)
+    return (1 - update) * old + update * jnp.tanh(sums("candidate", reset * old))
+
+
+def attended(name: str, heads: int, x: jax.Array, rows: jax.Array, seen: jax.Array) -> jax.Array:
+    """The attention of `x [B, D]` to the `rows [B, L, D]` that `seen [B, L]` marks, `[B, D]`.
+
+    ppo_bench/mathematics/attention.py says why the query is projected twice, and the rows are not.
+    """
+
+    def split(y: jax.Array) -> jax.Array:
+        return y.reshape((*y.shape[:-1], heads, -1))
+
+    size, head = x.shape[-1], x.shape[-1] // heads
+    query, key, value = (
+        Weights({"kernel": (head, head)}, name=f"{name}.{part}")()[0] for part in ("query", "key", "value")
+    )
+    weight, bias = map(split, Weights({"scale": (size,), "bias": (size,)}, name=f"{name}.norm_rows")())
+    asked = split(LayerNorm(name=f"{name}.norm_query")(x)) @ query @ key.T * (weight / math.sqrt(size))
+    means, sums = attention.attend(jnp, asked, split(rows), seen)
+    values = (means * weight + sums[..., None] * bias) @ value
+    return nn.Dense(size, name=f"{name}.out")(values.reshape(x.shape))
+
+
+def decoded(hidden: jax.Array, corner: tuple[int, int, int], channels: int) -> jax.Array:
+    """Logits of the pixels `[B, H, W, C]` of images, from a hidden layer `[B, D]` (Pleines et al. 2023)."""
+    x = nn.relu(nn.Dense(math.prod(corner), name="decoder.0")(hidden)).reshape((-1, *corner))
+    x = nn.relu(ConvTranspose(64, kernel=3, stride=1, name="decoder.1")(x))
+    x = nn.relu(ConvTranspose(32, kernel=4, stride=2, name="decoder.2")(x))
+    return ConvTranspose(channels, kernel=8, stride=4, name="decoder.3")(x)
+
+
+class Transformer(nn.Module):
+    """`network=trxl`; see the module of the same name in PyTorch for the arguments."""
+
+    image: tuple[int, int] | None
+    dim: int
+    layers: int
+    heads: int
+    gated: bool
+    memory: int
+    positions: str
+    max_episode_steps: int
+    corner: tuple[int, int, int] | None
+    outputs: int
+    streams: int
+    by_products: bool = False
+
+    @nn.compact
+    def __call__(
+        self, obs: jax.Array, carry: Carry, start: jax.Array, image: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array, Carry] | tuple[jax.Array, jax.Array, Carry, jax.Array]:
+        """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry.
+
+        With `image [B, H, W, C]`, from 0 to 1, also the loss of its reconstruction from the hidden layer.
+        """
+        x = nature(obs, self.dim, self.by_products) if self.image else nn.Dense(self.dim, name="trunk.0")(obs)
+        steps, kept = carry["steps"] * (1 - start), []
+        ago = jnp.arange(self.memory, 0, -1)  # age of each row; that of the last step is 1
+        seen = ago <= steps[:, None]
+        rows = self._rows(carry["inputs"].astype(x.dtype), steps[:, None] - ago)
+        for layer in range(self.layers):
+            kept.append(self._kept(x, steps))
+            x = self._block(f"memory.{layer}", x, rows[:, :, layer], seen)
+        x = nn.relu(nn.Dense(self.dim, name=f"memory.{self.layers}")(x))
+        result = (
+            nn.Dense(self.outputs, name="actor.0")(x),
+            nn.Dense(self.streams, name="critic.0")(x),
+            {"steps": steps + 1, "inputs": jnp.stack(kept, 1)},
+        )
+        if image is None:
+            return result
+        assert self.corner is not None
+        logits = decoded(x, self.corner, image.shape[-1])
+        return *result, jnp.mean(optax.sigmoid_binary_cross_entropy(logits, image))
+
+    def _block(self, name: str, x: jax.Array, rows: jax.Array, seen: jax.Array) -> jax.Array:
+        """One layer: attention, then a linear layer, each with a residual connection or a gate."""
+
+        def added(part: str, old: jax.Array, new: jax.Array) -> jax.Array:
+            return gate(f"{name}.gate_{part}", old, new) if self.gated else old + new
+
+        x = added("attention", x, attended(name, self.heads, x, rows, seen))
+        y = nn.Dense(self.dim, name=f"{name}.linear")(LayerNorm(name=f"{name}.norm_linear")(x))
+        return added("linear", x, nn.relu(y))
+
+    def _kept(self, x: jax.Array, steps: jax.Array) -> jax.Array:
+        """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
+        if self.positions == "learned":
+            return x
+        if self.positions == "absolute":  # positions count down from the last one, as in CleanRL
+            x = x + attention.sinusoids(jnp, self.max_episode_steps - 1 - steps, x)
+        return standardised(x)
+
+    def _rows(self, kept: jax.Array, places: jax.Array) -> jax.Array:
+        """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `kept`.
+
+        `places [B, L]` are the rows' steps in the episode.
+        """
+        if self.positions != "learned":
+            return kept
+        (kernel,) = Weights({"kernel": (self.dim, self.max_episode_steps)}, name="memory.positions")()
+        places = jnp.clip(places, 0, self.max_episode_steps - 1).astype(jnp.int32)
+        return standardised(kept + kernel.T[places][:, :, None])

@@ -1,0 +1,55 @@
+"""The modules of a network: a `torch.nn.Module` and a `flax.linen.Module` of the same name, and their parameters."""
+
+from __future__ import annotations
+
+import pydoc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ppo_bench.mathematics.weights import Parameter
+
+Options = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module that both frameworks have: `networks/torch/<file>.py` and `networks/flax/<file>.py` have its class."""
+
+    name: str
+    """File and class, as in `cnn.NatureCnn`."""
+    options: Options
+    """Arguments of the constructor."""
+    parameters: tuple[Parameter, ...]
+    """The parameters, in the order in which the module of PyTorch has them."""
+    inputs: Options = ()
+    """Arguments that only PyTorch needs, since Flax infers them: the sizes of the inputs."""
+    flax: Options = ()
+    """Arguments that only Flax needs."""
+    convolves: bool = False
+    """Whether most of the arithmetic is convolutions."""
+
+    def in_torch(self) -> Callable[..., Any]:
+        """The function `(params, *inputs)` of the module of PyTorch."""
+        from ppo_bench.networks.torch.call import Called
+
+        cls, options = _located(f"torch.{self.name}"), {**dict(self.options), **dict(self.inputs)}
+        return Called(lambda: cls(**options), self.parameters)
+
+    def in_flax(self, by_products: bool) -> Callable[..., Any]:
+        """The function `(params, *inputs)` of the module of Flax; `by_products` is an option of its convolutions."""
+        from ppo_bench.networks.flax.call import Called
+
+        options = {**dict(self.options), **dict(self.flax)}
+        if self.convolves:
+            options["by_products"] = by_products
+        return Called(_located(f"flax.{self.name}")(**options), self.parameters)
+
+
+def _located(name: str) -> Any:
+    return pydoc.locate(f"{__package__}.{name}")
+
+
+def options(**named: Any) -> Options:
+    """Arguments as `Options`, with tuples for lists, so that modules can be compared."""
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in named.items())

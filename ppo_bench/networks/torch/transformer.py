@@ -1,0 +1,162 @@
+"""Transformer-XL policies in PyTorch (ppo_bench/networks/transformer.py says what they compute)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ppo_bench.mathematics import attention
+from ppo_bench.networks.torch.cnn import nature
+from ppo_bench.networks.torch.layers import Linear
+
+Carry = dict[str, Tensor]
+
+
+class Gate(nn.Module):
+    """A GRU-type gate (Parisotto et al. 2020)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.reset_new, self.reset_old = (nn.Parameter(torch.empty(dim, dim)) for _ in range(2))
+        self.update_new, self.update_old = (nn.Parameter(torch.empty(dim, dim)) for _ in range(2))
+        self.candidate_new, self.candidate_old = (nn.Parameter(torch.empty(dim, dim)) for _ in range(2))
+        self.bias = nn.Parameter(torch.empty(dim))
+
+    def forward(self, old: Tensor, new: Tensor) -> Tensor:
+        """`old` and `new`, `[B, D]` each, in proportions of the gate's."""
+        reset = torch.sigmoid(F.linear(new, self.reset_new) + F.linear(old, self.reset_old))
+        update = torch.sigmoid(F.linear(new, self.update_new) + F.linear(old, self.update_old) - self.bias)
+        candidate = torch.tanh(F.linear(new, self.candidate_new) + F.linear(reset * old, self.candidate_old))
+        return (1 - update) * old + update * candidate
+
+
+class Block(nn.Module):
+    """One layer of the transformer: attention, then a linear layer, each with a residual connection or a gate."""
+
+    def __init__(self, dim: int, heads: int, gated: bool) -> None:
+        super().__init__()
+        self._heads, head = heads, dim // heads
+        self.norm_query, self.norm_rows = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.query, self.key, self.value = (nn.Linear(head, head, bias=False) for _ in range(3))
+        self.out = Linear(dim, dim)
+        self.norm_linear = nn.LayerNorm(dim)
+        self.linear = Linear(dim, dim, "relu")
+        self.gates = nn.ModuleList(Gate(dim) for _ in range(2 if gated else 0))
+
+    def forward(self, x: Tensor, rows: Tensor, seen: Tensor) -> Tensor:
+        """Outputs `[B, D]` from inputs `x [B, D]` and the standardised `rows [B, L, D]` that `seen [B, L]` marks."""
+        attended = self._attended(x, rows, seen)
+        if not self.gates:
+            x = x + attended
+            return x + self.linear(self.norm_linear(x))
+        of_attention, of_linear = self.gates
+        x = of_attention(x, attended)
+        gated: Tensor = of_linear(x, self.linear(self.norm_linear(x)))
+        return gated
+
+    def _attended(self, x: Tensor, rows: Tensor, seen: Tensor) -> Tensor:
+        """See ppo_bench/mathematics/attention.py for why the query is projected twice, and the rows are not."""
+
+        def heads(y: Tensor) -> Tensor:
+            return y.unflatten(-1, (self._heads, -1))
+
+        weight, bias = heads(self.norm_rows.weight), heads(self.norm_rows.bias)
+        query = self.query(heads(self.norm_query(x))) @ self.key.weight * (weight / math.sqrt(x.shape[-1]))
+        means, sums = attention.attend(torch, query, heads(rows), seen)
+        values = self.value(means * weight + sums[..., None] * bias)
+        out: Tensor = self.out(values.flatten(-2))
+        return out
+
+
+class Decoder(nn.Module):
+    """A linear layer and transposed convolutions from a hidden layer `[B, dim]` to the pixels `[B, H, W, C]` of images
+    (Pleines et al. 2023)."""
+
+    def __init__(self, dim: int, corner: tuple[int, int, int], channels: int) -> None:
+        super().__init__()
+        self._corner = corner
+        self.flat = Linear(dim, math.prod(corner), "relu")
+        self.first = nn.ConvTranspose2d(64, 64, kernel_size=3, stride=1)
+        self.second = nn.ConvTranspose2d(64, 32, kernel_size=4, stride=2)
+        self.last = nn.ConvTranspose2d(32, channels, kernel_size=8, stride=4)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits of the pixels."""
+        x = self.flat(hidden).unflatten(-1, self._corner).permute(0, 3, 1, 2)
+        logits: Tensor = self.last(torch.relu_(self.second(torch.relu_(self.first(x)))))
+        return logits.permute(0, 2, 3, 1)
+
+
+class Transformer(nn.Module):
+    """`network=trxl`."""
+
+    def __init__(
+        self,
+        inputs: int,
+        image: tuple[int, int] | None,
+        dim: int,
+        layers: int,
+        heads: int,
+        gated: bool,
+        memory: int,
+        positions: str,
+        max_episode_steps: int,
+        corner: tuple[int, int, int] | None,
+        outputs: int,
+        streams: int,
+    ) -> None:
+        """`image` are the channels of images and the pixels that the convolutions leave; None for vectors of `inputs`.
+        `corner` is the shape of the small image from which a decoder begins; None for no decoder."""
+        super().__init__()
+        self._memory, self._positions, self._most = memory, positions, max_episode_steps - 1
+        self.trunk = nature(*image, dim) if image else Linear(inputs, dim)
+        self.actor = Linear(dim, outputs)
+        self.critic = Linear(dim, streams)
+        self.blocks = nn.ModuleList(Block(dim, heads, gated) for _ in range(layers))
+        if positions == "learned":
+            self.positions = nn.Embedding(max_episode_steps, dim)
+        self.behind = Linear(dim, dim, "relu")
+        if image and corner:
+            self.decoder = Decoder(dim, corner, image[0])
+
+    def forward(
+        self, obs: Tensor, carry: Carry, start: Tensor, image: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Carry] | tuple[Tensor, Tensor, Carry, Tensor]:
+        """The policy's outputs `[B, outputs]`, values `[B, streams]` and the next carry.
+
+        With `image [B, H, W, C]`, from 0 to 1, also the loss of its reconstruction from the hidden layer.
+        """
+        steps = carry["steps"] * (1 - start)
+        ago = torch.arange(self._memory, 0, -1, device=steps.device)  # age of each row; that of the last step is 1
+        seen = ago <= steps[:, None]
+        x, kept = self.trunk(obs), []
+        rows = self._rows(carry["inputs"].to(x.dtype), steps[:, None] - ago)
+        for layer, block in enumerate(self.blocks):
+            kept.append(self._kept(x, steps))
+            x = block(x, rows[:, :, layer], seen)
+        x = self.behind(x)
+        result = self.actor(x), self.critic(x), {"steps": steps + 1, "inputs": torch.stack(kept, 1)}
+        if image is None:
+            return result
+        return *result, F.binary_cross_entropy_with_logits(self.decoder(x), image)
+
+    def _kept(self, x: Tensor, steps: Tensor) -> Tensor:
+        """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
+        if self._positions == "learned":
+            return x
+        if self._positions == "absolute":  # positions count down from the last one, as in CleanRL
+            x = x + attention.sinusoids(torch, self._most - steps, x)
+        return F.layer_norm(x, x.shape[-1:])
+
+    def _rows(self, kept: Tensor, places: Tensor) -> Tensor:
+        """Standardised rows `[B, L, layers, D]` with positions, from the stored rows `kept`.
+
+        `places [B, L]` are the rows' steps in the episode.
+        """
+        if self._positions != "learned":
+            return kept
+        positions = self.positions(places.clip(0, self._most).int())
+        return F.layer_norm(kept + positions[:, :, None], kept.shape[-1:])
