@@ -68,40 +68,38 @@ class TwoStreams(Ppo):
         return total + ppo.masked_mean(ops.xp, ops.xp.square(values[:, 1] - 3.0), batch["valid"]), measured
 
 
+@dataclass(frozen=True, kw_only=True)
 class Averaging(NetworkSpec):
     """The network of a fading mean of the observations; how fast it fades is learnt."""
 
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        return (*super().parameters, Parameter("fading", (), None))
-
-    @property
-    def carry(self) -> tuple[Carry, ...]:
-        return (Carry("mean", self.input_shape),)
+    behind: NetworkSpec
+    """The network that sees the mean."""
 
     def forward(self, ops: Any, params: Any, obs: Any, carry: Any, start: Any) -> Outputs:
         share = 1.0 / (1.0 + ops.xp.exp(-params["fading"]))
         mean = share * carry["mean"] * (1.0 - start[:, None]) + (1.0 - share) * obs
-        return super().forward(ops, params, mean, {}, None)._replace(carry={"mean": mean})
-
-
-class AveragingSequences(Averaging):
-    """The same, which learns through its memory."""
-
-    sequences = True
+        return self.behind.forward(ops, params, mean, {}, None)._replace(carry={"mean": mean})
 
 
 @dataclass(frozen=True)
 class AveragingMlp(Mlp):
     """`Averaging` with an MLP behind it."""
 
-    def build(self, observation_space: Any, action_space: Any) -> NetworkSpec:
-        return Averaging(**vars(super().build(observation_space, action_space)))
+    sequences = False
+
+    def build(self, observation_space: Any, action_space: Any, streams: int = 1) -> NetworkSpec:
+        behind = super().build(observation_space, action_space, streams)
+        own = {
+            "parameters": (*behind.parameters, Parameter("fading", (), None)),
+            "carry": (Carry("mean", behind.input_shape),),
+            "separate_critic": False,  # the mean is shared
+            "sequences": self.sequences,
+        }
+        return Averaging(**{**vars(behind), **own}, behind=behind)
 
 
 @dataclass(frozen=True)
-class AveragingSequencesMlp(Mlp):
-    """`AveragingSequences` with an MLP behind it."""
+class AveragingSequencesMlp(AveragingMlp):
+    """The same, which learns through its memory."""
 
-    def build(self, observation_space: Any, action_space: Any) -> NetworkSpec:
-        return AveragingSequences(**vars(super().build(observation_space, action_space)))
+    sequences = True

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
 from numpy.testing import assert_allclose
 
-from ppo_bench.networks.decoder import cross_entropy
-from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.networks.layers import Activation
-from ppo_bench.networks.torch.ops import TorchOps
+from ppo_bench.networks import building
+from ppo_bench.networks.flax import layers as flax_layers
+from ppo_bench.networks.torch import layers as torch_layers
+from ppo_bench.networks.transformer import Trxl
+from tests.layers import WAYS
 
 POINTS = np.array([-1.5, -1e-3, 0.0, 1e-3, 1.5])
 
@@ -33,40 +35,38 @@ EXPECTED: dict[str, Any] = {
     "relu": lambda x: (x, 1.0) if x > 0 else (0.0, 0.0),
     "leaky_relu": lambda x: (x, 1.0) if x > 0 else (0.01 * x, 0.01),
     "elu": lambda x: (x, 1.0) if x > 0 else (math.expm1(x), math.exp(x)),
-    "gelu": lambda x: (
-        x * normal_cdf(x),
-        normal_cdf(x) + x * math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi),
-    ),
+    "gelu": lambda x: (x * normal_cdf(x), normal_cdf(x) + x * math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)),
     "silu": lambda x: (x * logistic(x), logistic(x) + x * logistic(x) * (1.0 - logistic(x))),
 }
 """Value and derivative of each activation; at a kink, the derivative that PyTorch takes."""
 
 
-@pytest.mark.parametrize("activation", get_args(Activation))
-def test_activations_have_the_same_values_and_derivatives_in_both_frameworks(activation: Activation) -> None:
+@pytest.mark.parametrize("activation", building.ACTIVATIONS)
+def test_activations_have_the_same_values_and_derivatives_in_both_frameworks(activation: str) -> None:
     expected = np.array([EXPECTED[activation](float(x)) for x in POINTS]).T
     x = torch.tensor(POINTS, requires_grad=True)
-    y = TorchOps(torch.float64, torch.float64).activate(activation, x * 1.0)  # an activation may work in place
+    y = torch_layers.ACTIVATIONS[activation](x * 1.0)  # an activation may work in place
     y.sum().backward()
     assert x.grad is not None
     assert_allclose([y.detach().numpy(), x.grad.numpy()], expected, rtol=1e-14, atol=1e-17)
     with jax.enable_x64(True):
-        ops, points = JaxOps(jnp.float64, jnp.float64), jnp.asarray(POINTS)
-        values, derivatives = (
-            ops.activate(activation, points),
-            jax.vmap(jax.grad(lambda v: ops.activate(activation, v))),
-        )
-        assert_allclose([values, derivatives(points)], expected, rtol=1e-14, atol=1e-17)
+        activate, points = flax_layers.ACTIVATIONS[activation], jnp.asarray(POINTS)
+        assert_allclose([activate(points), jax.vmap(jax.grad(activate))(points)], expected, rtol=1e-14, atol=1e-17)
 
 
-def test_the_cross_entropy_of_a_logit_has_the_same_derivative_in_both_frameworks() -> None:
-    """It is sigmoid(logit) - target, at 0 as well."""
-    expected = [logistic(float(x)) - 0.25 for x in POINTS]
-    x = torch.tensor(POINTS, requires_grad=True)
-    (len(POINTS) * cross_entropy(torch, x, torch.full_like(x, 0.25))).backward()
-    assert x.grad is not None
-    assert_allclose(x.grad.numpy(), expected, rtol=1e-14)
+@pytest.mark.parametrize(("way", "grad"), [("torch", torch.func.grad), ("jax", jax.grad)])
+def test_the_cross_entropy_of_a_logit_has_the_same_derivative_in_both_frameworks(way: str, grad: Any) -> None:
+    """It is sigmoid(logit) - target, at 0 as well. Each channel of the decoder's images has its logit as its bias."""
+    space = Box(0, 255, (36, 36, len(POINTS)), np.uint8)
+    network = Trxl(1, 1, 2, 1, "none", 1, False, reconstruction_coef=1.0).build(space, Discrete(2))
     with jax.enable_x64(True):
-        points = jnp.asarray(POINTS)
-        gradient = jax.grad(lambda v: len(POINTS) * cross_entropy(jnp, v, jnp.full_like(v, 0.25)))(points)
-        assert_allclose(gradient, expected, rtol=1e-14)
+        ops, array = WAYS[way]
+        image, start = array(np.full((1, *space.shape), 0.25)), array(np.zeros(1))
+        carry = {"steps": start, "inputs": array(np.zeros((1, 1, 1, 2)))}
+        params = {p.name: array(np.zeros(p.shape)) for p in network.parameters}
+
+        def loss(bias: Any) -> Any:
+            return ops.call(network.module, params | {"decoder.3.bias": bias}, image, carry, start, image=image)[-1]
+
+        gradient = len(POINTS) * grad(loss)(array(POINTS))
+    assert_allclose(gradient, [logistic(float(x)) - 0.25 for x in POINTS], rtol=1e-14)

@@ -21,7 +21,7 @@ from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.envs.observed import make_env
 from ppo_bench.envs.vectors import Vectors
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.combined import images_in
+from ppo_bench.networks.convolutions import images_in
 from ppo_bench.networks.spec import Combined
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.checkpoint import find, load

@@ -15,9 +15,9 @@ from ppo_bench.common.flattened import Flattened
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.gymnasium import GymnasiumBackend
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.combined import images_in
+from ppo_bench.networks.convolutions import images_in
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.networks.spec import Auto
+from ppo_bench.networks.spec import Auto, Mlp
 from ppo_bench.networks.torch.ops import TorchOps
 from tests.runners import problem_for, runner_for
 from tests.scenes import Endings
@@ -54,7 +54,8 @@ def outputs(network: NetworkSpec, obs: np.ndarray) -> np.ndarray:
 )
 def test_images_of_other_layouts_are_those_of_the_usual_one(images: np.ndarray, as_usual: np.ndarray) -> None:
     one, other = (AUTO.build(space_of(each), CHOICE) for each in (images, as_usual))
-    assert one.convolutions == other.convolutions != ()
+    assert one.module == other.module
+    assert one.module.convolves
     assert one.input_shape == other.input_shape
     assert_array_equal(outputs(one, images), outputs(other, as_usual))
 
@@ -64,7 +65,8 @@ def test_images_of_floats_are_taken_as_they_are(shape: tuple[int, ...]) -> None:
     images = pixels(*shape)
     bytes_, floats = space_of(images), spaces.Box(0, 1, shape, np.float32)
     one, other = AUTO.build(bytes_, CHOICE), AUTO.build(floats, CHOICE)
-    assert one.convolutions == other.convolutions != ()
+    assert one.module == other.module
+    assert one.module.convolves
     assert not other.uint8
     assert_allclose(outputs(other, (images / 255.0).astype(np.float32)), outputs(one, images), atol=1e-5)
 
@@ -75,7 +77,8 @@ def test_images_of_floats_are_taken_as_they_are(shape: tuple[int, ...]) -> None:
     ids=str,
 )
 def test_other_arrays_are_vectors(shape: tuple[int, ...], dtype: Any) -> None:
-    assert AUTO.build(spaces.Box(0, 200, shape, dtype), CHOICE).convolutions == ()
+    space = spaces.Box(0, 200, shape, dtype)
+    assert AUTO.build(space, CHOICE) == Mlp([8], "tanh").build(space, CHOICE)
 
 
 @pytest.mark.parametrize("shape", [(4, 84, 84, 3), (4, 3, 60, 80), (64, 64, 3)], ids=str)
@@ -123,7 +126,7 @@ def test_grey_images_in_dictionaries_have_convolutions(alone: bool) -> None:
     env: Any = GymnasiumBackend("gymnasium", "sync").make(task)
     obs = env.reset([1, 2]).obs
     network: Any = AUTO.build(env.observation_space, CHOICE)
-    assert [eye.image.shape for eye in network.eyes] == [(40, 50, 1)]
+    assert [eye.image.shape for eye in dict(network.module.options)["eyes"]] == [(40, 50, 1)]
     (image,) = images_in(env.observation_space)
     pixels = obs[:, image.start : image.stop].astype(np.float64) / (255 if network.uint8 else 1)
     assert_allclose(pixels, 0.2, rtol=1e-6)

@@ -23,7 +23,6 @@ from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.envs.jax.minatar import MinAtar
 from ppo_bench.envs.random_play import random_actions
-from ppo_bench.networks.layers import Conv, Linear
 from ppo_bench.networks.spec import Auto, MinAtarCnn, Mlp
 from tests.training import rows
 
@@ -103,12 +102,11 @@ def test_auto_takes_minatars_network_for_images_of_bool_alone() -> None:
     actions = spaces.Discrete(3)
     spec = Auto([64, 64], "tanh").build(images, actions)
     assert spec == MinAtarCnn().build(images, actions)
-    assert spec.convolutions == (Conv("trunk.0", 4, 16, kernel=3, stride=1),)
-    assert [(layer.inputs, layer.outputs) for layer in spec.trunk] == [(8 * 8 * 16, 128)]
-    assert isinstance(spec.trunk[0], Linear)
+    weights = [parameter[:2] for parameter in spec.parameters if parameter.name.endswith("weight")]
+    assert weights[:2] == [("trunk.0.weight", (16, 3, 3, 4)), ("trunk.1.weight", (128, 8 * 8 * 16))]
     assert not spec.uint8  # they are 0 and 1, and not divided by 255
     board = spaces.Box(0, 1, (4, 4, 31), np.bool_)  # type: ignore[arg-type]
-    assert Auto([64, 64], "tanh").build(board, actions).convolutions == (Conv("trunk.0", 31, 16, kernel=3, stride=1),)
+    assert Auto([64, 64], "tanh").build(board, actions).parameters[0][:2] == ("trunk.0.weight", (16, 3, 3, 31))
     flat = spaces.Box(0, 1, (10,), np.bool_)  # type: ignore[arg-type]
     assert Auto([64, 64], "tanh").build(flat, actions) == Mlp([64, 64], "tanh").build(flat, actions)
 

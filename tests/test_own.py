@@ -1,4 +1,4 @@
-"""A user's own environment, network, algorithm and backend: docs/own.md, as it stands."""
+"""A user's own environment, algorithm and backend: docs/own.md, as it stands."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from tests.training import ENVIRONMENT, ROOT, rows
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"```bash\n(.*?)```", PAGE, re.S)[0].splitlines()
-OWN = (
-    ("network", "wide_critic", "mine.WideCritic"),
-    ("algorithm", "small_logits", "mine.SmallLogits"),
-    ("backend", "hurried", "mine.Hurried"),
-)
+OWN = (("algorithm", "small_logits", "mine.SmallLogits"), ("backend", "hurried", "mine.Hurried"))
 STEPS = "total_timesteps=2048"
 
 pytestmark = pytest.mark.slow
@@ -61,17 +57,17 @@ def test_a_command_of_the_page_runs(line: str, written: Path) -> None:
 
 
 def test_frameworks_train_the_page_s_parts_alike(written: Path) -> None:
-    words = "--config-dir my_conf env=cartpole network=wide_critic algorithm=small_logits backend=gymnasium"
+    words = "--config-dir my_conf env=cartpole algorithm=small_logits backend=gymnasium"
     done = run(written, ["-m", "ppo_bench.equivalence", *words.split(), STEPS, "outputs=o"])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_sweep_trains_the_page_s_parts(written: Path) -> None:
-    words = "-m --config-dir my_conf env=cartpole network=mlp,wide_critic outputs=o"
+    words = "-m --config-dir my_conf env=cartpole algorithm=ppo,small_logits outputs=o"
     done = run(written, ["-m", "ppo_bench", *words.split(), STEPS])
     assert done.returncode == 0, done.stderr
     configs = [json.loads(path.read_text())["config"] for path in written.rglob("run.json")]
-    assert {config["network"]["_target_"] for config in configs} == {"ppo_bench.networks.spec.Mlp", "mine.WideCritic"}
+    assert {config["algorithm"]["name"] for config in configs} == {"ppo", "small_logits"}
 
 
 def test_an_option_of_one_s_own_is_checked(written: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from gymnasium.spaces import Box, Discrete
 
 from ppo_bench.common.errors import ConfigError
@@ -17,6 +19,7 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.mathematics.weights import initial_weights
+from ppo_bench.networks.flax.layers import Dense
 from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.spec import Mlp
 from ppo_bench.networks.torch.ops import TorchOps
@@ -27,6 +30,16 @@ from tests.processes import TRAIN
 from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 from tests.scenes import RandomScenes
 from tests.training import ENVIRONMENT
+
+
+def test_linear_layers_of_few_bits_round_once_in_both_frameworks() -> None:
+    rng = np.random.default_rng(0)
+    x, weight, bias = (rng.normal(size=shape).astype(np.float32) for shape in ((32, 64), (48, 64), (48,)))
+    by_torch = F.linear(*(torch.from_numpy(array).bfloat16() for array in (x, weight, bias)))
+    kernel = {"kernel": jnp.asarray(weight.T, jnp.bfloat16), "bias": jnp.asarray(bias, jnp.bfloat16)}
+    by_jax: Any = Dense(48).apply({"params": kernel}, jnp.asarray(x, jnp.bfloat16))
+    assert by_jax.dtype == jnp.bfloat16
+    assert (np.asarray(by_jax, np.float32) == by_torch.float().numpy()).all()
 
 
 def test_layers_in_bfloat16_round_inputs_weights_and_outputs() -> None:

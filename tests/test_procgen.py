@@ -20,11 +20,11 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.weights import initial_weights
+from ppo_bench.networks.flax.layers import max_pool
 from ppo_bench.networks.flax.ops import JaxOps
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.networks.spec import Auto, ImpalaCnn
+from ppo_bench.networks.spec import Auto, ImpalaCnn, NatureCnn
 from ppo_bench.networks.torch.ops import TorchOps, named_views
-from ppo_bench.tuning.switches import Tuning
 from tests.processes import TRAIN
 from tests.refusals import assert_one_line
 from tests.runners import FRAMEWORKS
@@ -138,14 +138,14 @@ def test_outputs_and_gradients_are_those_of_an_independent_network() -> None:
         assert_allclose(in_order, gradients_of(model), rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("tuning", [Tuning(), Tuning(convolve_by_products=False)], ids=["slices", "XLA's own"])
-def test_the_first_of_equal_pixels_takes_the_gradient_in_both_frameworks(tuning: Tuning) -> None:
+@pytest.mark.parametrize("by_products", [True, False], ids=["slices", "XLA's own"])
+def test_the_first_of_equal_pixels_takes_the_gradient_in_both_frameworks(by_products: bool) -> None:
     images = np.array([[1, 1, 0, 2], [1, 1, 0, 2], [0, 0, 3, 3]], np.float32)[None, :, :, None]
     pooled = [[1, 2], [1, 3]]  # of the rows 0 to 1 and 1 to 2, the columns 0 to 1 and 1 to 3
     taken = [[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0]]
-    max_pool = JaxOps(jnp.dtype("float32"), jnp.dtype("float32"), tuning).max_pool
-    assert_array_equal(max_pool(jnp.array(images))[0, :, :, 0], pooled)
-    assert_array_equal(jax.grad(lambda x: max_pool(x).sum())(jnp.array(images))[0, :, :, 0], taken)
+    assert_array_equal(max_pool(jnp.array(images), by_products)[0, :, :, 0], pooled)
+    gradient = jax.grad(lambda x: max_pool(x, by_products).sum())(jnp.array(images))
+    assert_array_equal(gradient[0, :, :, 0], taken)
     x = torch.from_numpy(images).permute(0, 3, 1, 2).requires_grad_()
     y = torch.nn.functional.max_pool2d(x, 3, 2, 1)
     y.sum().backward()
@@ -165,12 +165,10 @@ def test_heads_have_their_gains_and_the_agent_the_size_of_cleanrls() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 64, 64), (64, 64, 3)])
 def test_auto_takes_it_for_frames_of_64_x_64_in_colour_alone(shape: tuple[int, ...]) -> None:
-    auto = Auto([64, 64], "tanh")
-    assert auto.build(spaces.Box(0, 255, shape, np.uint8), spaces.Discrete(15)).convolutions == (
-        ImpalaCnn().build(FRAMES, spaces.Discrete(15)).convolutions
-    )
-    other = auto.build(spaces.Box(0, 255, (3, 96, 96), np.uint8), spaces.Discrete(15))
-    assert len(other.convolutions) == 3
+    auto, actions, other = Auto([64, 64], "tanh"), spaces.Discrete(15), spaces.Box(0, 255, (3, 96, 96), np.uint8)
+    found = auto.build(spaces.Box(0, 255, shape, np.uint8), actions)
+    assert found.module == ImpalaCnn().build(FRAMES, actions).module
+    assert auto.build(other, actions) == NatureCnn().build(other, actions)
 
 
 def played(arguments: Sequence[str], tmp_path: Path) -> Path:

@@ -20,7 +20,6 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.flax.ops import JaxOps
-from ppo_bench.networks.layers import CellName
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.spec import RecurrentMlp
 from ppo_bench.networks.torch.ops import TorchOps
@@ -37,13 +36,13 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def theirs(cell: CellName) -> torch.nn.LSTM | torch.nn.GRU:
+def theirs(cell: str) -> torch.nn.LSTM | torch.nn.GRU:
     torch.manual_seed(1)
     return (torch.nn.LSTM if cell == "lstm" else torch.nn.GRU)(INPUTS, UNITS).double()
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_sequence_and_its_gradients_are_those_of_pytorchs_own(cell: CellName) -> None:
+def test_a_sequence_and_its_gradients_are_those_of_pytorchs_own(cell: str) -> None:
     module, x = theirs(cell), drawn(STEPS, ROWS, INPUTS).requires_grad_()
     state = drawn(len(CELLS[cell].states), ROWS, UNITS, seed=2).requires_grad_()
     weights: Any = (module.weight_ih_l0, module.weight_hh_l0, module.bias_ih_l0, module.bias_hh_l0)
@@ -59,7 +58,7 @@ def test_a_sequence_and_its_gradients_are_those_of_pytorchs_own(cell: CellName) 
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_gradients_are_those_of_differences_where_episodes_begin_anew(cell: CellName) -> None:
+def test_gradients_are_those_of_differences_where_episodes_begin_anew(cell: str) -> None:
     gates, states = CELLS[cell].gates * UNITS, len(CELLS[cell].states)
     start = (drawn(STEPS, ROWS, seed=4) > 0.5).double()
     assert 0 < start.sum() < start.numel()
@@ -92,12 +91,12 @@ def test_a_reset_by_hand() -> None:
     assert abs(float(found[1, 0, 0]) - gate(-0.2) * np.tanh(cell)) < 1e-15
 
 
-def network(cell: CellName) -> NetworkSpec:
+def network(cell: str) -> NetworkSpec:
     return RecurrentMlp(cell, 6, [8], "tanh").build(spaces.Box(-9, 9, (INPUTS,), np.float32), spaces.Discrete(3))
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: CellName) -> None:
+def test_a_sequence_is_its_steps_one_by_one_in_both_frameworks(cell: str) -> None:
     """With episodes that begin anew, and the carry that the last step leaves."""
     spec = network(cell)
     weights = {name: array.astype(np.float64) for name, array in initial_weights(spec.parameters, 1).items()}

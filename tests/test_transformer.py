@@ -21,7 +21,8 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import attention, ppo
 from ppo_bench.mathematics.weights import initial_weights
-from ppo_bench.networks.transformer import Block, TransformerSpec, Trxl
+from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.transformer import Trxl
 from tests.layers import DIM, SMALL, WAYS, drawn
 from tests.namespaces import NAMESPACES, Namespace
 from tests.refusals import assert_one_line
@@ -62,39 +63,40 @@ def test_far_positions_stay_apart_beside_layers_of_few_bits() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_layer_is_pytorchs_attention(way: str) -> None:
-    """With one head, whose weights are those of `torch.nn.MultiheadAttention`."""
+    """With one head, whose weights are those of `torch.nn.MultiheadAttention`, and nothing else in the network."""
     module, norms = torch.nn.MultiheadAttention(DIM, 1, batch_first=True).double(), []
-    block = Block("b", DIM, heads=1, gated=False)
-    weights = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(block.parameters())}
-    parts = [torch.from_numpy(weights[f"b.{part}.weight"]) for part in ("query", "key", "value")]
-    with torch.no_grad():
-        module.in_proj_weight.copy_(torch.cat(parts))
-        module.in_proj_bias.zero_()
-        module.out_proj.weight.copy_(torch.from_numpy(weights["b.out.weight"]))
-        module.out_proj.bias.copy_(torch.from_numpy(weights["b.out.bias"]))
+    trxl = Trxl(layers=1, heads=1, dim=DIM, memory=STEPS, positions="none", max_episode_steps=9, gated=False)
+    spec = trxl.build(spaces.Box(-9, 9, (DIM,), np.float32), spaces.Discrete(DIM))
+    weights = {p.name: drawn(*p.shape, seed=k) for k, p in enumerate(spec.parameters)}
+    for name, bias in (("trunk.0", 0.0), ("memory.1", 100.0), ("actor.0", -100.0)):  # in between is ReLU
+        weights |= {f"{name}.weight": np.eye(DIM), f"{name}.bias": np.full(DIM, bias)}
+    own = {name.removeprefix("memory.0."): torch.from_numpy(array) for name, array in weights.items()}
+    inputs = torch.cat([own[f"{part}.weight"] for part in ("query", "key", "value")])
+    state = {"in_proj_weight": inputs, "in_proj_bias": torch.zeros(3 * DIM)}
+    module.load_state_dict({**state, "out_proj.weight": own["out.weight"], "out_proj.bias": own["out.bias"]})
     for part in ("norm_query", "norm_rows", "norm_linear"):
-        arrays = (torch.from_numpy(weights[f"b.{part}.{name}"]) for name in ("weight", "bias"))
-        norms.append(lambda x, arrays=tuple(arrays): torch.nn.functional.layer_norm(x, (DIM,), *arrays))
+        arrays = own[f"{part}.weight"], own[f"{part}.bias"]
+        norms.append(lambda x, arrays=arrays: torch.nn.functional.layer_norm(x, (DIM,), *arrays))
     x, rows = torch.from_numpy(drawn(ROWS, DIM)), torch.from_numpy(drawn(ROWS, STEPS, DIM))
     seen = torch.tensor([[0, 1, 1, 1, 1], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1]]).bool()
     attended, _ = module(norms[0](x)[:, None], norms[1](rows), norms[1](rows), key_padding_mask=~seen)
     y = x + attended[:, 0]
-    linear = torch.nn.functional.linear(
-        norms[2](y), *(torch.from_numpy(weights[f"b.linear.{n}"]) for n in ("weight", "bias"))
-    )
+    linear = torch.nn.functional.linear(norms[2](y), own["linear.weight"], own["linear.bias"])
     expected = (y + torch.relu(linear)).detach().numpy()
+    kept, standardised = (torch.nn.functional.layer_norm(z, (DIM,)).numpy() for z in (x, rows))
     with jax.enable_x64(True):
         ops, array = WAYS[way]
         params: Any = {name: array(value) for name, value in weights.items()}
-        standardised = ops.standardised(array(rows.numpy()))
-        found = np.asarray(block.forward(ops, params, array(x.numpy()), standardised, array(seen.numpy())))
-    assert_allclose(found, expected, rtol=0, atol=1e-12)
+        carry: Any = {"steps": array(seen.sum(-1).double().numpy()), "inputs": array(standardised[:, :, None])}
+        head, _, after = spec.forward(ops, params, array(x.numpy()), carry, array(np.zeros(ROWS)))
+    assert_allclose(np.asarray(head[0]), expected, rtol=0, atol=1e-12)
+    assert_allclose(np.asarray(after["inputs"])[:, 0], kept, rtol=0, atol=1e-12)
 
 
 # --- Windows ----------------------------------------------------------------------------------------------------------
 
 
-def network(positions: str = "absolute", memory: int = STEPS) -> TransformerSpec:
+def network(positions: str = "absolute", memory: int = STEPS) -> NetworkSpec:
     trxl = Trxl(layers=2, heads=2, dim=DIM, memory=memory, positions=positions, max_episode_steps=20, gated=False)
     return trxl.build(spaces.Box(-9, 9, (4,), np.float32), spaces.Discrete(3))
 
@@ -269,7 +271,7 @@ def test_images_too_small_for_convolutions_are_vectors() -> None:
     """MinAtar's observations of 10 x 10 pixels."""
     small = spaces.Box(0, 1, (10, 10, 4), np.int8)
     network = load_config(["env=minatar_breakout", "network=trxl"]).network.build(small, spaces.Discrete(3))
-    assert network.convolutions == ()
-    assert network.trunk[0].inputs == 400
+    assert not network.module.convolves
+    assert network.parameters[0][:2] == ("trunk.0.weight", (64, 400))
     with pytest.raises(ConfigError, match=r"network=lstm_cnn: .* too small for it; use network=mlp or lstm"):
         load_config(["env=minatar_breakout", "network=lstm_cnn"]).network.build(small, spaces.Discrete(3))

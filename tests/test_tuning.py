@@ -11,9 +11,9 @@ import pytest
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.networks import jax as jax_networks
 from ppo_bench.runners import frameworks, torch
 from ppo_bench.runs.train import build_runner
+from ppo_bench.tuning import jax_convolutions
 from ppo_bench.tuning.follow import Followers
 from ppo_bench.tuning.switches import Tuning
 
@@ -49,7 +49,7 @@ def test_what_is_off_is_not_called_and_changes_no_result(framework: str, monkeyp
     note(torch, "keep_freed_memory", of="keep_freed_memory")
     note(frameworks, "let_idle_threads_sleep", of="sleep_idle_threads")
     note(Followers, "gather", of="follow_caller")
-    note(jax_networks, "convolve", of="convolve_by_products")
+    note(jax_convolutions, "convolve", of="convolve_by_products")
     of_torch, of_jax = set(KEYS) - {"convolve_by_products"}, {"follow_caller", "convolve_by_products"}
     expected = trained(framework)
     assert called == (of_jax if framework == "jax_xla" else of_torch)

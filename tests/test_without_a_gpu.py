@@ -20,8 +20,9 @@ from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.networks import jax as jax_networks
 from ppo_bench.networks import network
+from ppo_bench.networks.flax import layers as flax_layers
+from ppo_bench.networks.flax import ops as flax_ops
 from ppo_bench.runners import program, torch_adam, torch_device
 from ppo_bench.runners import torch as torch_runner
 from ppo_bench.runners.base import Problem
@@ -141,7 +142,8 @@ PLATFORMS = ("cuda", "rocm", "tpu")
 @pytest.fixture
 def no_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks are built as they are where there is an accelerator."""
-    monkeypatch.setattr(jax_networks, "_on_cpu", lambda: False)
+    for module in (flax_layers, flax_ops):
+        monkeypatch.setattr(module, "on_cpu", lambda: False)
 
 
 def lowered(function: Any, *arguments: Any, platforms: Any = PLATFORMS) -> str:

@@ -176,7 +176,7 @@ DETAILS = (
         _network("RecurrentCnn"),
         "**The Nature CNN and a memory ({cell}) of {units} units**, shared by actor and critic. A minibatch "
         "holds whole environments, and the memory is cleared at the start of an episode, lost lives included.",
-        "ppo_bench/networks/recurrent.py#RecurrentSpec",
+        "ppo_bench/networks/spec.py#RecurrentCnn",
     ),
     Detail(
         _network("RndCnn"),
@@ -187,7 +187,7 @@ DETAILS = (
         _network("Trxl"),
         "**A transformer over the latest {memory} steps** of an episode: {layers} layers of width {dim}, "
         "heads: {heads}, positions: {positions}.",
-        "ppo_bench/networks/transformer.py#TransformerSpec",
+        "ppo_bench/networks/transformer.py#Trxl",
     ),
     Detail(
         _network("Trxl"),

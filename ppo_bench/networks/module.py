@@ -29,6 +29,10 @@ class Module:
     convolves: bool = False
     """Whether most of the arithmetic is convolutions."""
 
+    def __hash__(self) -> int:
+        """A hash that takes no time, since each call of the module looks it up."""
+        return hash((self.name, self.parameters[0].name))
+
     def in_torch(self) -> Callable[..., Any]:
         """The function `(params, *inputs)` of the module of PyTorch."""
         from ppo_bench.networks.torch.call import Called

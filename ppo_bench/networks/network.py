@@ -159,7 +159,7 @@ class NetworkSpec:
         if not self.reconstruction_coef:
             head, values, _ = self.forward(ops, params, obs, carry, start)
             return head, values, {}
-        image = ops.for_layers({"obs": obs})["obs"] / 255.0
+        image = ops.full(obs) / 255.0
         *outputs, loss = self._call(ops, params, obs, carry, start, image=image)
         head, values, _ = self._outputs(ops, params, *outputs)
         return head, values, {"reconstruction_loss": ops.full(loss)}
@@ -221,11 +221,11 @@ class NetworkSpec:
         """The policy's head from its `first` part: (logits,), or (mean, log_std) with `log_std` from `params`."""
         return (first,) if self.discrete else (first, params["actor.log_std"])
 
-    def arrange(self, observations: Array) -> Array:
+    def arrange(self, observations: Array, xp: Any = np) -> Array:
         """`observations [N, ...]` in the network's layout, views where possible: images channels last, others flat."""
         if not self.images:
             return observations.reshape(observations.shape[0], -1)
-        return channels_last(np, observations, self.observation_shape)
+        return channels_last(xp, observations, self.observation_shape)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

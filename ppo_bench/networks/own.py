@@ -140,7 +140,7 @@ class OwnSpec(NetworkSpec):
         """See `NetworkSpec.initial`: the values that the module's constructor gives its parameters."""
         return self.module.first.initial(seed)
 
-    def arrange(self, observations: Array) -> Array:
+    def arrange(self, observations: Array, xp: Any = np) -> Array:
         """`observations [N, ...]` in their own layout."""
         return observations
 

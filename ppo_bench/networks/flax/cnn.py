@@ -7,7 +7,7 @@ import functools
 import flax.linen as nn
 import jax
 
-from ppo_bench.networks.flax.layers import Conv, max_pool
+from ppo_bench.networks.flax.layers import Conv, Dense, max_pool
 
 
 def nature(x: jax.Array, units: int, by_products: bool, first: int = 0) -> jax.Array:
@@ -16,7 +16,7 @@ def nature(x: jax.Array, units: int, by_products: bool, first: int = 0) -> jax.A
     x = nn.relu(conv(32, kernel=8, stride=4, name=f"trunk.{first}")(x))
     x = nn.relu(conv(64, kernel=4, stride=2, name=f"trunk.{first + 1}")(x))
     x = nn.relu(conv(64, kernel=3, stride=1, name=f"trunk.{first + 2}")(x))
-    return nn.relu(nn.Dense(units, name=f"trunk.{first + 3}")(flat(x)))
+    return nn.relu(Dense(units, name=f"trunk.{first + 3}")(flat(x)))
 
 
 def flat(x: jax.Array) -> jax.Array:
@@ -35,7 +35,7 @@ class NatureCnn(nn.Module):
     def __call__(self, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The policy's outputs `[B, outputs]` and values `[B, streams]`."""
         hidden = nature(obs, 512, self.by_products)
-        return nn.Dense(self.outputs, name="actor.0")(hidden), nn.Dense(self.streams, name="critic.0")(hidden)
+        return Dense(self.outputs, name="actor.0")(hidden), Dense(self.streams, name="critic.0")(hidden)
 
 
 class MinAtarCnn(nn.Module):
@@ -49,8 +49,8 @@ class MinAtarCnn(nn.Module):
     def __call__(self, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The policy's outputs `[B, outputs]` and values `[B, streams]`."""
         x = nn.relu(Conv(16, kernel=3, by_products=self.by_products, name="trunk.0")(obs))
-        hidden = nn.relu(nn.Dense(128, name="trunk.1")(flat(x)))
-        return nn.Dense(self.outputs, name="actor.0")(hidden), nn.Dense(self.streams, name="critic.0")(hidden)
+        hidden = nn.relu(Dense(128, name="trunk.1")(flat(x)))
+        return Dense(self.outputs, name="actor.0")(hidden), Dense(self.streams, name="critic.0")(hidden)
 
 
 class ImpalaCnn(nn.Module):
@@ -69,8 +69,8 @@ class ImpalaCnn(nn.Module):
             for first in (5 * block + 1, 5 * block + 3):  # two residual blocks (He et al. 2016)
                 y = nn.relu(conv(channels, name=f"trunk.{first}")(nn.relu(x)))
                 x = x + conv(channels, name=f"trunk.{first + 1}")(y)
-        hidden = nn.relu(nn.Dense(256, name="trunk.15")(flat(nn.relu(x))))
-        return nn.Dense(self.outputs, name="actor.0")(hidden), nn.Dense(self.streams, name="critic.0")(hidden)
+        hidden = nn.relu(Dense(256, name="trunk.15")(flat(nn.relu(x))))
+        return Dense(self.outputs, name="actor.0")(hidden), Dense(self.streams, name="critic.0")(hidden)
 
 
 class RndCnn(nn.Module):
@@ -83,7 +83,7 @@ class RndCnn(nn.Module):
     @nn.compact
     def __call__(self, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The policy's outputs `[B, outputs]` and values `[B, streams]`."""
-        hidden = nn.relu(nn.Dense(448, name="trunk.4")(nature(obs, 256, self.by_products)))
-        actor = nn.relu(nn.Dense(448, name="actor.0")(hidden))
-        critic = hidden + nn.relu(nn.Dense(448, name="critic.0")(hidden))
-        return nn.Dense(self.outputs, name="actor.1")(actor), nn.Dense(self.streams, name="critic.1")(critic)
+        hidden = nn.relu(Dense(448, name="trunk.4")(nature(obs, 256, self.by_products)))
+        actor = nn.relu(Dense(448, name="actor.0")(hidden))
+        critic = hidden + nn.relu(Dense(448, name="critic.0")(hidden))
+        return Dense(self.outputs, name="actor.1")(actor), Dense(self.streams, name="critic.1")(critic)

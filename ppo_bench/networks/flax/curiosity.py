@@ -8,13 +8,13 @@ import flax.linen as nn
 import jax
 
 from ppo_bench.networks.flax.cnn import flat
-from ppo_bench.networks.flax.layers import Conv, leaky_relu
+from ppo_bench.networks.flax.layers import Conv, Dense, leaky_relu
 
 
 def predicting(x: jax.Array, units: int, prefix: str, first: int) -> jax.Array:
     """Outputs of the two layers that the predictor has more than the target."""
-    x = nn.relu(nn.Dense(units, name=f"{prefix}.{first}")(nn.relu(x)))
-    return nn.Dense(units, name=f"{prefix}.{first + 1}")(x)
+    x = nn.relu(Dense(units, name=f"{prefix}.{first}")(nn.relu(x)))
+    return Dense(units, name=f"{prefix}.{first + 1}")(x)
 
 
 class OfImages(nn.Module):
@@ -32,7 +32,7 @@ class OfImages(nn.Module):
         x = leaky_relu(conv(32, kernel=8, stride=4, name=f"{self.prefix}.0")(x))
         x = leaky_relu(conv(64, kernel=4, stride=2, name=f"{self.prefix}.1")(x))
         x = leaky_relu(conv(64, kernel=3, stride=1, name=f"{self.prefix}.2")(x))
-        x = nn.Dense(self.units, name=f"{self.prefix}.3")(flat(x))
+        x = Dense(self.units, name=f"{self.prefix}.3")(flat(x))
         return predicting(x, self.units, self.prefix, 4) if self.predicts else x
 
 
@@ -46,6 +46,6 @@ class OfVectors(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """The features."""
-        x = leaky_relu(nn.Dense(self.units, name=f"{self.prefix}.0")(x))
-        x = nn.Dense(self.units, name=f"{self.prefix}.1")(x)
+        x = leaky_relu(Dense(self.units, name=f"{self.prefix}.0")(x))
+        x = Dense(self.units, name=f"{self.prefix}.1")(x)
         return predicting(x, self.units, self.prefix, 2) if self.predicts else x

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import flax.linen as nn
 import jax
 
-from ppo_bench.networks.flax.layers import ACTIVATIONS, LayerNorm
+from ppo_bench.networks.flax.layers import ACTIVATIONS, Dense, LayerNorm
 
 
 class Mlp(nn.Module):
@@ -33,7 +33,7 @@ def actor_and_critic(
 
     def last(part: str, size: int) -> jax.Array:
         hidden = hidden_layers(x, part, hidden_sizes, activation, layer_norm)
-        return nn.Dense(size, name=f"{part}.{len(hidden_sizes)}")(hidden)
+        return Dense(size, name=f"{part}.{len(hidden_sizes)}")(hidden)
 
     return last("actor", outputs), last("critic", streams)
 
@@ -41,7 +41,7 @@ def actor_and_critic(
 def hidden_layers(x: jax.Array, part: str, sizes: Sequence[int], activation: str, layer_norm: bool) -> jax.Array:
     """Outputs of layers of `sizes` units, named after `part` of the module that calls this function."""
     for i, size in enumerate(sizes):
-        x = nn.Dense(size, name=f"{part}.{i}")(x)
+        x = Dense(size, name=f"{part}.{i}")(x)
         if layer_norm:
             x = LayerNorm(name=f"{part}.{i}.norm")(x)
         x = ACTIVATIONS[activation](x)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ppo_bench.mathematics.recurrent import CELLS
 from ppo_bench.networks.flax.cnn import nature
-from ppo_bench.networks.flax.layers import zeros
+from ppo_bench.networks.flax.layers import Dense, affine, zeros
 from ppo_bench.networks.flax.mlp import hidden_layers
 
 Carry = dict[str, jax.Array]
@@ -38,10 +38,10 @@ class Cell(nn.Module):
             projected, started = row
             kept = (1 - started)[:, None].astype(projected.dtype)
             state = tuple(part * kept for part in state)
-            state, _ = cell.step(jnp, projected, state[0] @ weight_hh.T + bias_hh, state)
+            state, _ = cell.step(jnp, projected, affine(state[0], weight_hh.T, bias_hh), state)
             return state, state[0]
 
-        rows = x @ weight_ih.T + bias_ih, start
+        rows = affine(x, weight_ih.T, bias_ih), start
         state = tuple(carry[name].astype(rows[0].dtype) for name in cell.states)
         state, hidden = step(state, rows) if start.ndim == 1 else jax.lax.scan(step, state, rows)
         return hidden, dict(zip(cell.states, state, strict=True))
@@ -49,7 +49,7 @@ class Cell(nn.Module):
 
 def read_out(hidden: jax.Array, carry: Carry, outputs: int, streams: int) -> Result:
     """What a network with the hidden states `hidden [..., B, units]` returns."""
-    return nn.Dense(outputs, name="actor.0")(hidden), nn.Dense(streams, name="critic.0")(hidden), carry
+    return Dense(outputs, name="actor.0")(hidden), Dense(streams, name="critic.0")(hidden), carry
 
 
 class RecurrentMlp(nn.Module):

@@ -12,7 +12,7 @@ import optax
 
 from ppo_bench.mathematics import attention
 from ppo_bench.networks.flax.cnn import nature
-from ppo_bench.networks.flax.layers import ConvTranspose, LayerNorm, standardised, zeros
+from ppo_bench.networks.flax.layers import ConvTranspose, Dense, LayerNorm, standardised, zeros
 
 Carry = dict[str, jax.Array]
 
@@ -32,7 +32,7 @@ def gate(name: str, old: jax.Array, new: jax.Array) -> jax.Array:
     """`old` and `new`, `[B, D]` each, in proportions of a GRU-type gate (Parisotto et al. 2020)."""
 
     def sums(part: str, old: jax.Array) -> jax.Array:
-        of_new, of_old = (nn.Dense(old.shape[-1], use_bias=False, name=f"{name}.{part}_{of}") for of in ("new", "old"))
+        of_new, of_old = (Dense(old.shape[-1], use_bias=False, name=f"{name}.{part}_{of}") for of in ("new", "old"))
         return of_new(new) + of_old(old)
 
     (bias,) = Weights({"bias": old.shape[-1:]}, name=name)()
@@ -58,12 +58,12 @@ def attended(name: str, heads: int, x: jax.Array, rows: jax.Array, seen: jax.Arr
     asked = split(LayerNorm(name=f"{name}.norm_query")(x)) @ query @ key.T * (weight / math.sqrt(size))
     means, sums = attention.attend(jnp, asked, split(rows), seen)
     values = (means * weight + sums[..., None] * bias) @ value
-    return nn.Dense(size, name=f"{name}.out")(values.reshape(x.shape))
+    return Dense(size, name=f"{name}.out")(values.reshape(x.shape))
 
 
 def decoded(hidden: jax.Array, corner: tuple[int, int, int], channels: int) -> jax.Array:
     """Logits of the pixels `[B, H, W, C]` of images, from a hidden layer `[B, D]` (Pleines et al. 2023)."""
-    x = nn.relu(nn.Dense(math.prod(corner), name="decoder.0")(hidden)).reshape((-1, *corner))
+    x = nn.relu(Dense(math.prod(corner), name="decoder.0")(hidden)).reshape((-1, *corner))
     x = nn.relu(ConvTranspose(64, kernel=3, stride=1, name="decoder.1")(x))
     x = nn.relu(ConvTranspose(32, kernel=4, stride=2, name="decoder.2")(x))
     return ConvTranspose(channels, kernel=8, stride=4, name="decoder.3")(x)
@@ -93,7 +93,7 @@ class Transformer(nn.Module):
 
         With `image [B, H, W, C]`, from 0 to 1, also the loss of its reconstruction from the hidden layer.
         """
-        x = nature(obs, self.dim, self.by_products) if self.image else nn.Dense(self.dim, name="trunk.0")(obs)
+        x = nature(obs, self.dim, self.by_products) if self.image else Dense(self.dim, name="trunk.0")(obs)
         steps, kept = carry["steps"] * (1 - start), []
         ago = jnp.arange(self.memory, 0, -1)  # age of each row; that of the last step is 1
         seen = ago <= steps[:, None]
@@ -101,16 +101,16 @@ class Transformer(nn.Module):
         for layer in range(self.layers):
             kept.append(self._kept(x, steps))
             x = self._block(f"memory.{layer}", x, rows[:, :, layer], seen)
-        x = nn.relu(nn.Dense(self.dim, name=f"memory.{self.layers}")(x))
+        x = nn.relu(Dense(self.dim, name=f"memory.{self.layers}")(x))
         result = (
-            nn.Dense(self.outputs, name="actor.0")(x),
-            nn.Dense(self.streams, name="critic.0")(x),
+            Dense(self.outputs, name="actor.0")(x),
+            Dense(self.streams, name="critic.0")(x),
             {"steps": steps + 1, "inputs": jnp.stack(kept, 1)},
         )
         if image is None:
             return result
         assert self.corner is not None
-        logits = decoded(x, self.corner, image.shape[-1])
+        logits = decoded(x, self.corner, image.shape[-1]).astype(image.dtype)
         return *result, jnp.mean(optax.sigmoid_binary_cross_entropy(logits, image))
 
     def _block(self, name: str, x: jax.Array, rows: jax.Array, seen: jax.Array) -> jax.Array:
@@ -120,7 +120,7 @@ class Transformer(nn.Module):
             return gate(f"{name}.gate_{part}", old, new) if self.gated else old + new
 
         x = added("attention", x, attended(name, self.heads, x, rows, seen))
-        y = nn.Dense(self.dim, name=f"{name}.linear")(LayerNorm(name=f"{name}.norm_linear")(x))
+        y = Dense(self.dim, name=f"{name}.linear")(LayerNorm(name=f"{name}.norm_linear")(x))
         return added("linear", x, nn.relu(y))
 
     def _kept(self, x: jax.Array, steps: jax.Array) -> jax.Array:

@@ -55,7 +55,7 @@ class Called:
             for place in self._places:
                 vars(place.layer)[place.name] = place.of(params)
             self._params = params
-        return self._bound(*inputs, **options)
+        return self._bound.forward(*inputs, **options)
 
 
 def _places(module: nn.Module, parameters: Sequence[Parameter]) -> list[_Place]:

@@ -21,8 +21,18 @@ ACTIVATIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
 """Activations, in place where the gradient can be had from the output: in-place work passes over memory once less."""
 
 
+class Chain(nn.Sequential):
+    """`nn.Sequential` without hooks: calls of nine modules take a third of the time in which CartPole's policy acts."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Output of the last layer."""
+        for layer in self:
+            x = layer.forward(x)
+        return x
+
+
 class Linear(nn.Linear):
-    """A linear layer and its activation: one module, since a call of a module takes 2 microseconds."""
+    """A linear layer and its activation, in one module."""
 
     def __init__(self, inputs: int, outputs: int, activation: str | None = None) -> None:
         super().__init__(inputs, outputs)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from ppo_bench.networks.torch.layers import HiddenLayer, Linear
+from ppo_bench.networks.torch.layers import Chain, HiddenLayer, Linear
 
 
 class Mlp(nn.Module):
@@ -19,12 +19,12 @@ class Mlp(nn.Module):
         super().__init__()
         last = [inputs, *hidden_sizes][-1]
         hidden = functools.partial(hidden_layers, inputs, hidden_sizes, activation, layer_norm)
-        self.actor = nn.Sequential(*hidden(), Linear(last, outputs))
-        self.critic = nn.Sequential(*hidden(), Linear(last, streams))
+        self.actor = Chain(*hidden(), Linear(last, outputs))
+        self.critic = Chain(*hidden(), Linear(last, streams))
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """The policy's outputs `[B, outputs]` and values `[B, streams]` of `obs [B, inputs]`."""
-        return self.actor(obs), self.critic(obs)
+        return self.actor.forward(obs), self.critic.forward(obs)
 
 
 def hidden_layers(inputs: int, sizes: Sequence[int], activation: str, layer_norm: bool) -> list[nn.Module]:

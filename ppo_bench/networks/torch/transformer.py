@@ -141,7 +141,7 @@ class Transformer(nn.Module):
         result = self.actor(x), self.critic(x), {"steps": steps + 1, "inputs": torch.stack(kept, 1)}
         if image is None:
             return result
-        return *result, F.binary_cross_entropy_with_logits(self.decoder(x), image)
+        return *result, F.binary_cross_entropy_with_logits(self.decoder(x).to(image.dtype), image)
 
     def _kept(self, x: Tensor, steps: Tensor) -> Tensor:
         """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
