@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import ppo_bench.commands.bench.command  # it and the next one register the schemas of their keys
+import ppo_bench.commands.equivalence.command  # noqa: F401
 from ppo_bench.configuration.compose import compose_root
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import corner, own_sweep

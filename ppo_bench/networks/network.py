@@ -141,7 +141,7 @@ class NetworkSpec:
         return self._outputs(ops, params, *self._call(ops, params, obs, carry, start))
 
     def _call(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None, **options: Any) -> Any:
-        memory = (carry, start) if self.carry else ()
+        memory = (carry, start) if carry else ()
         return ops.call(self.module, self._for_layers(ops, params), ops.observed(obs), *memory, **options)
 
     def _outputs(self, ops: Ops, params: Tree, output: Array, values: Array, carry: Tree | None = None) -> Outputs:

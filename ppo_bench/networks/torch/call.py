@@ -33,7 +33,8 @@ class _Place(NamedTuple):
 class Called:
     """The module that `make` makes, as a function `(params, *inputs)`.
 
-    Its parameters are `parameters` in the same order. The layers of `make` have no values of their own.
+    Its parameters are `parameters` in the same order. The layers of `make` have no values of their own. A dictionary of
+    parameters must not change after a call with it, but for the values in its tensors.
     """
 
     def __init__(self, make: Callable[[], nn.Module], parameters: Sequence[Parameter]) -> None:
@@ -43,6 +44,7 @@ class Called:
         for place in self._places:
             delattr(place.layer, place.name)
         self._params: Params | None = None
+        self._with_gradients = False
 
     def __call__(self, params: Params, *inputs: Any, **options: Any) -> Any:
         """What the module's `forward` returns, computed with `params`."""
@@ -51,10 +53,10 @@ class Called:
             return torch.func.functional_call(self._module, own, inputs, options)
         # `functional_call` takes 60 microseconds. Here the same parameters are set once for all steps of a rollout, as
         # plain attributes, whose access is faster than that of an `nn.Parameter`.
-        if self._params is not params:
+        if self._params is not params or self._with_gradients != torch.is_grad_enabled():
             for place in self._places:
                 vars(place.layer)[place.name] = place.of(params)
-            self._params = params
+            self._params, self._with_gradients = params, torch.is_grad_enabled()
         return self._bound.forward(*inputs, **options)
 
 
@@ -67,7 +69,7 @@ def _places(module: nn.Module, parameters: Sequence[Parameter]) -> list[_Place]:
         layer = layers[above]
         axes = next((axes for kind, axes in LAYOUTS.items() if isinstance(layer, kind) and last == "weight"), None)
         shape = neutral[name].shape
-        if own.shape != (shape if axes is None else tuple(shape[axis] for axis in axes)):
+        if tuple(own.shape) != (tuple(shape[axis] for axis in axes) if axes and len(shape) == len(axes) else shape):
             raise ValueError(f"{path} of {type(module).__name__} has shape {tuple(own.shape)}, and {name} {shape}")
         found.append(_Place(layer, last, path, name, axes))
     return found
