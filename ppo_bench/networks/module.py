@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pydoc
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +21,11 @@ class Module:
     options: Options
     """Arguments of the constructor."""
     parameters: tuple[Parameter, ...]
-    """The parameters, in the order in which the module of PyTorch has them."""
+    """The parameters: PyTorch's module takes them in this order, Flax's by their names."""
     inputs: Options = ()
     """Arguments that only PyTorch needs, since Flax infers them: the sizes of the inputs."""
     flax: Options = ()
-    """Arguments that only Flax needs."""
+    """Arguments that only Flax needs: a prefix of the layers' names."""
     convolves: bool = False
     """Whether most of the arithmetic is convolutions."""
 
@@ -51,7 +51,8 @@ class Module:
 
 
 def _located(name: str) -> Any:
-    return pydoc.locate(f"{__package__}.{name}")
+    module, _, cls = name.rpartition(".")
+    return getattr(importlib.import_module(f"{__package__}.{module}"), cls)
 
 
 def options(**named: Any) -> Options:

@@ -73,8 +73,8 @@ class NetworkSpec:
     """A policy and its critic: a module, its parameters, and what is the same in all frameworks."""
 
     module: Callables
-    """The module, which returns the policy's outputs `[B, A]`, values `[B]` or `[B, S]` and, if there is a carry, the
-    next one, from observations `[B, ...]`, the carry and the start flags `[B]`."""
+    """The module. It returns the policy's outputs `[B, A]`, values `[B]`, `[B, 1]` or `[B, S]` and, with a carry,
+    the next one, from observations `[B, ...]`, the carry and the start flags `[B]`."""
     parameters: tuple[Parameter, ...]
     """All parameters: the module's and, for actions of floats, `actor.log_std`."""
     observation_shape: tuple[int, ...]
@@ -90,7 +90,7 @@ class NetworkSpec:
     undivided_channels: int = 0
     """Number of last channels, in images of bytes, whose values from 0 to 255 are not divided by 255."""
     separate_critic: bool = False
-    """Whether the critic shares no layer with the actor."""
+    """Whether the critic shares no layer with the actor; there is no carry then."""
     carry: tuple[Carry, ...] = ()
     """Arrays that the network remembers from one step to the next; a feed-forward network has none."""
     sequences: bool = False

@@ -57,11 +57,10 @@ def main(arguments: list[str]) -> int:
     name = file_name(f"ppo-{recorded_config(run['config'], {}).task.id}")
     folder = Path(options.out) if options.out else run_folder / "export"
     _make_folder(folder)
+    (folder / POLICY).unlink(missing_ok=True)
     export(folder, run_folder, run, path.resolve().name, saved)
     if options.onnx:
         _write_policy(folder / POLICY, recorded_config(run["config"], {}), saved)
-    else:
-        (folder / POLICY).unlink(missing_ok=True)
     print(folder)
     print(f"hf upload {name} {shlex.quote(str(folder))}")
     return 0

@@ -34,7 +34,7 @@ class Called:
     """The module that `make` makes, as a function `(params, *inputs)`.
 
     Its parameters are `parameters` in the same order. The layers of `make` have no values of their own. A dictionary of
-    parameters must not change after a call with it, but for the values in its tensors.
+    parameters keeps its tensors after a call without gradients; their values may change.
     """
 
     def __init__(self, make: Callable[[], nn.Module], parameters: Sequence[Parameter]) -> None:
@@ -44,7 +44,6 @@ class Called:
         for place in self._places:
             delattr(place.layer, place.name)
         self._params: Params | None = None
-        self._with_gradients = False
 
     def __call__(self, params: Params, *inputs: Any, **options: Any) -> Any:
         """What the module's `forward` returns, computed with `params`."""
@@ -53,10 +52,11 @@ class Called:
             return torch.func.functional_call(self._module, own, inputs, options)
         # `functional_call` takes 60 microseconds. Here the same parameters are set once for all steps of a rollout, as
         # plain attributes, whose access is faster than that of an `nn.Parameter`.
-        if self._params is not params or self._with_gradients != torch.is_grad_enabled():
+        with_gradients = torch.is_grad_enabled()
+        if with_gradients or self._params is not params:
             for place in self._places:
                 vars(place.layer)[place.name] = place.of(params)
-            self._params, self._with_gradients = params, torch.is_grad_enabled()
+            self._params = None if with_gradients else params
         return self._bound.forward(*inputs, **options)
 
 

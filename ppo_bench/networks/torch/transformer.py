@@ -111,7 +111,7 @@ class Transformer(nn.Module):
         """`image` are the channels of images and the pixels that the convolutions leave; None for vectors of `inputs`.
         `corner` is the shape of the small image from which a decoder begins; None for no decoder."""
         super().__init__()
-        self._memory, self._positions, self._most = memory, positions, max_episode_steps - 1
+        self._memory, self._encoding, self._most = memory, positions, max_episode_steps - 1
         self.trunk = nature(*image, dim) if image else Linear(inputs, dim)
         self.actor = Linear(dim, outputs)
         self.critic = Linear(dim, streams)
@@ -145,9 +145,9 @@ class Transformer(nn.Module):
 
     def _kept(self, x: Tensor, steps: Tensor) -> Tensor:
         """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
-        if self._positions == "learned":
+        if self._encoding == "learned":
             return x
-        if self._positions == "absolute":  # positions count down from the last one, as in CleanRL
+        if self._encoding == "absolute":  # positions count down from the last one, as in CleanRL
             x = x + attention.sinusoids(torch, self._most - steps, x)
         return F.layer_norm(x, x.shape[-1:])
 
@@ -156,7 +156,7 @@ class Transformer(nn.Module):
 
         `places [B, L]` are the rows' steps in the episode.
         """
-        if self._positions != "learned":
+        if self._encoding != "learned":
             return kept
         positions = self.positions(places.clip(0, self._most).int())
         return F.layer_norm(kept + positions[:, :, None], kept.shape[-1:])
