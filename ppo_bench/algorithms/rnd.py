@@ -182,7 +182,7 @@ class Rnd(Ppo):
             return networks.features(ops, PREDICTOR, layers, x), networks.features(ops, TARGET, layers, x)
 
         normalized = xp.clip((inputs - stats.mean) / xp.sqrt(stats.var), -OBS_CLIP, OBS_CLIP)
-        if networks.of_images:  # one step at a time: the activations of a whole rollout would take gigabytes
+        if networks.takes_images:  # one step at a time: the activations of a whole rollout would take gigabytes
             _, both = ops.scan(lambda carry, row: (carry, dict(enumerate(features(row["x"])))), (), {"x": normalized})
             predicted, targets = both[0], both[1]
         else:

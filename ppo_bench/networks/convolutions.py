@@ -141,7 +141,7 @@ def images_in(space: Any) -> list[Placed]:
     return [image for image in images if min(sides_of(image.shape)) >= LEAST_PIXELS > channels_of(image.shape[-3:])]
 
 
-def besides(images: Sequence[Placed], size: int) -> list[tuple[int, int]]:
+def between_images(images: Sequence[Placed], size: int) -> list[tuple[int, int]]:
     """Starts and stops of what lies between and around `images` in a vector of `size` numbers."""
     starts, stops = [0, *(image.stop for image in images)], [*(image.start for image in images), size]
     return [(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]

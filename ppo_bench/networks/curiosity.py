@@ -34,7 +34,7 @@ class Curiosity:
     """Shape of one input."""
 
     @property
-    def of_images(self) -> bool:
+    def takes_images(self) -> bool:
         """Whether inputs are images, not vectors."""
         return len(self.input_shape) > 1
 
@@ -54,7 +54,7 @@ class Curiosity:
 
     def part(self, obs: Array) -> Array:
         """Inputs from observations `[..., *network.input_shape]`: the last frame of images, or flattened vectors."""
-        return obs[..., -self.input_shape[-1] :] if self.of_images else obs.reshape((*obs.shape[:2], -1))
+        return obs[..., -self.input_shape[-1] :] if self.takes_images else obs.reshape((*obs.shape[:2], -1))
 
 
 def curiosity(network: NetworkSpec, units: int) -> Curiosity:
@@ -65,19 +65,19 @@ def curiosity(network: NetworkSpec, units: int) -> Curiosity:
     shape = network.input_shape
     if not (network.uint8 and len(shape) == 3):
         size = math.prod(shape)
-        return Curiosity({which: _of_vectors(which, size, units) for which in (PREDICTOR, TARGET)}, (size,))
+        return Curiosity({which: _vector_module(which, size, units) for which in (PREDICTOR, TARGET)}, (size,))
     if min(shape[:2]) < LEAST_PIXELS:
         shown = " x ".join(map(str, shape[:2]))
         raise ConfigError(f"algorithm=rnd takes images of {LEAST_PIXELS} x {LEAST_PIXELS} pixels or more, not {shown}")
     height, width, channels = *shape[:2], 3 if shape[2] % 3 == 0 else 1
     pixels = pixels_after(NATURE, height, width)
-    modules = {which: _of_images(which, channels, pixels, units) for which in (PREDICTOR, TARGET)}
+    modules = {which: _image_module(which, channels, pixels, units) for which in (PREDICTOR, TARGET)}
     return Curiosity(modules, (height, width, channels))
 
 
-def _of_vectors(which: str, inputs: int, units: int) -> Module:
+def _vector_module(which: str, inputs: int, units: int) -> Module:
     return Module(
-        "curiosity.OfVectors",
+        "curiosity.VectorFeatures",
         options(units=units, predicts=which == PREDICTOR),
         (
             *linear(f"{which}.0", inputs, units),
@@ -89,9 +89,9 @@ def _of_vectors(which: str, inputs: int, units: int) -> Module:
     )
 
 
-def _of_images(which: str, channels: int, pixels: int, units: int) -> Module:
+def _image_module(which: str, channels: int, pixels: int, units: int) -> Module:
     return Module(
-        "curiosity.OfImages",
+        "curiosity.ImageFeatures",
         options(units=units, predicts=which == PREDICTOR),
         (
             *conv(f"{which}.0", channels, 32, kernel=8),

@@ -152,7 +152,7 @@ class NetworkSpec:
     @property
     def own_losses(self) -> Mapping[str, float]:
         """Weights, by name, of losses that the network adds to the algorithm's."""
-        return {"reconstruction_loss": self.reconstruction_coef} if self.reconstruction_coef else {}
+        return reconstruction(self.reconstruction_coef)
 
     def losses(self, ops: Ops, params: Tree, obs: Array, carry: Tree, start: Array | None) -> tuple[Head, Array, Tree]:
         """Head and values of `forward` for transitions, and the scalars named by `own_losses`."""
@@ -231,6 +231,11 @@ class NetworkSpec:
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one observation in the layout of `arrange`."""
         return self.arrange(np.empty((1, *self.observation_shape), np.uint8)).shape[1:]
+
+
+def reconstruction(coef: float) -> Mapping[str, float]:
+    """The weight, by name, of a network's loss of reconstruction; empty if `coef` is 0."""
+    return {"reconstruction_loss": coef} if coef else {}
 
 
 def masked(xp: Any, head: Head, legal: Array | None) -> Head:

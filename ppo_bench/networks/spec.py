@@ -18,7 +18,7 @@ from ppo_bench.networks.convolutions import (
     Eye,
     Window,
     are_images,
-    besides,
+    between_images,
     channels_of,
     images_in,
     impala,
@@ -145,7 +145,7 @@ class Combined(Mlp):
                 "which env.observe leaves none: use network=auto"
             )
         eyes = [Eye(i, channels_of(i.shape), pixels_after(NATURE, *sides_of(i.shape))) for i in images]
-        others, actions = besides(images, observation_space.shape[0]), actions_of(action_space)
+        others, actions = between_images(images, observation_space.shape[0]), actions_of(action_space)
         features = IMAGE_FEATURES * len(eyes) + sum(stop - start for start, stop in others)
         seeing = (nature(eye.channels, eye.pixels, IMAGE_FEATURES, first=4 * k) for k, eye in enumerate(eyes))
         module = Module(

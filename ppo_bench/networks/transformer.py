@@ -24,7 +24,7 @@ from ppo_bench.networks.building import actions_of, network, pixels_of
 from ppo_bench.networks.convolutions import LEAST_PIXELS, NATURE, channels_of, nature, sides_after, sides_of
 from ppo_bench.networks.layers import CRITIC_GAIN, Parameters, conv, layer_norm, linear, weight_and_bias
 from ppo_bench.networks.module import Module, options
-from ppo_bench.networks.network import Carry, NetworkSpec
+from ppo_bench.networks.network import Carry, NetworkSpec, reconstruction
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
@@ -98,7 +98,7 @@ class Trxl:
     @property
     def own_losses(self) -> Mapping[str, float]:
         """See `NetworkSpec.own_losses`."""
-        return {"reconstruction_loss": self.reconstruction_coef} if self.reconstruction_coef else {}
+        return reconstruction(self.reconstruction_coef)
 
     def build(self, observation_space: Box, action_space: Space, streams: int = 1) -> NetworkSpec:
         """The network for these spaces. Images pass through the convolutions of Mnih et al. 2015 first, except those

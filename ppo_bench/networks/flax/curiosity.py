@@ -17,7 +17,7 @@ def predicting(x: jax.Array, units: int, prefix: str, first: int) -> jax.Array:
     return Dense(units, name=f"{prefix}.{first + 1}")(x)
 
 
-class OfImages(nn.Module):
+class ImageFeatures(nn.Module):
     """Features `[B, units]` of images `[B, H, W, C]`."""
 
     prefix: str
@@ -36,7 +36,7 @@ class OfImages(nn.Module):
         return predicting(x, self.units, self.prefix, 4) if self.predicts else x
 
 
-class OfVectors(nn.Module):
+class VectorFeatures(nn.Module):
     """Features `[B, units]` of vectors `[B, inputs]`."""
 
     prefix: str

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from ppo_bench.mathematics.recurrent import CELLS
-from ppo_bench.networks.flax.cnn import nature
-from ppo_bench.networks.flax.layers import Dense, affine, zeros
+from ppo_bench.networks.flax.cnn import heads, nature
+from ppo_bench.networks.flax.layers import affine, zeros
 from ppo_bench.networks.flax.mlp import hidden_layers
 
 Carry = dict[str, jax.Array]
@@ -47,11 +47,6 @@ class Cell(nn.Module):
         return hidden, dict(zip(cell.states, state, strict=True))
 
 
-def read_out(hidden: jax.Array, carry: Carry, outputs: int, streams: int) -> Result:
-    """What a network with the hidden states `hidden [..., B, units]` returns."""
-    return Dense(outputs, name="actor.0")(hidden), Dense(streams, name="critic.0")(hidden), carry
-
-
 class RecurrentMlp(nn.Module):
     """`network=lstm` and `network=gru`."""
 
@@ -69,7 +64,7 @@ class RecurrentMlp(nn.Module):
         the sequences `obs [T, B, inputs]`, from the first step to the last."""
         features = hidden_layers(obs, "trunk", self.hidden_sizes, self.activation, self.layer_norm)
         hidden, carry = Cell(self.cell, self.units, name="memory")(features, carry, start)
-        return read_out(hidden, carry, self.outputs, self.streams)
+        return *heads(hidden, self.outputs, self.streams), carry
 
 
 class RecurrentCnn(nn.Module):
@@ -87,4 +82,4 @@ class RecurrentCnn(nn.Module):
         features = nature(obs.reshape((-1, *obs.shape[start.ndim :])), 512, self.by_products)
         features = features.reshape((*start.shape, -1))
         hidden, carry = Cell(self.cell, self.units, name="memory")(features, carry, start)
-        return read_out(hidden, carry, self.outputs, self.streams)
+        return *heads(hidden, self.outputs, self.streams), carry

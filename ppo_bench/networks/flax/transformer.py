@@ -99,7 +99,7 @@ class Transformer(nn.Module):
         seen = ago <= steps[:, None]
         rows = self._rows(carry["inputs"].astype(x.dtype), steps[:, None] - ago)
         for layer in range(self.layers):
-            kept.append(self._kept(x, steps))
+            kept.append(self._remembered(x, steps))
             x = self._block(f"memory.{layer}", x, rows[:, :, layer], seen)
         x = nn.relu(Dense(self.dim, name=f"memory.{self.layers}")(x))
         result = (
@@ -123,7 +123,7 @@ class Transformer(nn.Module):
         y = Dense(self.dim, name=f"{name}.linear")(LayerNorm(name=f"{name}.norm_linear")(x))
         return added("linear", x, nn.relu(y))
 
-    def _kept(self, x: jax.Array, steps: jax.Array) -> jax.Array:
+    def _remembered(self, x: jax.Array, steps: jax.Array) -> jax.Array:
         """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
         if self.positions == "learned":
             return x

@@ -12,8 +12,8 @@ def _predicting(units: int) -> list[nn.Module]:
     return [Linear(units, units, "relu"), Linear(units, units)]
 
 
-class OfImages(nn.Sequential):
-    """Features `[B, units]` of images `[B, H, W, C]`, of which the convolutions leave `pixels`."""
+class ImageFeatures(nn.Sequential):
+    """Features `[B, units]` of images `[B, H, W, C]`, which have `pixels` after the convolutions."""
 
     def __init__(self, channels: int, pixels: int, units: int, predicts: bool) -> None:
         super().__init__(
@@ -27,7 +27,7 @@ class OfImages(nn.Sequential):
         )
 
 
-class OfVectors(nn.Sequential):
+class VectorFeatures(nn.Sequential):
     """Features `[B, units]` of vectors `[B, inputs]`."""
 
     def __init__(self, inputs: int, units: int, predicts: bool) -> None:

@@ -135,7 +135,7 @@ class Transformer(nn.Module):
         x, kept = self.trunk(obs), []
         rows = self._rows(carry["inputs"].to(x.dtype), steps[:, None] - ago)
         for layer, block in enumerate(self.blocks):
-            kept.append(self._kept(x, steps))
+            kept.append(self._remembered(x, steps))
             x = block(x, rows[:, :, layer], seen)
         x = self.behind(x)
         result = self.actor(x), self.critic(x), {"steps": steps + 1, "inputs": torch.stack(kept, 1)}
@@ -143,7 +143,7 @@ class Transformer(nn.Module):
             return result
         return *result, F.binary_cross_entropy_with_logits(self.decoder(x).to(image.dtype), image)
 
-    def _kept(self, x: Tensor, steps: Tensor) -> Tensor:
+    def _remembered(self, x: Tensor, steps: Tensor) -> Tensor:
         """The row `[B, D]` to remember for a layer's input `x [B, D]` at the step `steps [B]` of its episode."""
         if self._encoding == "learned":
             return x
