@@ -109,6 +109,7 @@ HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
         {
             "torch": "no torch mend: pip install 'ppo-bench[torch]'",
             "CUDA in PyTorch": "torch: not installed mend: pip install 'ppo-bench[torch]'",
+            "onnx": "no torch mend: pip install 'ppo-bench[onnx]'",
         },
         1,
     ),
