@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ppo_bench.algorithms.base import Metric, Statistic, Targets
+from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
-from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.weights import Parameter
 from ppo_bench.networks.network import Carry, NetworkSpec, Outputs
 from ppo_bench.networks.spec import Mlp
@@ -38,7 +37,7 @@ class Levelled(Ppo):
     def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         return (Parameter("projection", (2, 3), 1.0),)
 
-    def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
+    def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
         return (Statistic("transitions", ()),)
 
     def targets(self, ops: Any, network: Any, hp: Any, arrays: Any, statistics: Any, rollout: Any) -> Targets:
@@ -49,7 +48,7 @@ class Levelled(Ppo):
     def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
         total, measured = super().loss(ops, network, hp, arrays, head, values, batch)
         away = ops.xp.sum(ops.xp.square(arrays["projection"])) * (batch["returns"] - arrays["level"])  # the sum is 2
-        level_loss = ppo.masked_mean(ops.xp, ops.xp.square(away), batch["valid"])
+        level_loss = ops.xp.sum(ops.xp.square(away) * batch["value_weight"])
         return total + level_loss, {**measured, "level_loss": level_loss}
 
 
@@ -65,7 +64,7 @@ class TwoStreams(Ppo):
 
     def loss(self, ops: Any, network: Any, hp: Any, arrays: Any, head: Any, values: Any, batch: Any) -> tuple[Any, Any]:
         total, measured = super().loss(ops, network, hp, arrays, head, values[:, 0], batch)
-        return total + ppo.masked_mean(ops.xp, ops.xp.square(values[:, 1] - 3.0), batch["valid"]), measured
+        return total + ops.xp.sum(ops.xp.square(values[:, 1] - 3.0) * batch["value_weight"]), measured
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,7 +107,8 @@ def test_a_folder_may_begin_at_home_and_have_any_name() -> None:
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Hyperparameters)])
 def test_every_hyperparameter_makes_another_experiment(name: str) -> None:
-    beside = ["ppo.anneal_timesteps=4096"] if name == "final_ent_coef" else []
+    needed = {"final_ent_coef": "ppo.anneal_timesteps=4096", "adaptive_kl": "ppo.anneal_lr=false"}
+    beside = [needed[name]] if name in needed else []
     value = 4096 if name == "anneal_timesteps" else changed(CLASSIC[name])
     assert experiment_folder(*beside, f"ppo.{name}={value}") != experiment_folder(*beside)
 
@@ -165,7 +166,7 @@ def test_an_id_with_slashes_names_one_folder() -> None:
 
 def test_every_number_among_the_hyperparameters_has_a_range() -> None:
     numbers = [f"ppo.{each.name}" for each in fields(Hyperparameters) if str(each.type) != "bool"]
-    assert len(numbers) == 20
+    assert len(numbers) == 23
     assert {key for key in BY_KEY if key.startswith("ppo.")} == set(numbers)
 
 

@@ -25,7 +25,7 @@ from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.computation import Computation, computation_of
 from tests.runners import problem_for
 from tests.scenes import RandomScenes
-from tests.seams import LEVELLED
+from tests.test_losses import normalized
 
 OPS = TorchOps(torch.float64, torch.float64)
 
@@ -103,13 +103,19 @@ def test_advantages_of_sequences_are_normalised_within_their_shard() -> None:
     params = {name: torch.from_numpy(array).double() for name, array in weights.items()}
     names = ("log_probs", "values", "advantages", "returns", "obs")
     batch = {name: torch.from_numpy(rng.normal(size=(4, 8, 5)[: 2 + (name == "obs")])) for name in names}
-    batch |= {name: torch.ones(4, 8).double() for name in ("valid", "acts")} | {"start": torch.zeros(4, 8).double()}
+    batch |= {f"mask.{name}": torch.ones(4, 8).double() for name in ("value", "policy")}
+    batch |= {"start": torch.zeros(4, 8).double()}
     batch |= {"actions": torch.zeros(4, 8).long()}
     batch |= {f"carry.{c.name}": torch.zeros(8, *c.shape).double() for c in raw.network.carry}
     parts = batch["advantages"].split(4, 1)
     normalised = torch.cat([(part - part.mean()) / (part.std(unbiased=False) + 1e-8) for part in parts], 1)
-    expected, _ = raw.loss(params, batch | {"advantages": normalised})
-    assert_allclose(by_shard.loss(params, batch)[0], expected, rtol=1e-12)
+    rows = torch.arange(8, dtype=torch.int32)
+
+    def loss(computation: Computation, batch: Any) -> torch.Tensor:
+        (weights,) = computation.weights(batch, rows[None], 0)
+        return computation.loss(params, computation.minibatch(batch, rows, weights))[0]
+
+    assert_allclose(loss(by_shard, batch), loss(raw, batch | {"advantages": normalised}), rtol=1e-12)
 
 
 # --- What is summed over devices --------------------------------------------------------------------------------------
@@ -126,43 +132,37 @@ def on_two_devices(function: Any, *arrays: np.ndarray) -> Any:
 def transitions(rng: np.random.Generator, size: int = 12) -> dict[str, np.ndarray]:
     batch = {name: rng.normal(size=size) for name in ("log_probs", "values", "advantages", "returns")}
     valid = np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 1.0])[:size]
-    return batch | {"valid": valid, "acts": valid * (np.arange(size) % 4 != 1)}
+    return batch | {"value_weight": valid, "policy_weight": valid * (np.arange(size) % 4 != 1)}
 
 
-def test_statistics_of_a_minibatch_are_those_of_all_its_parts() -> None:
+def test_weights_of_a_minibatch_are_those_of_all_its_parts() -> None:
     batch = transitions(np.random.default_rng(0))
-    arrays = batch["valid"], batch["acts"], batch["advantages"]
-    acting = batch["advantages"][batch["acts"] == 1]
-    parts = on_two_devices(
-        lambda total, valid, acts, advantages: ppo.whole_minibatch(jnp, valid, acts, advantages, total), *arrays
-    )
-    for device in range(2):
-        valid, acts, mean, std = (float(x[device]) for x in parts)
-        assert (valid, acts) == (10, len(acting))
-        assert_allclose([mean, std], [acting.mean(), acting.std()], rtol=1e-14)
+    policy, advantages = batch["policy_weight"], batch["advantages"]
+
+    def part(total: Any, mask: Any, advantages: Any) -> Any:
+        weights = ppo.normalize_masks(jnp, mask, total)
+        return weights, ppo.normalize_advantages(jnp, advantages, weights, total)
+
+    weights, normalised = (np.ravel(x) for x in on_two_devices(part, policy, advantages))
+    assert_allclose(weights, policy / policy.sum(), rtol=1e-15)
+    acting = advantages[policy == 1]
+    assert_allclose(normalised[policy == 1], (acting - acting.mean()) / (acting.std() + 1e-8), rtol=1e-13)
 
 
 @pytest.mark.parametrize("norm_adv", [True, False])
 def test_losses_of_the_parts_add_up_to_that_of_the_minibatch(norm_adv: bool) -> None:
     rng = np.random.default_rng(1)
     batch, fresh = transitions(rng), rng.normal(size=(3, 12))
-    options: dict[str, Any] = {
-        "clip_coef": 0.2,
-        "clip_vloss": True,
-        "norm_adv": norm_adv,
-        "ent_coef": 0.01,
-        "vf_coef": 0.5,
-    }
+    options: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "ent_coef": 0.01, "vf_coef": 0.5}
     names = list(batch)
 
     def part(total: Any, log_probs: Any, entropies: Any, values: Any, *arrays: Any) -> Any:
-        own = ppo.Transitions(**dict(zip(names, arrays, strict=True)))
-        whole = ppo.whole_minibatch(jnp, own.valid, own.acts, own.advantages, total)
-        return ppo.losses(jnp, log_probs, entropies, values, own, **options, whole=whole)
+        own = normalized(jnp, ppo.Transitions(**dict(zip(names, arrays, strict=True))), norm_adv, total)
+        return ppo.losses(jnp, log_probs, entropies, values, own, **options)
 
     parts = on_two_devices(part, *fresh, *batch.values())
     log_probs, entropies, values = fresh
-    alone = ppo.losses(np, log_probs, entropies, values, ppo.Transitions(**batch), **options)
+    alone = ppo.losses(np, log_probs, entropies, values, normalized(np, ppo.Transitions(**batch), norm_adv), **options)
     assert not np.isclose(float(parts.total[0]), float(parts.total[1]))
     for name, expected in alone._asdict().items():
         assert_allclose(np.sum(np.asarray(getattr(parts, name))), expected, rtol=1e-13, err_msg=name)
@@ -170,12 +170,12 @@ def test_losses_of_the_parts_add_up_to_that_of_the_minibatch(norm_adv: bool) -> 
 
 def test_explained_variance_is_that_of_all_transitions() -> None:
     batch = transitions(np.random.default_rng(2))
-    names = ("values", "returns", "valid")
+    names = ("values", "returns", "value_weight")
     found = on_two_devices(
         lambda total, values, returns, valid: ppo.explained_variance(jnp, values, returns, valid, total),
         *(batch[name] for name in names),
     )
-    valid = batch["valid"] == 1
+    valid = batch["value_weight"] == 1
     expected = 1 - np.var((batch["returns"] - batch["values"])[valid]) / np.var(batch["returns"][valid])
     assert_allclose(found, [expected] * 2, rtol=1e-13)
 
@@ -216,9 +216,8 @@ def test_pooled_moments_of_many_steps_at_once() -> None:
 
 def test_advantages_are_normalised_by_shard_where_that_is_asked_for() -> None:
     made = computation("ppo.shards=2", "ppo.norm_adv_by_shard=true")
-    minibatch = {"valid": torch.ones(4, dtype=torch.float64), "acts": torch.tensor([1.0, 1.0, 1.0, 0.0]).double()}
-    minibatch["advantages"] = torch.tensor([1.0, 3.0, 5.0, 9.0]).double()
-    assert_allclose(made._normalized_by_shard(minibatch, 4)[:3], [-1, 1, 0], atol=1e-7)
+    advantages, mask = torch.tensor([[1.0, 3.0, 5.0, 9.0], [1.0, 1.0, 1.0, 0.0]]).double()
+    assert_allclose(made._normalized_by_shard(advantages[None], mask[None])[0, :3], [-1, 1, 0], atol=1e-7)
 
 
 def test_arrays_are_cut_and_joined_along_the_environments() -> None:
@@ -268,12 +267,6 @@ def test_more_devices_than_cores_are_one_line() -> None:
         ConfigError, match=r"devices=64: each takes a core of a CPU, and there are \d+; use at most \d+"
     ):
         load_config(words).require()
-
-
-def test_a_loss_that_states_no_whole_is_refused_on_several_devices() -> None:
-    words = ["devices=2", "ppo.shards=2", *LEVELLED]
-    with pytest.raises(ConfigError, match="algorithm=levelled states a loss without `whole`"):
-        problem_for(RandomScenes(4, False, False), 1, words)
 
 
 def test_minibatches_that_shards_cannot_fill_equally_are_one_line() -> None:

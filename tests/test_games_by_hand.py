@@ -16,6 +16,7 @@ from ppo_bench.mathematics import ppo
 from tests.namespaces import Namespace
 from tests.probes import Probe
 from tests.runners import ACTING, head_and_values, problem_for, runner_for, train
+from tests.test_losses import normalized
 
 
 def test_a_game_of_three_moves_by_hand(ns: Namespace) -> None:
@@ -35,9 +36,10 @@ def test_a_game_of_three_moves_by_hand(ns: Namespace) -> None:
     returns = (advantages + column[:4]).ravel()
 
     def of_batch(xp: Any, *arrays: Any, norm_adv: bool) -> Any:
-        log_probs, entropies, values, *batch = arrays
+        log_probs, entropies, values, *old = arrays
         coefficients: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": False, "ent_coef": 0.1, "vf_coef": 0.5}
-        return ppo.losses(xp, log_probs, entropies, values, ppo.Transitions(*batch), norm_adv=norm_adv, **coefficients)
+        batch = normalized(xp, ppo.Transitions(*old), norm_adv)
+        return ppo.losses(xp, log_probs, entropies, values, batch, **coefficients)
 
     arrays = (log_probs, entropies, np.zeros(8), old, np.zeros(8), advantages.ravel(), returns, valid, acts)
     plain = ns.run(of_batch, *arrays, norm_adv=False)

@@ -26,11 +26,16 @@ WILD = 1e6  # what masked entries hold: one that leaks cannot be overlooked
 def test_policy_loss_by_hand(ns: Namespace) -> None:
     ratio, advantages = [0.5, 1.1, 1.5, 0.5, 1.5, WILD], [1, 2, 1, -1, -1, -WILD]
     # -0.5 (falling below does not help), -2.2, -1.2 (clipped), 0.8 (clipped), 1.5: mean -1.6 / 5
-    loss = ns.run(ppo.policy_loss, ratio, advantages, [1, 1, 1, 1, 1, 0], 0.2)
+    loss = ns.run(ppo.policy_loss, ratio, advantages, [0.2, 0.2, 0.2, 0.2, 0.2, 0], 0.2)
     assert_allclose(loss, -0.32, rtol=1e-14)
 
 
-VALUE_ARGUMENTS = ([1, 3, 0, WILD], [0.9, 1, 2, -WILD], [2, 1, 0, 0], [1, 1, 1, 0])  # values, old, returns, mask
+VALUE_ARGUMENTS = (
+    [1, 3, 0, WILD],
+    [0.9, 1, 2, -WILD],
+    [2, 1, 0, 0],
+    [1 / 3, 1 / 3, 1 / 3, 0],
+)  # values, old, returns, weights
 
 
 def test_value_loss_by_hand(ns: Namespace) -> None:
@@ -45,34 +50,46 @@ def test_clipped_value_loss_by_hand(ns: Namespace) -> None:
 
 def test_kl_estimates_by_hand(ns: Namespace) -> None:
     # ratios 2, 2, 1/2, 1; a masked log-ratio of 50 would be a ratio of 5e21
-    log_ratio, mask = [LN2, LN2, -LN2, 0, 50], [1, 1, 1, 1, 0]
-    assert_allclose(ns.run(ppo.kl_k1, log_ratio, mask), -LN2 / 4, rtol=1e-14)
+    log_ratio, weights = [LN2, LN2, -LN2, 0, 50], [1 / 4, 1 / 4, 1 / 4, 1 / 4, 0]
+    assert_allclose(ns.run(ppo.kl_k1, log_ratio, weights), -LN2 / 4, rtol=1e-14)
     # 2 * (2 - 1 - ln 2) + (1/2 - 1 + ln 2)
-    assert_allclose(ns.run(ppo.kl_k3, log_ratio, mask), (1.5 - LN2) / 4, rtol=1e-14)
+    assert_allclose(ns.run(ppo.kl_k3, log_ratio, weights), (1.5 - LN2) / 4, rtol=1e-14)
 
 
 def test_kl_estimates_agree_with_the_exact_divergence() -> None:
     # KL(N(0, 1) || N(0.1, 1)) = 0.1^2 / 2, from draws of the old policy
     draws = scipy.stats.norm.ppf((np.arange(10_000) + 0.5) / 10_000)
     log_ratio = 0.1 * draws - 0.005
-    assert_allclose(ppo.kl_k1(np, log_ratio, np.ones(10_000)), 0.005, rtol=1e-3)
-    assert_allclose(ppo.kl_k3(np, log_ratio, np.ones(10_000)), 0.005, rtol=1e-2)
+    assert_allclose(ppo.kl_k1(np, log_ratio, np.full(10_000, 1e-4)), 0.005, rtol=1e-3)
+    assert_allclose(ppo.kl_k3(np, log_ratio, np.full(10_000, 1e-4)), 0.005, rtol=1e-2)
 
 
 def test_clip_fraction_by_hand(ns: Namespace) -> None:
     # 0.75 and 1.25 lie on the border and are not clipped
-    fraction = ns.run(ppo.clip_fraction, [0.5, 0.75, 1, 1.25, 1.5, WILD], [1, 1, 1, 1, 1, 0], 0.25)
+    fraction = ns.run(ppo.clip_fraction, [0.5, 0.75, 1, 1.25, 1.5, WILD], [0.2, 0.2, 0.2, 0.2, 0.2, 0], 0.25)
     assert_allclose(fraction, 0.4, rtol=1e-15)
 
 
-OPTIONS: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "norm_adv": True, "ent_coef": 0.01, "vf_coef": 0.5}
+OPTIONS: dict[str, Any] = {"clip_coef": 0.2, "clip_vloss": True, "ent_coef": 0.01, "vf_coef": 0.5}
+
+
+HALF = [0.5, 0.5]
+
+
+def normalized(xp: Any, batch: ppo.Transitions, norm_adv: bool = True, total: Any = ppo.alone) -> ppo.Transitions:
+    """The transitions of a minibatch with `norm_adv`, from unnormalised advantages and masks in place of weights."""
+    value, policy = ppo.normalize_masks(xp, xp.stack([batch.value_weight, batch.policy_weight]), total)
+    advantages = batch.advantages
+    if norm_adv:
+        advantages = ppo.normalize_advantages(xp, advantages, policy, total)
+    return batch._replace(advantages=advantages, value_weight=value, policy_weight=policy)
 
 
 def test_total_loss_weighs_its_parts(ns: Namespace) -> None:
     # ratios 1 and 3/2, advantages 1 and 2 unnormalised: -(1 + 1.2 * 2) / 2; errors 1 and 4: (1 + 4) / 4
-    batch = ppo.Transitions([-1, -1], values=[0, 0], advantages=[1, 2], returns=[1, 2], valid=[1, 1], acts=[1, 1])
+    batch = ppo.Transitions([-1, -1], [0, 0], advantages=[1, 2], returns=[1, 2], value_weight=HALF, policy_weight=HALF)
     log_probs, entropies, values = [-1, -1 + math.log(1.5)], [0.5, 1.5], [0, 0]
-    result = ns.run(ppo.losses, log_probs, entropies, values, batch, **OPTIONS | {"norm_adv": False, "ent_coef": 0.1})
+    result = ns.run(ppo.losses, log_probs, entropies, values, batch, **OPTIONS | {"ent_coef": 0.1})
     assert_allclose(result.policy_loss, -1.7, rtol=1e-14)
     assert_allclose(result.value_loss, 1.25, rtol=1e-14)
     assert_allclose(result.entropy, 1.0, rtol=1e-14)
@@ -86,7 +103,7 @@ def test_the_critic_learns_where_steps_are_real_and_the_policy_where_actions_cou
     # The third transition is the critic's alone, the last one nobody's.
     old = ppo.Transitions([-1] * 4, [0, 0, 0, -WILD], [1, 3, WILD, -WILD], [1, 2, 3, 0], [1, 1, 1, 0], [1, 1, 0, 0])
     new = ([-1, -1 + math.log(1.5), 4, WILD], [0.5, 1.5, WILD, WILD], [0, 0, 0, WILD])
-    result = ns.run(ppo.losses, *new, old, **OPTIONS)
+    result = ns.run(lambda xp, *new, **o: ppo.losses(xp, *new[:3], normalized(xp, new[3]), **o), *new, old, **OPTIONS)
     # advantages 1 and 3 are -1 and 1 once normalised, ratios 1 and 3/2: (1 - 1.2) / 2; errors 1, 4, 9
     assert_allclose(result.policy_loss, -0.1, rtol=1e-7)
     assert_allclose(result.value_loss, 14 / 6, rtol=1e-14)
@@ -107,7 +124,9 @@ combinations = pytest.mark.parametrize("switches", COMBINATIONS.values(), ids=CO
 families = pytest.mark.parametrize("family", ["categorical", "normal"])
 DISTRIBUTIONS = {"categorical": distributions.CATEGORICAL, "normal": distributions.NORMAL}
 
-Inputs = tuple[tuple[Any, ...], Any, ppo.Transitions]  # head and values (the network's outputs), actions, the rest
+Inputs = tuple[
+    tuple[Any, ...], Any, ppo.Transitions
+]  # head and values (the network's outputs), actions, the rest with masks as weights
 
 
 def minibatch(family: str) -> Inputs:
@@ -128,6 +147,7 @@ def minibatch(family: str) -> Inputs:
 
 def all_losses(xp: Any, outputs: Any, actions: Any, batch: ppo.Transitions, family: str, **switches: Any) -> ppo.Losses:
     *head, values = outputs
+    batch = normalized(xp, batch, switches.pop("norm_adv", True))
     policy = DISTRIBUTIONS[family]
     log_probs, entropies = policy.log_prob(xp, tuple(head), actions), policy.entropy(xp, tuple(head))
     return ppo.losses(xp, log_probs, entropies, values, batch, **OPTIONS | switches)
@@ -135,7 +155,7 @@ def all_losses(xp: Any, outputs: Any, actions: Any, batch: ppo.Transitions, fami
 
 def transcription(inputs: Inputs, family: str, clip_vloss: bool, norm_adv: bool) -> ppo.Losses:
     """The loss as the paper writes it, with torch.distributions, on the unmasked transitions alone."""
-    keep = torch.tensor(inputs[2].valid == 1)
+    keep = torch.tensor(inputs[2].value_weight == 1)
     *head, newvalue, actions = (torch.tensor(x) for x in (*inputs[0], inputs[1]))
     old_logprob, old_value, adv, ret = (torch.tensor(x)[keep] for x in inputs[2][:4])
     policy: torch.distributions.Distribution
@@ -165,7 +185,7 @@ def transcription(inputs: Inputs, family: str, clip_vloss: bool, norm_adv: bool)
 @families
 def test_minibatch_reaches_both_sides_of_every_clip(family: str) -> None:
     outputs, actions, batch = minibatch(family)
-    keep = batch.valid == 1
+    keep = batch.value_weight == 1
     ratio = np.exp(DISTRIBUTIONS[family].log_prob(np, outputs[:-1], actions) - batch.log_probs)[keep]
     for moved in (ratio - 1.0, (outputs[-1] - batch.values)[keep]):
         assert np.any(moved < -0.2)
@@ -198,7 +218,7 @@ def test_namespaces_agree_on_losses(family: str, switches: dict[str, bool]) -> N
 def test_masked_transitions_change_no_loss(ns: Namespace, family: str, switches: dict[str, bool]) -> None:
     outputs, actions, batch = minibatch(family)
     result = ns.run(all_losses, outputs, actions, batch, family=family, **switches)
-    masked = batch.valid == 0
+    masked = batch.value_weight == 0
     outputs[-1][masked] = WILD
     for x, wild in zip(batch[:4], (-WILD, -WILD, WILD, -WILD), strict=True):
         x[masked] = wild
@@ -209,7 +229,7 @@ def test_masked_transitions_change_no_loss(ns: Namespace, family: str, switches:
 @combinations
 def test_losses_of_an_entirely_masked_minibatch_are_0(ns: Namespace, family: str, switches: dict[str, bool]) -> None:
     outputs, actions, batch = minibatch(family)
-    batch = batch._replace(valid=np.zeros(24), acts=np.zeros(24))
+    batch = batch._replace(value_weight=np.zeros(24), policy_weight=np.zeros(24))
     assert_array_equal(ns.run(all_losses, outputs, actions, batch, family=family, **switches), np.zeros(7))
 
 

@@ -106,6 +106,6 @@ def test_gradients_of_an_entirely_masked_minibatch_are_0(
     gradients: Callable[..., list[np.ndarray]], family: str
 ) -> None:
     outputs, actions, batch = minibatch(family)
-    inputs = outputs, actions, batch._replace(valid=np.zeros(24), acts=np.zeros(24))
+    inputs = outputs, actions, batch._replace(value_weight=np.zeros(24), policy_weight=np.zeros(24))
     for gradient in gradients(inputs, family, clip_vloss=True, norm_adv=True):
         assert_array_equal(gradient, np.zeros_like(gradient))

@@ -52,6 +52,9 @@ SAME_IN_ALL = {
     "weight_decay": 0.0,
     "shards": 1,
     "norm_adv_by_shard": False,
+    "adaptive_kl": None,
+    "min_learning_rate": 1e-5,
+    "max_learning_rate": 1e-2,
 }
 DISCRETE = {"num_steps": 128, "learning_rate": 2.5e-4, "update_epochs": 4, "num_minibatches": 4, "ent_coef": 0.01} | {
     "norm_obs": False,

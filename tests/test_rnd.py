@@ -104,7 +104,7 @@ def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
     arrays |= {p.name: torch.ones(p.shape, dtype=torch.float64) for p in problem.algorithm.frozen(problem.network)}
     statistics = {
         s.name: torch.full((4, *s.shape) if s.of_each_env else s.shape, s.fill, dtype=torch.float64)
-        for s in problem.algorithm.statistics(problem.network)
+        for s in problem.algorithm.statistics(problem.network, problem.ppo)
     }
     rng = torch.Generator().manual_seed(1)
     valid = (torch.rand(16, 4, generator=rng, dtype=torch.float64) > 0.3).double()
@@ -123,7 +123,10 @@ def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
         changed[1:] += masked * (1 - valid)[..., None]
         targets = computation.targets(arrays, statistics, {**rollout, "obs": changed})
         weight = arrays["predictor.0.weight"].clone().requires_grad_()
-        _, measured = computation.loss({**arrays, "predictor.0.weight": weight}, targets.batch)
+        rows = torch.arange(64, dtype=torch.int32)
+        (weights,) = computation.weights(targets.batch, rows[None], 0)
+        minibatch = computation.minibatch(targets.batch, rows, weights)
+        _, measured = computation.loss({**arrays, "predictor.0.weight": weight}, minibatch)
         loss = measured[computation.loss_names.index("forward_loss")]
         return float(loss.detach()), torch.autograd.grad(loss, weight)[0]
 

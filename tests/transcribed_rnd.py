@@ -141,11 +141,12 @@ class Rnd(Ppo):
         return wide.sum(-1).view(valid.shape).numpy() / 2
 
     def draw(self, first: int) -> None:
-        """A word of each transition."""
+        """A number of each transition in each epoch."""
         steps, envs = np.arange(self.hp.num_steps, dtype=np.int32), np.arange(self.scenes.num_envs, dtype=np.int32)
         key = np.array([self.seed], np.int32), np.array([self.iteration + 1], np.int32)
-        words, _ = noise.action_words(np, *key, steps, envs, np.zeros(1, np.int32), noise.Stream.TRANSITIONS)
-        self.words = words[..., 0]
+        epochs = np.arange(self.hp.update_epochs, dtype=np.int32)
+        words, _ = noise.action_words(np, *key, steps, envs, epochs, noise.Stream.TRANSITIONS)
+        self.draws = noise.uniform(np, words, np.float64)
 
     # --- An update --------------------------------------------------------------------------------------------------
 
@@ -171,9 +172,8 @@ class Rnd(Ppo):
         ratio = difference.exp()
         surrogate = torch.min(ratio * advantage, ratio.clamp(1 - hp.clip_coef, 1 + hp.clip_coef) * advantage)
 
-        places, words = np.arange(1, len(every) + 1, dtype=np.int32), self.words.ravel()[every.numpy()]
-        drawn, _ = noise.threefry2x32((words, 0 * words), (places, 0 * places))
-        taught = every[learnt & torch.from_numpy(noise.uniform(np, drawn, np.float64) < PROPORTION)]
+        draws = self.draws.reshape(-1, hp.update_epochs)[every.numpy(), self.epoch]
+        taught = every[learnt & torch.from_numpy(draws < PROPORTION)]
         wide = self.inputs.flatten(0, 1)[taught]
         guess = ((self.policy.predictor(wide) - self.policy.target(wide)) ** 2).mean(-1).mean()
 

@@ -65,7 +65,7 @@ class Ppo:
         self.adam = torch.optim.Adam(policy.parameters(), lr=hp.learning_rate, eps=hp.adam_eps)
         self.memory = policy.memory_of(scenes.num_envs)
         self.iteration = 0
-        self.epochs = 0
+        self.epoch, self.epochs = 0, 0
         """Passes over a batch, in all."""
         self.clipped, self.kept, self.shrunk = 0, 0, 0
         """Ratios outside of the interval and within it, and gradients that were too long, in all."""
@@ -111,7 +111,7 @@ class Ppo:
         samples = self.scenes.num_envs * (1 if self.policy.sequences else self.hp.num_steps)
         key = np.array([self.seed], np.int32), np.array([self.iteration], np.int32)
         places = np.arange(self.hp.update_epochs, dtype=np.int32), np.arange(samples, dtype=np.int32)
-        for permutation in noise.permutations(np, *key, *places):
+        for self.epoch, permutation in enumerate(noise.permutations(np, *key, *places)):
             for rows in permutation.reshape(self.hp.num_minibatches, -1):
                 divergence = self.descend(batch, torch.from_numpy(rows))
             self.epochs += 1

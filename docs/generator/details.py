@@ -70,9 +70,14 @@ DETAILS = (
         "ppo_bench/algorithms/base.py#Hyperparameters.learning_rate_of",
     ),
     Detail(
-        lambda c: not c["ppo"]["anneal_lr"],
+        lambda c: not c["ppo"]["anneal_lr"] and c["ppo"]["adaptive_kl"] is None,
         "**The learning rate stays** at {learning_rate}.",
         "ppo_bench/algorithms/base.py#Hyperparameters.learning_rate_of",
+    ),
+    Detail(
+        lambda c: c["ppo"]["adaptive_kl"] is not None,
+        "**The learning rate follows the KL divergence** of the updates, towards {adaptive_kl}, from {learning_rate}.",
+        "ppo_bench/mathematics/ppo.py#adapted_factor",
     ),
     Detail(
         lambda c: c["ppo"]["final_ent_coef"] is not None,

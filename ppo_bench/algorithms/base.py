@@ -59,6 +59,9 @@ class Hyperparameters:
     weight_decay: float = younger(0.0)
     shards: int = younger(1)
     norm_adv_by_shard: bool = younger(False)
+    adaptive_kl: float | None = younger(None)
+    min_learning_rate: float = younger(1e-5)
+    max_learning_rate: float = younger(1e-2)
 
     @property
     def batch_size(self) -> int:
@@ -107,11 +110,23 @@ class Statistic(NamedTuple):
     """Whether each environment has an entry of its own, `[N, ...]`; environment restarts reset it to `fill`."""
 
 
+LEARNING_RATE_FACTOR = "learning_rate_factor"
+"""Name of the statistic that multiplies the learning rate."""
+
+
 class Targets(NamedTuple):
     """Result of `Algorithm.targets`."""
 
     batch: Tree
-    """Arrays `[T, N, ...]` that the loss needs besides `obs`, `actions` and the network's memory."""
+    """Arrays `[T, N, ...]` that the loss needs besides `obs`, `actions` and the network's memory.
+
+    `advantages [T, N]` must be among them. `ppo.norm_adv` normalises them in each minibatch, by the mask `policy`.
+    """
+    masks: Tree
+    """Masks by name, `[T, N]`, or `[T, N, E]` with one for each of E epochs; `policy` must be among them.
+
+    `loss` finds each as `<name>_weight`: divided by its sum over the minibatch.
+    """
     statistics: Tree
     """The algorithm's statistics, updated by this rollout."""
     metrics: Tree
@@ -145,8 +160,11 @@ class Algorithm(Protocol):
     def frozen(self, network: NetworkSpec) -> tuple[Parameter, ...]:
         """Arrays that are initialised like parameters and never change."""
 
-    def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
-        """Arrays that are updated from rollouts, without a gradient."""
+    def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
+        """Arrays that are updated from rollouts, without a gradient.
+
+        One with the name `LEARNING_RATE_FACTOR`, a scalar, multiplies the learning rate of each update.
+        """
 
     @property
     def batch_metrics(self) -> tuple[Metric, ...]:
@@ -181,39 +199,18 @@ class Algorithm(Protocol):
     def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
         """The statistics, updated by one warm-up rollout; `rollout` as in `targets`."""
 
-    @property
-    def whole_names(self) -> tuple[str, ...]:
-        """Names of the statistics that `whole` returns."""
-
-    @property
-    def whole_from(self) -> tuple[str, ...]:
-        """Names of the arrays that `whole` reads.
-
-        They are arrays of `Targets.batch`, and `places` int32: the place of each transition in its shard's part of the
-        minibatch, counted from 1.
-        """
-
-    def whole(self, ops: Ops, hp: Hyperparameters, batch: Tree) -> Tree:
-        """Statistics that `loss` needs of whole minibatches, scalars, or `[K]` for K minibatches.
-
-        `batch` holds the arrays `whole_from`, this device's part of each minibatch, `[B]` or `[K, B]`.
-        """
-
     def loss(
         self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, arrays: Tree, head: Head, values: Array, batch: Tree
     ) -> tuple[Array, Tree]:
         """The scalar to minimise on a minibatch of B transitions, and scalars by the names of `loss_metrics`.
 
         `head` and `values` are the current network's outputs. `batch` holds the arrays of `Targets.batch`, `obs`
-        and `actions`, `[B, ...]` each, those of `whole_from`, and the statistics of `whole` as `whole.<name>`. Every
-        result is a sum over the B transitions divided by one of these, so that devices that share a minibatch add up.
+        and `actions`, `[B, ...]` each, and the weights `<name>_weight [B]` of `Targets.masks`. Every result must be a
+        sum over the B transitions of terms times a weight. Devices that share a minibatch then add theirs up.
         """
 
-
-def shares_minibatches(algorithm: Algorithm) -> bool:
-    """Whether devices may share a minibatch: the class that states the loss also states `whole`."""
-    stated = next(kind for kind in type(algorithm).__mro__ if "loss" in vars(kind))
-    return "whole" in vars(stated)
+    def after_update(self, ops: Ops, hp: Hyperparameters, statistics: Tree, metrics: Tree) -> Tree:
+        """The statistics after an update; `metrics` are the means of `loss_metrics` over its minibatches."""
 
 
 def loss_metrics_of(algorithm: Algorithm, network: object) -> tuple[Metric, ...]:

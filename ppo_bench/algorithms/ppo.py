@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
+from ppo_bench.algorithms.base import LEARNING_RATE_FACTOR, Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import Head
@@ -32,8 +32,6 @@ class Ppo:
     batch_metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("explained_variance", "losses/explained_variance", always_finite=False),  # undefined for equal returns
     )
-    whole_names: ClassVar[tuple[str, ...]] = ppo.Whole._fields
-    whole_from: ClassVar[tuple[str, ...]] = ("valid", "acts", "advantages")
     name: str
 
     @property
@@ -52,9 +50,9 @@ class Ppo:
         """See `Algorithm.frozen`."""
         return ()
 
-    def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
-        """See `Algorithm.statistics`."""
-        return ()
+    def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
+        """See `Algorithm.statistics`: the factor of an adapted learning rate."""
+        return () if hp.adaptive_kl is None else (Statistic(LEARNING_RATE_FACTOR, (), 1.0),)
 
     def warmed(self, ops: Ops, network: NetworkSpec, hp: Hyperparameters, statistics: Tree, rollout: Tree) -> Tree:
         """See `Algorithm.warmed`."""
@@ -87,19 +85,13 @@ class Ppo:
             "values": values,
             "advantages": advantages,
             "returns": returns,
-            "valid": valid,
-            "acts": acts,
         }
         if hp.final_ent_coef is not None:
             passed = (xp.zeros_like(advantages) + rollout["iteration"] - 1) / hp.anneal_iterations(0)
             batch["ent_coef"] = ppo.annealed(hp.ent_coef, hp.final_ent_coef, xp.clip(passed, 0.0, 1.0))
         explained_variance = ppo.explained_variance(xp, values, returns, valid, ops.total)
-        return Targets(batch, statistics, {"explained_variance": explained_variance})
-
-    def whole(self, ops: Ops, hp: Hyperparameters, batch: Tree) -> Tree:
-        """See `Algorithm.whole`: numbers of transitions, and the moments of their advantages."""
-        valid, acts, advantages = (batch[name] for name in Ppo.whole_from)
-        return ppo.whole_minibatch(ops.xp, valid, acts, advantages, ops.total)._asdict()
+        masks = {"value": valid, "policy": acts}
+        return Targets(batch, masks, statistics, {"explained_variance": explained_variance})
 
     def loss(
         self,
@@ -120,9 +112,21 @@ class Ppo:
             ppo.Transitions(*(batch[name] for name in ppo.Transitions._fields)),
             clip_coef=hp.clip_coef,
             clip_vloss=hp.clip_vloss,
-            norm_adv=hp.norm_adv and not hp.norm_adv_by_shard,
             ent_coef=batch["ent_coef"][0] if "ent_coef" in batch else hp.ent_coef,
             vf_coef=hp.vf_coef,
-            whole=ppo.Whole(*(batch[f"whole.{name}"] for name in ppo.Whole._fields)),
         )
         return losses.total, {metric.name: getattr(losses, metric.name) for metric in Ppo.loss_metrics}
+
+    def after_update(self, ops: Ops, hp: Hyperparameters, statistics: Tree, metrics: Tree) -> Tree:
+        """See `Algorithm.after_update`: the learning rate follows the KL divergence with `ppo.adaptive_kl`."""
+        if hp.adaptive_kl is None:
+            return statistics
+        factor = ppo.adapted_factor(
+            ops.xp,
+            statistics[LEARNING_RATE_FACTOR],
+            metrics["approx_kl"],
+            hp.adaptive_kl,
+            hp.min_learning_rate / hp.learning_rate,
+            hp.max_learning_rate / hp.learning_rate,
+        )
+        return {**statistics, LEARNING_RATE_FACTOR: factor}

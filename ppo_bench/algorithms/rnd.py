@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics import noise, ppo
+from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.normalize import (
@@ -67,8 +67,6 @@ class Rnd(Ppo):
         Metric("intrinsic_return", "charts/intrinsic_return"),
         Metric("seen_fraction", "charts/seen_fraction", always_finite=False),  # undefined for images
     )
-    whole_names: ClassVar[tuple[str, ...]] = (*Ppo.whole_names, "taught")
-    whole_from: ClassVar[tuple[str, ...]] = (*Ppo.whole_from, "led_on", "words", "places")
     int_coef: float
     ext_coef: float
     int_gamma: float
@@ -107,12 +105,13 @@ class Rnd(Ppo):
         """See `Algorithm.frozen`."""
         return self.curiosity(network).parameters(TARGET)
 
-    def statistics(self, network: NetworkSpec) -> tuple[Statistic, ...]:
+    def statistics(self, network: NetworkSpec, hp: Hyperparameters) -> tuple[Statistic, ...]:
         """See `Algorithm.statistics`: moments of the inputs and of the intrinsic returns, the running intrinsic return
         of each environment, and, for vector observations, the components that were ever nonzero."""
         shape = self.curiosity(network).input_shape
         fields = {"mean": 0.0, "var": 1.0, "count": INITIAL_COUNT}
         return (
+            *super().statistics(network, hp),
             *(Statistic(f"inputs.{name}", () if name == "count" else shape, fill) for name, fill in fields.items()),
             *(Statistic(f"returns.{name}", (), fill) for name, fill in fields.items()),
             Statistic("intrinsic_returns", (), of_each_env=True),
@@ -134,7 +133,7 @@ class Rnd(Ppo):
         xp = ops.xp
         extrinsic, intrinsic = rollout["values"][..., 0], rollout["values"][..., 1]
         own = super().targets(ops, network, hp, arrays, statistics, {**rollout, "values": extrinsic})
-        valid = own.batch["valid"]  # 1 everywhere with mask_resets=false: reset steps are ordinary transitions
+        valid = own.masks["value"]  # 1 everywhere with mask_resets=false: reset steps are ordinary transitions
         inputs = self._inputs(ops, network, rollout)
         of_inputs = self._seen(ops, statistics, inputs, valid)
         novelty = self._novelty(ops, network, arrays, of_inputs, inputs, valid)
@@ -150,19 +149,19 @@ class Rnd(Ppo):
             "intrinsic_returns": intrinsic_returns,
             "inputs": novelty.inputs,
             "features": novelty.targets,
-            "led_on": valid,
-            "words": _words(xp, rollout),
         }
+        draws = _draws(xp, rollout, hp.update_epochs)
+        masks = {**own.masks, "predictor": valid[..., None] * (draws < self.update_proportion)}
         seen = {"seen": _ever_seen(ops, statistics["seen"], inputs, valid)} if "seen" in statistics else {}
-        count = ops.total(xp.sum(valid))
+        weights = valid / xp.clip(ops.total(xp.sum(valid)), 1.0, None)
         metrics = {
             **own.metrics,
-            "intrinsic_reward": ops.total(ppo.masked_mean(xp, rewards, valid, count)),
-            "intrinsic_return": ops.total(ppo.masked_mean(xp, along, valid, count)),
+            "intrinsic_reward": ops.total(xp.sum(rewards * weights)),
+            "intrinsic_return": ops.total(xp.sum(along * weights)),
             "seen_fraction": xp.mean(seen["seen"]) if seen else xp.full_like(along[0, 0], float("nan")),
         }
         after = named_stats(of_inputs, "inputs") | named_stats(of_returns, "returns")
-        return Targets(batch, {**after, "intrinsic_returns": returns, **seen}, metrics)
+        return Targets(batch, masks, {**statistics, **after, "intrinsic_returns": returns, **seen}, metrics)
 
     def _inputs(self, ops: Ops, network: NetworkSpec, rollout: Tree) -> Array:
         """The observation after each step, `[T, N, ...]`, in the layout of predictor and target, not yet normalised."""
@@ -192,16 +191,6 @@ class Rnd(Ppo):
 
     # --- On a minibatch -----------------------------------------------------------------------------------------------
 
-    def whole(self, ops: Ops, hp: Hyperparameters, batch: Tree) -> Tree:
-        """See `Algorithm.whole`: PPO's, and the number of transitions from which the predictor learns."""
-        taught = ops.total(ops.xp.sum(self._taught(ops.xp, batch), -1))
-        return {**super().whole(ops, hp, batch), "taught": taught}
-
-    def _taught(self, xp: Any, batch: Tree) -> Array:
-        """Floats, 1 for the transitions of a minibatch from which the predictor learns."""
-        led_on = batch["led_on"]
-        return led_on * (_draws(xp, batch["words"], batch["places"], led_on) < self.update_proportion)
-
     def loss(
         self,
         ops: Ops,
@@ -216,10 +205,10 @@ class Rnd(Ppo):
         xp = ops.xp
         total, measured = super().loss(ops, network, hp, arrays, head, values[..., 0], batch)
         error = xp.square(values[..., 1] - batch["intrinsic_returns"])
-        intrinsic_value_loss = 0.5 * ppo.masked_mean(xp, error, batch["valid"], batch["whole.valid"])
+        intrinsic_value_loss = 0.5 * xp.sum(error * batch["value_weight"])
         predicted = self.curiosity(network).features(ops, PREDICTOR, ops.for_layers(arrays), batch["inputs"])
         distances = xp.mean(xp.square(predicted - batch["features"]), -1)
-        forward_loss = ppo.masked_mean(xp, distances, self._taught(xp, batch), batch["whole.taught"])
+        forward_loss = xp.sum(distances * batch["predictor_weight"])
         total = total + hp.vf_coef * intrinsic_value_loss + forward_loss
         return total, {**measured, "intrinsic_value_loss": intrinsic_value_loss, "forward_loss": forward_loss}
 
@@ -265,17 +254,12 @@ def _ever_seen(ops: Ops, seen: Array, inputs: Array, valid: Array) -> Array:
     return ops.xp.clip(seen + ops.total(ops.xp.sum(present, (0, 1))), 0.0, 1.0)
 
 
-def _words(xp: Any, rollout: Tree) -> Array:
-    """A random word for each transition, `[T, N]` int32."""
-    counts = xp.ones_like(rollout["valid"], dtype=xp.int32)
+def _draws(xp: Any, rollout: Tree, epochs: int) -> Array:
+    """Uniform random numbers, `[T, N, E]`: one for each transition in each epoch."""
+    valid = rollout["valid"]
+    counts = xp.ones_like(valid, dtype=xp.int32)
     steps, rows = xp.cumsum(counts[:, 0], 0, dtype=xp.int32) - 1, xp.cumsum(counts[0], 0, dtype=xp.int32) - 1
-    seed, iteration, rows = rollout["seed"], rollout["iteration"], rollout["first_row"] + rows
-    words, _ = noise.action_words(xp, seed, iteration, steps, rows, 0 * rows[:1], noise.Stream.TRANSITIONS)
-    return words[..., 0]
-
-
-def _draws(xp: Any, words: Array, places: Array, like: Array) -> Array:
-    """Uniform random numbers `[..., B]` of dtype `like.dtype`, from the transitions' `words` and their `places` in the
-    minibatch. The places differ from epoch to epoch, and so do the numbers of a transition."""
-    drawn, _ = noise.threefry2x32((words, xp.zeros_like(words)), (places, xp.zeros_like(words)))
-    return noise.uniform(xp, drawn, like.dtype)
+    lanes = xp.stack([0 * rows[0] + epoch for epoch in range(epochs)])
+    keys = rollout["seed"], rollout["iteration"], steps, rollout["first_row"] + rows, lanes
+    words, _ = noise.action_words(xp, *keys, noise.Stream.TRANSITIONS)
+    return noise.uniform(xp, words, valid.dtype)

@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ppo_bench.algorithms.base import NUMBERS
+from ppo_bench.algorithms.base import NUMBERS, Hyperparameters
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.precision import PRECISIONS
@@ -40,7 +40,8 @@ def _can_be_recorded(value: Any) -> bool:
 
 NATURAL = """num_seeds devices env.players env.atari.frames checkpoint.every_iterations checkpoint.keep
  evaluation.episodes ppo.shards ppo.num_envs ppo.num_steps ppo.update_epochs ppo.num_minibatches ppo.anneal_timesteps"""
-POSITIVE = "ppo.learning_rate ppo.adam_eps ppo.clip_coef ppo.max_grad_norm ppo.target_kl ppo.obs_clip ppo.reward_clip"
+POSITIVE = """ppo.learning_rate ppo.adam_eps ppo.clip_coef ppo.max_grad_norm ppo.target_kl ppo.obs_clip ppo.reward_clip
+ ppo.adaptive_kl ppo.min_learning_rate ppo.max_learning_rate"""
 NOT_NEGATIVE = """video.every_episodes evaluation.every_iterations ppo.final_learning_rate ppo.weight_decay ppo.ent_coef
  ppo.final_ent_coef ppo.vf_coef"""
 RULES = (
@@ -96,6 +97,7 @@ def check_values(config: Config) -> None:
             f"ppo.final_ent_coef={ppo.final_ent_coef} is reached after ppo.anneal_timesteps: say how many, "
             f"for instance {root.total_timesteps}"
         )
+    _check_adaptive_kl(ppo)
     if ppo.batch_size >= 2**31:
         raise ConfigError(f"ppo.num_envs x ppo.num_steps = {ppo.batch_size}: must be below {2**31}")
     if root.total_timesteps < ppo.batch_size:
@@ -105,6 +107,19 @@ def check_values(config: Config) -> None:
         )
     if config.num_iterations >= 2**31:
         raise ConfigError(f"total_timesteps={root.total_timesteps}: fewer than {2**31} iterations are possible")
+
+
+def _check_adaptive_kl(ppo: Hyperparameters) -> None:
+    """Raise `ConfigError` for a learning rate that is both adapted and annealed, or begins outside of its bounds."""
+    if ppo.adaptive_kl is None:
+        return
+    if ppo.anneal_lr:
+        raise ConfigError(f"ppo.adaptive_kl={ppo.adaptive_kl} adapts the learning rate: add ppo.anneal_lr=false")
+    if not ppo.min_learning_rate <= ppo.learning_rate <= ppo.max_learning_rate:
+        raise ConfigError(
+            f"ppo.learning_rate={ppo.learning_rate}: must lie between ppo.min_learning_rate={ppo.min_learning_rate} and "
+            f"ppo.max_learning_rate={ppo.max_learning_rate} with ppo.adaptive_kl"
+        )
 
 
 def _check_game(config: Config) -> None:

@@ -6,8 +6,8 @@ on the namespace. Sources: Schulman et al. 2017, "Proximal Policy Optimization A
 Implementation Details of Proximal Policy Optimization" (details).
 
 Shapes: T steps, N environments, B transitions of a minibatch, A outputs of the actor (number of choices or of action
-dimensions). Masks and flags are float arrays of 0 and 1. Every mean and variance over transitions is masked: its
-denominator is the sum of the mask.
+dimensions). Masks and flags are float arrays of 0 and 1. Every mean and variance over transitions is masked. The losses
+take a mask as weights, divided by its sum over the minibatch, so that a mean is a sum of weighted terms.
 """
 
 from __future__ import annotations
@@ -71,14 +71,6 @@ def gae(
 # --- Masked statistics ------------------------------------------------------------------------------------------------
 
 
-def masked_mean(xp: Any, x: Array, mask: Array, count: Array | None = None) -> Array:
-    """Mean of the entries of `x` where `mask` is 1; 0 if the mask is 0 everywhere.
-
-    With `count`, the number of ones in the whole minibatch, these entries' part of that minibatch's mean.
-    """
-    return xp.sum(x * mask) / xp.clip(xp.sum(mask) if count is None else count, 1.0, None)
-
-
 def masked_variance(xp: Any, x: Array, mask: Array, total: Total = alone) -> Array:
     """Population variance (ddof 0) of the entries of `x` where `mask` is 1, on all devices."""
     count = xp.clip(total(xp.sum(mask)), 1.0, None)
@@ -91,31 +83,22 @@ def explained_variance(xp: Any, values: Array, returns: Array, mask: Array, tota
     return 1.0 - masked_variance(xp, returns - values, mask, total) / masked_variance(xp, returns, mask, total)
 
 
-class Whole(NamedTuple):
-    """Statistics of whole minibatches, of which a device may hold a part: scalars, or `[K]` for K minibatches."""
-
-    valid: Array
-    """Number of transitions from which the critic learns."""
-    acts: Array
-    """Number of transitions from which the policy learns."""
-    advantage_mean: Array
-    """Mean over the latter."""
-    advantage_std: Array
-    """Standard deviation (ddof 0) over the latter."""
+# --- Minibatches ------------------------------------------------------------------------------------------------------
 
 
-def whole_minibatch(xp: Any, valid: Array, acts: Array, advantages: Array, total: Total = alone) -> Whole:
-    """Statistics of minibatches from this device's part `[..., B]` of each, by two sums over devices."""
-    counts_and_sum = total(xp.stack([xp.sum(x, -1) for x in (valid, acts, advantages * acts)]))
-    count = xp.clip(counts_and_sum[1], 1.0, None)
-    mean = counts_and_sum[2] / count
-    squares = total(xp.sum(xp.square(advantages - mean[..., None]) * acts, -1))
-    return Whole(counts_and_sum[0], counts_and_sum[1], mean, xp.sqrt(squares / count))
+def normalize_masks(xp: Any, masks: Array, total: Total = alone) -> Array:
+    """Weights `[..., B]` of the transitions of minibatches: each mask, divided by its sum over the minibatch.
+
+    The weights of a minibatch add up to 1, over all devices, or are 0 everywhere, as its mask is.
+    """
+    return masks / xp.clip(total(xp.sum(masks, -1)), 1.0, None)[..., None]
 
 
-def normalize_advantages(advantages: Array, mean: Array, std: Array) -> Array:
-    """Advantages of a minibatch, shifted and scaled to mean 0 and standard deviation 1 (details, 7)."""
-    return (advantages - mean) / (std + 1e-8)
+def normalize_advantages(xp: Any, advantages: Array, weights: Array, total: Total = alone) -> Array:
+    """Advantages `[..., B]` of minibatches, shifted and scaled to mean 0 and standard deviation 1 (details, 7)."""
+    centered = advantages - total(xp.sum(advantages * weights, -1))[..., None]
+    variance = total(xp.sum(xp.square(centered) * weights, -1))[..., None]
+    return centered / (xp.sqrt(variance) + 1e-8)
 
 
 # --- Losses -----------------------------------------------------------------------------------------------------------
@@ -128,8 +111,8 @@ class Transitions(NamedTuple):
     values: Array
     advantages: Array
     returns: Array
-    valid: Array  # mask of the critic's loss: 0 at a step that only reset its environment
-    acts: Array  # mask of the policy's loss: 0 also where the environment ignored the action
+    value_weight: Array  # of the critic's loss: 0 at a step that only reset its environment
+    policy_weight: Array  # of the policy's loss: 0 also where the environment ignored the action
 
 
 class Losses(NamedTuple):
@@ -144,12 +127,10 @@ class Losses(NamedTuple):
     clip_fraction: Array
 
 
-def policy_loss(
-    xp: Any, ratio: Array, advantages: Array, mask: Array, clip_coef: float, count: Array | None = None
-) -> Array:
+def policy_loss(xp: Any, ratio: Array, advantages: Array, weight: Array, clip_coef: float) -> Array:
     """The clipped surrogate objective, to be minimised (PPO, eq. 7)."""
     clipped = xp.clip(ratio, 1.0 - clip_coef, 1.0 + clip_coef)
-    return masked_mean(xp, xp.maximum(-advantages * ratio, -advantages * clipped), mask, count)
+    return xp.sum(xp.maximum(-advantages * ratio, -advantages * clipped) * weight)
 
 
 def value_loss(
@@ -157,33 +138,31 @@ def value_loss(
     values: Array,
     old_values: Array,
     returns: Array,
-    mask: Array,
+    weight: Array,
     clip_coef: float,
     clip_vloss: bool,
-    count: Array | None = None,
 ) -> Array:
     """Half the critic's mean squared error; `clip_vloss` clips its values around `old_values` (details, 9)."""
     error = xp.square(values - returns)
     if clip_vloss:
         clipped = old_values + xp.clip(values - old_values, -clip_coef, clip_coef)
         error = xp.maximum(error, xp.square(clipped - returns))
-    return 0.5 * masked_mean(xp, error, mask, count)
+    return 0.5 * xp.sum(error * weight)
 
 
-def kl_k1(xp: Any, log_ratio: Array, mask: Array, count: Array | None = None) -> Array:
+def kl_k1(xp: Any, log_ratio: Array, weight: Array) -> Array:
     """An unbiased, noisy estimate of KL(old || new) (Schulman 2020, "Approximating KL Divergence", k1)."""
-    return masked_mean(xp, -log_ratio, mask, count)
+    return xp.sum(-log_ratio * weight)
 
 
-def kl_k3(xp: Any, log_ratio: Array, mask: Array, count: Array | None = None) -> Array:
+def kl_k3(xp: Any, log_ratio: Array, weight: Array) -> Array:
     """An unbiased, less noisy estimate of KL(old || new) that is never negative (Schulman 2020, k3)."""
-    return masked_mean(xp, xp.exp(log_ratio) - 1.0 - log_ratio, mask, count)
+    return xp.sum((xp.exp(log_ratio) - 1.0 - log_ratio) * weight)
 
 
-def clip_fraction(xp: Any, ratio: Array, mask: Array, clip_coef: float, count: Array | None = None) -> Array:
+def clip_fraction(xp: Any, ratio: Array, weight: Array, clip_coef: float) -> Array:
     """Fraction of transitions whose ratio lies outside the clipping interval (details, 12)."""
-    outside = xp.abs(ratio - 1.0) > clip_coef
-    return masked_mean(xp, xp.where(outside, xp.ones_like(ratio), xp.zeros_like(ratio)), mask, count)
+    return xp.sum(xp.where(xp.abs(ratio - 1.0) > clip_coef, weight, xp.zeros_like(weight)))
 
 
 def losses(
@@ -195,31 +174,27 @@ def losses(
     *,
     clip_coef: float,
     clip_vloss: bool,
-    norm_adv: bool,
     ent_coef: Array,
     vf_coef: float,
-    whole: Whole | None = None,
 ) -> Losses:
     """PPO's loss on one minibatch (PPO, eq. 9), from the current network's `log_probs`, `entropies`, `values` `[B]`.
 
-    With `whole`, the B transitions are one device's part of the minibatch, and each scalar is their part of the loss.
+    Every scalar is a weighted sum over transitions: where devices share a minibatch, those of the devices add up.
     """
-    acts, whole = batch.acts, whole or whole_minibatch(xp, batch.valid, batch.acts, batch.advantages)
-    log_ratio = (log_probs - batch.log_probs) * acts  # the mask keeps meaningless ratios from overflowing
+    weight = batch.policy_weight
+    log_ratio = (log_probs - batch.log_probs) * xp.sign(weight)  # 0 where masked: meaningless ratios could overflow
     ratio = xp.exp(log_ratio)
-    moments = whole.advantage_mean, whole.advantage_std
-    advantages = normalize_advantages(batch.advantages, *moments) if norm_adv else batch.advantages
-    policy = policy_loss(xp, ratio, advantages, acts, clip_coef, whole.acts)
-    value = value_loss(xp, values, batch.values, batch.returns, batch.valid, clip_coef, clip_vloss, whole.valid)
-    entropy = masked_mean(xp, entropies, acts, whole.acts)
+    policy = policy_loss(xp, ratio, batch.advantages, weight, clip_coef)
+    value = value_loss(xp, values, batch.values, batch.returns, batch.value_weight, clip_coef, clip_vloss)
+    entropy = xp.sum(entropies * weight)
     return Losses(
         total=policy - ent_coef * entropy + vf_coef * value,
         policy_loss=policy,
         value_loss=value,
         entropy=entropy,
-        old_approx_kl=kl_k1(xp, log_ratio, acts, whole.acts),
-        approx_kl=kl_k3(xp, log_ratio, acts, whole.acts),
-        clip_fraction=clip_fraction(xp, ratio, acts, clip_coef, whole.acts),
+        old_approx_kl=kl_k1(xp, log_ratio, weight),
+        approx_kl=kl_k3(xp, log_ratio, weight),
+        clip_fraction=clip_fraction(xp, ratio, weight, clip_coef),
     )
 
 
@@ -234,6 +209,16 @@ def global_norm(xp: Any, gradients: Sequence[Array]) -> Array:
 def clip_scale(xp: Any, norm: Array, max_grad_norm: float) -> Array:
     """The factor that limits the gradient's norm to `max_grad_norm` (details, 11); exactly 1 if `norm` is below it."""
     return max_grad_norm / xp.clip(norm, max_grad_norm, None)
+
+
+def adapted_factor(xp: Any, factor: Array, kl: Array, target: float, lowest: float, highest: float) -> Array:
+    """The factor of a learning rate after an update with the divergence `kl`, scalars.
+
+    It is divided by 1.5 if `kl` is above twice the `target`, multiplied by 1.5 if `kl` is below half of it, and kept
+    within `lowest` and `highest` (Schwarke et al. 2025, "RSL-RL"; the schedule `adaptive` of rl_games).
+    """
+    risen = xp.where(kl < 0.5 * target, factor * 1.5, factor)
+    return xp.clip(xp.where(kl > 2.0 * target, factor / 1.5, risen), lowest, highest)
 
 
 def annealed(first: float, last: float, passed: Array) -> Array:

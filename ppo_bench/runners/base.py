@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from ppo_bench.algorithms.base import Algorithm, Hyperparameters, shares_minibatches
+from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
@@ -91,11 +91,6 @@ class Problem:
                 "ppo.norm_obs=true is for observations of floats; the network scales those of bytes: use false"
             )
         self._require_equal_minibatches()
-        if self.devices > 1 and not shares_minibatches(self.algorithm):
-            raise ConfigError(
-                f"devices={self.devices}: algorithm={self.algorithm.name} states a loss without `whole`, which "
-                "several devices that share a minibatch need (docs/own.md); use devices=1"
-            )
 
     @property
     def max_reward(self) -> float:

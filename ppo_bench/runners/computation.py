@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.algorithms.base import Algorithm, Hyperparameters, Targets, loss_metrics_of
+from ppo_bench.algorithms.base import LEARNING_RATE_FACTOR, Algorithm, Hyperparameters, Targets, loss_metrics_of
 from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree, named, under
 from ppo_bench.mathematics.parts import Part
@@ -75,7 +75,8 @@ class Computation(NamedTuple):
         the first step, `[N, ...]`.
         """
         targets = self.algorithm.targets(self.ops, self.network, self.ppo, arrays, statistics, rollout)
-        batch = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1], **targets.batch}
+        taken = {"obs": rollout["obs"][:-1], "actions": rollout["actions"][:-1]}
+        batch = {**taken, **targets.batch, **named("mask", targets.masks)}
         carry = {f"carry.{c.name}": rollout[f"carry.{c.name}"] for c in self.network.carry}
         if "legal" in rollout:
             batch["legal"] = rollout["legal"][:-1]
@@ -94,7 +95,16 @@ class Computation(NamedTuple):
     @property
     def statistics(self) -> tuple[str, ...]:
         """Names of the algorithm's statistics, in order."""
-        return tuple(statistic.name for statistic in self.algorithm.statistics(self.network))
+        return tuple(statistic.name for statistic in self.algorithm.statistics(self.network, self.ppo))
+
+    def learning_rate(self, statistics: Tree, scheduled: Any) -> Any:
+        """The learning rate of an update, from the one that is `scheduled` for its iteration."""
+        factor = statistics.get(LEARNING_RATE_FACTOR)
+        return scheduled if factor is None else scheduled * factor
+
+    def after_update(self, statistics: Tree, metrics: Tree) -> Tree:
+        """See `Algorithm.after_update`."""
+        return self.algorithm.after_update(self.ops, self.ppo, statistics, metrics)
 
     # --- Minibatches --------------------------------------------------------------------------------------------------
 
@@ -131,49 +141,65 @@ class Computation(NamedTuple):
         of_minibatches = rows.reshape(epochs_, self.shards, minibatches, -1).swapaxes(1, 2)
         return of_minibatches.reshape(epochs_, minibatches, -1)
 
-    def whole(self, batch: Tree, rows: Array) -> Array:
-        """Statistics `[K, W]` of K whole minibatches; `rows [K, M]` are this device's samples of them."""
-        read = {}
-        for name in self.algorithm.whole_from:
-            if name == "places":
-                continue
-            taken = self.ops.take(batch[name], rows.reshape(-1), 1 if self.network.sequences else 0)
-            by_steps = taken.reshape(-1, *rows.shape).swapaxes(0, 1)
-            read[name] = by_steps.reshape(rows.shape[0], -1)
-        found = self.algorithm.whole(self.ops, self.ppo, self._placed(read, read["valid"][0], rows.shape[1]))
-        return self.ops.xp.stack([found[name] for name in self.algorithm.whole_names], -1)
+    def weights(self, batch: Tree, rows: Array, epoch: Array) -> Array:
+        """Advantages, normalised if `norm_adv`, and the weights of masks: `[K, W, B]` for K minibatches.
 
-    def _placed(self, minibatch: Tree, like: Array, num_samples: int) -> Tree:
-        """`minibatch` with `places [B]` int32, if the algorithm reads them; B is the size of `like`.
-
-        They number the transitions within each shard's part of the minibatch, from 1.
+        `rows [K, M]` are this device's samples of each minibatch in `epoch`. Sums are over the samples of all devices.
         """
-        if "places" not in self.algorithm.whole_from:
-            return minibatch
-        xp = self.ops.xp
-        zeros = xp.zeros_like(like, dtype=xp.int32).reshape(-1, self.shards, num_samples // self.shards)
-        counted = xp.cumsum(xp.ones_like(zeros[:, 0]).reshape(-1), 0, dtype=xp.int32)
-        places = (counted.reshape(zeros.shape[0], 1, -1) + zeros).reshape(-1)
-        return {**minibatch, "places": places}
+        xp, total = self.ops.xp, self.ops.total
+        masks = under("mask", batch)
+        ndim = batch["advantages"].ndim
+        of_epoch = (mask[..., epoch] if mask.ndim > ndim else mask for mask in masks.values())
+        taken = xp.stack([self._by_minibatch(mask, rows) for mask in of_epoch])
+        weights = ppo.normalize_masks(xp, taken, total)
+        advantages = self._by_minibatch(batch["advantages"], rows)
+        if self.ppo.norm_adv:
+            policy = list(masks).index("policy")
+            advantages = (
+                self._normalized_by_shard(advantages, taken[policy])
+                if self.ppo.norm_adv_by_shard
+                else ppo.normalize_advantages(xp, advantages, weights[policy], total)
+            )
+        return xp.stack([advantages, *weights], 1)
 
-    def minibatch(self, batch: Tree, rows: Array) -> Tree:
-        """The minibatch of the samples with indices `rows [M]`."""
-        if self.network.sequences:
-            return {name: self.ops.take(x, rows, self.env_axes.get(name, 1)) for name, x in batch.items()}
-        windows = {f"carry.{window.name}": window.shape[0] for window in self.network.windows}
-        taken = {name: self.ops.take(x, rows, 0) for name, x in batch.items() if name not in windows}
-        for name, steps in windows.items():
-            taken[name] = self.ops.take_windows(batch[name], rows, steps, self.rows)
-        return taken
+    def _by_minibatch(self, x: Array, rows: Array) -> Array:
+        """The entries `[K, B]` of `x`, an array of the batch with a number for each transition, in each minibatch."""
+        taken = self.ops.take(x, rows.reshape(-1), 1 if self.network.sequences else 0)
+        return taken.reshape(-1, *rows.shape).swapaxes(0, 1).reshape(rows.shape[0], -1)
 
-    def loss(self, arrays: Tree, minibatch: Tree, whole: Array | None = None) -> tuple[Array, Array]:
+    def _normalized_by_shard(self, advantages: Array, mask: Array) -> Array:
+        """Advantages `[K, B]` of minibatches, normalised separately within each shard's part."""
+        minibatches = advantages.shape[0]
+        steps = self.ppo.num_steps if self.network.sequences else 1
+
+        def by_shard(x: Array) -> Array:
+            return x.reshape(minibatches, steps, self.shards, -1).swapaxes(1, 2).reshape(minibatches, self.shards, -1)
+
+        weights = ppo.normalize_masks(self.ops.xp, by_shard(mask))
+        normalized = ppo.normalize_advantages(self.ops.xp, by_shard(advantages), weights)
+        return normalized.reshape(minibatches, self.shards, steps, -1).swapaxes(1, 2).reshape(minibatches, -1)
+
+    def minibatch(self, batch: Tree, rows: Array, weights: Array) -> Tree:
+        """The minibatch of the samples `rows [M]`; `weights [W, B]` are its row of `Computation.weights`."""
+        sequences, windows = self.network.sequences, {f"carry.{w.name}": w.shape[0] for w in self.network.windows}
+        taken = {}
+        for name, x in batch.items():
+            if name == "advantages" or name.startswith("mask."):
+                continue
+            if name in windows and not sequences:
+                taken[name] = self.ops.take_windows(x, rows, windows[name], self.rows)
+            else:
+                taken[name] = self.ops.take(x, rows, self.env_axes.get(name, 1) if sequences else 0)
+        names = ("advantages", *(f"{name}_weight" for name in under("mask", batch)))
+        shape = (self.ppo.num_steps, -1) if sequences else (-1,)
+        return taken | {name: x.reshape(shape) for name, x in zip(names, weights, strict=True)}
+
+    def loss(self, arrays: Tree, minibatch: Tree) -> tuple[Array, Array]:
         """The scalar loss to minimise, and the reported scalars `[M]` in the order of `loss_names`.
 
-        If devices share the minibatch, both are this device's addends of a sum over devices, and `whole [W]` is the
-        minibatch's row of `Computation.whole`.
+        If devices share the minibatch, both are this device's addends of a sum over devices.
         """
         network, ops = self.network, self.ops
-        num_samples = minibatch["valid"].shape[-1]
         obs, carry, start = minibatch["obs"], under("carry", minibatch), minibatch.get("start")
         own: Tree = {}
         if network.sequences:
@@ -186,33 +212,11 @@ class Computation(NamedTuple):
         else:
             head, values, own = network.losses(ops, arrays, obs, carry, start)
         head = masked(ops.xp, head, minibatch.get("legal"))
-        if self.ppo.norm_adv and self.ppo.norm_adv_by_shard:
-            minibatch = {**minibatch, "advantages": self._normalized_by_shard(minibatch, num_samples)}
-        minibatch = self._placed(minibatch, minibatch["valid"], num_samples)
-        if whole is None:
-            statistics = self.algorithm.whole(ops, self.ppo, minibatch)
-        else:
-            statistics = {name: whole[k] for k, name in enumerate(self.algorithm.whole_names)}
-        total, measured = self.algorithm.loss(
-            ops, network, self.ppo, arrays, head, values, {**minibatch, **named("whole", statistics)}
-        )
+        total, measured = self.algorithm.loss(ops, network, self.ppo, arrays, head, values, minibatch)
         own = {name: x / self.devices if self.devices > 1 else x for name, x in own.items()}  # means over samples
         total = total + sum(weight * own[name] for name, weight in network.own_losses.items())
         measured = {**measured, **own}
         return total, ops.xp.stack([measured[name] for name in self.loss_names])
-
-    def _normalized_by_shard(self, minibatch: Tree, num_samples: int) -> Array:
-        """Advantages `[B]` of a minibatch, normalised separately within each shard's part."""
-        of_shard = num_samples // self.shards
-
-        def by_shard(x: Array) -> Array:
-            return x.reshape(-1, self.shards, of_shard).swapaxes(0, 1).reshape(self.shards, -1)
-
-        valid, acts, advantages = (by_shard(minibatch[name]) for name in ("valid", "acts", "advantages"))
-        whole = ppo.whole_minibatch(self.ops.xp, valid, acts, advantages)
-        moments = whole.advantage_mean[:, None], whole.advantage_std[:, None]
-        normalized = ppo.normalize_advantages(advantages, *moments)
-        return normalized.reshape(self.shards, -1, of_shard).swapaxes(0, 1).reshape(-1)
 
 
 def computation_of(problem: Problem, ops: Ops) -> Computation:

@@ -29,7 +29,7 @@ def learner_arrays(problem: Problem) -> tuple[Declared, ...]:
         *of("adam.variance", problem.parameters, Kind.STATISTIC),
         Declared("adam.step", (), "int64", Kind.STATISTIC),
         *of("frozen", algorithm.frozen(problem.network), Kind.FROZEN),
-        *(_statistic(s, problem.num_envs, dtype) for s in algorithm.statistics(problem.network)),
+        *(_statistic(s, problem.num_envs, dtype) for s in algorithm.statistics(problem.network, problem.ppo)),
     )
 
 

@@ -45,7 +45,7 @@ class HostRunner:
         learner, envs, flags, episodes = self._collect(state, iteration)
         learner, batch, measured = self._learner.targets(learner, flags, state.seed, iteration)
         learner, losses = self._learner.update(learner, batch, state.seed, iteration, learning_rate)
-        measured |= losses | {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(flags["valid"]))}
+        measured |= {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(flags["valid"]))} | losses
         metrics = {
             metric.name: measured[metric.name] for metric in metrics_of(self._problem.algorithm, self._problem.network)
         }

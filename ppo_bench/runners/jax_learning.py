@@ -204,8 +204,8 @@ class Learning:
         """See `Learner.targets`."""
         keys = {"seed": seed[None], "iteration": iteration[None], "first_row": jnp.full(1, self._first_row, jnp.int32)}
         rollout = {**self._with_values(learnt.arrays, memory), **self._floats(flags), **keys}
-        batch, statistics, metrics = self.computation.targets(learnt.arrays, learnt.statistics, rollout)
-        return learnt._replace(statistics=statistics), batch, metrics
+        targets = self.computation.targets(learnt.arrays, learnt.statistics, rollout)
+        return learnt._replace(statistics=targets.statistics), targets.batch, targets.metrics
 
     def _with_values(self, arrays: Tree, memory: Tree) -> Tree:
         """The memory with the values `[T + 1, N, ...]` of all steps, which a separate critic computes at once."""
@@ -232,41 +232,44 @@ class Learning:
     def update(
         self, learnt: TrainState, batch: Tree, seed: jax.Array, iteration: jax.Array, learning_rate: jax.Array
     ) -> tuple[TrainState, Tree]:
-        """Run all epochs and minibatches; returns the means over minibatches of the reported scalars."""
+        """Run all epochs and minibatches; returns means of losses over minibatches, and the learning rate if adapted."""
         hp, names = self.ppo, (*self.computation.loss_names, "gradient_norm")
+        rate = self.computation.learning_rate(learnt.statistics, learning_rate)
         epochs = jnp.arange(hp.update_epochs, dtype=jnp.int32)
         samples = jnp.asarray(self.computation.samples) + self._first_row
         minibatches = self.computation.minibatches(seed[None], iteration[None], epochs, samples, stable_argsort)
 
-        def gradient_step(learnt: TrainState, inputs: tuple[jax.Array, Any]) -> tuple[TrainState, jax.Array]:
-            rows, whole = inputs
-            return self._gradient_step(learnt, self.computation.minibatch(batch, rows), whole, learning_rate)
+        def gradient_step(learnt: TrainState, inputs: tuple[jax.Array, jax.Array]) -> tuple[TrainState, jax.Array]:
+            return self._gradient_step(learnt, self.computation.minibatch(batch, *inputs), rate)
 
-        def epoch(carry: tuple[TrainState, jax.Array], rows: jax.Array) -> tuple[tuple[TrainState, jax.Array], Any]:
-            learnt, stopped = carry
+        def epoch(
+            carry: tuple[TrainState, jax.Array], inputs: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[TrainState, jax.Array], Any]:
+            (learnt, stopped), (number, rows) = carry, inputs
             nothing = jnp.zeros((hp.num_minibatches, len(names)), self.dtype)
-            whole = self.computation.whole(batch, rows) if self.devices.count > 1 else None
+            weights = self.computation.weights(batch, rows, number)
             if hp.target_kl is None:  # a condition would make the host wait for the GPU
-                learnt, measured = jax.lax.scan(gradient_step, learnt, (rows, whole))
+                learnt, measured = jax.lax.scan(gradient_step, learnt, (rows, weights))
                 return (learnt, stopped), (measured, ~stopped)
             passed, measured = jax.lax.cond(
-                stopped, lambda: (learnt, nothing), lambda: jax.lax.scan(gradient_step, learnt, (rows, whole))
+                stopped, lambda: (learnt, nothing), lambda: jax.lax.scan(gradient_step, learnt, (rows, weights))
             )
             ran = ~stopped
             stopped = stopped | (measured[-1, names.index("approx_kl")] > hp.target_kl)
             return (passed, stopped), (measured, ran)
 
-        (learnt, _), (measured, ran) = jax.lax.scan(epoch, (learnt, jnp.asarray(False)), minibatches)
-        means = jnp.sum(measured, (0, 1)) / (jnp.sum(ran) * hp.num_minibatches)
-        return learnt, dict(zip(names, means, strict=True))
+        (learnt, _), (measured, ran) = jax.lax.scan(epoch, (learnt, jnp.asarray(False)), (epochs, minibatches))
+        means = dict(zip(names, jnp.sum(measured, (0, 1)) / (jnp.sum(ran) * hp.num_minibatches), strict=True))
+        learnt = learnt._replace(statistics=self.computation.after_update(learnt.statistics, means))
+        return learnt, means if rate is learning_rate else {**means, "learning_rate": rate}
 
     def _gradient_step(
-        self, learnt: TrainState, minibatch: Tree, whole: jax.Array | None, learning_rate: jax.Array
+        self, learnt: TrainState, minibatch: Tree, learning_rate: jax.Array
     ) -> tuple[TrainState, jax.Array]:
         """Do one Adam step; returns the loss's scalars and, last, the gradient norm before clipping."""
 
         def total(params: Tree) -> tuple[jax.Array, jax.Array]:
-            loss: tuple[jax.Array, jax.Array] = self.computation.loss({**params, **learnt.frozen}, minibatch, whole)
+            loss: tuple[jax.Array, jax.Array] = self.computation.loss({**params, **learnt.frozen}, minibatch)
             return loss
 
         gradients, measured = jax.grad(total, has_aux=True)(learnt.params)

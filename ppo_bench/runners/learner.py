@@ -55,4 +55,7 @@ class Learner(Protocol[State]):
     def update(
         self, state: State, batch: Any, seed: int, iteration: int, learning_rate: float
     ) -> tuple[State, dict[str, float]]:
-        """Run all epochs and minibatches; returns means over minibatches of losses and of `gradient_norm`."""
+        """Run all epochs and minibatches; returns means over minibatches of losses and of `gradient_norm`.
+
+        Also the metric `learning_rate`, if the algorithm adapts it.
+        """

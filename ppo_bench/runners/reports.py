@@ -45,7 +45,7 @@ def reported(
     totals, ended = folded(totals, *side_by_side)
     episodes = _by_run(ended, runs, problem.num_envs)
     own = {name: np.asarray(array, np.float64)[:runs].tolist() for name, array in ahead.measured.items()}
-    own["learning_rate"] = list(learning_rates)
+    own.setdefault("learning_rate", list(learning_rates))
     own["masked_fraction"] = (1.0 - valid.mean(axis=(1, 2))).tolist()
     names = [metric.name for metric in metrics_of(problem.algorithm, problem.network)]
     metrics = [dict(zip(names, row, strict=True)) for row in zip(*(own[name] for name in names), strict=True)]

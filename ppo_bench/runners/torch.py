@@ -169,19 +169,21 @@ class TorchLearner:
     ) -> tuple[TorchTrainState, dict[str, float]]:
         """See `Learner.update`."""
         hp, names = self._ppo, self._computation.loss_names
-        state.adam.learning_rate.fill_(learning_rate)
+        rate = self._computation.learning_rate(state.statistics, learning_rate)
+        state.adam.learning_rate.fill_(rate)
         keys = self._scalar(seed), self._scalar(iteration)
         measured: list[Tensor] = []
-        for rows in self._computation.minibatches(*keys, self._epochs, self._samples):
-            whole = [self._computation.whole(batch, rows)] if self._peers else []
-            for inputs in zip(rows, *whole, strict=True):
+        for epoch, rows in enumerate(self._computation.minibatches(*keys, self._epochs, self._samples)):
+            for inputs in zip(rows, self._computation.weights(batch, rows, epoch), strict=True):
                 measured.append(self._learn((state, batch), *inputs).clone())
                 if self._peers:
                     self._peers.tick()
             if hp.target_kl is not None and measured[-1][names.index("approx_kl")] > hp.target_kl:
                 break
-        means = torch.stack(measured).mean(0).tolist()
-        return state, dict(zip((*names, "gradient_norm"), means, strict=True))
+        means = torch.stack(measured).mean(0)
+        state.statistics = dict(self._computation.after_update(state.statistics, dict(zip(names, means, strict=False))))
+        losses = dict(zip((*names, "gradient_norm"), means.tolist(), strict=True))
+        return state, losses | {"learning_rate": float(rate)}
 
     def _scalar(self, value: int) -> Tensor:
         return torch.full((1,), value, dtype=torch.int32, device=self._device)

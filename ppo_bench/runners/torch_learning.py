@@ -23,20 +23,20 @@ def clipped_gradient(
     frozen: Params,
     batch: Tree,
     rows: Tensor,
-    whole: Tensor | None = None,
+    weights: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Clipped gradient `[P]` on the samples `rows`; the loss's scalars and, last, the gradient norm before clipping.
 
-    If devices share the minibatch, `whole [W]` has the statistics of the whole minibatch, and gradients and scalars are
+    `weights [W, B]` are those of `Computation.weights`. If devices share the minibatch, gradients and scalars are
     summed over devices in one reduction.
     """
-    minibatch = computation.minibatch(batch, rows)
+    minibatch = computation.minibatch(batch, rows, weights)
 
     def total(learnt: Tensor) -> tuple[Tensor, Tensor]:
-        return computation.loss(named_views(learnt, parameters) | frozen, minibatch, whole)
+        return computation.loss(named_views(learnt, parameters) | frozen, minibatch)
 
     gradient, reported = _gradient(total, learnt)
-    if whole is not None:
+    if computation.devices > 1:
         gradient, reported = computation.ops.total(torch.cat([gradient, reported])).split(
             [learnt.numel(), reported.numel()]
         )
@@ -69,7 +69,7 @@ def targets(computation: Computation, fixed: Any, *inputs: Tensor) -> Any:
 
 
 def learn(gradient: Callable[..., tuple[Tensor, Tensor]], fixed: Any, *inputs: Tensor) -> Tensor:
-    """Do one Adam step; `fixed` are the state and the batch, `inputs` are `rows` and `whole` of `clipped_gradient`.
+    """Do one Adam step; `fixed` are the state and the batch, `inputs` are `rows` and `weights` of `clipped_gradient`.
 
     Returns the scalars that `clipped_gradient` reports.
     """

@@ -42,10 +42,13 @@ RUNS = [
 """The overrides of each; six iterations or more, with a checkpoint in between."""
 TIMED = [
     *([f"framework={framework}", "env=breakout", "backend=envpool"] for framework in FRAMEWORKS),
+    ["framework=torch_eager", "env=cartpole", "backend=gymnasium"],
     ["framework=torch_compile", "env=cartpole", "backend=gymnasium"],
     ["framework=torch_compile", "env=cartpole", "backend=envpool"],
     ["framework=jax_xla", "env=cartpole", "backend=jax"],
     ["framework=torch_compile", "env=hopper", "backend=envpool"],
+    ["framework=torch_compile", "experiment=cleanrl/ppo_atari_lstm"],
+    ["framework=torch_compile", "experiment=cleanrl/ppo_trxl_proof_of_memory", "ppo.num_envs=4"],
 ]
 
 

@@ -43,6 +43,8 @@ class Called:
         self._places = _places(self._bound, parameters)
         for place in self._places:
             delattr(place.layer, place.name)
+        for layer in self._bound.modules():  # plain attributes, which `nn.Module.__getattr__` need not look up
+            vars(layer).update(layer.named_children())
         self._params: Params | None = None
 
     def __call__(self, params: Params, *inputs: Any, **options: Any) -> Any:

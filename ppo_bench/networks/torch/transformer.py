@@ -61,7 +61,7 @@ class Block(nn.Module):
         """See ppo_bench/mathematics/attention.py for why the query is projected twice, and the rows are not."""
 
         def heads(y: Tensor) -> Tensor:
-            return y.unflatten(-1, (self._heads, -1))
+            return y.reshape(*y.shape[:-1], self._heads, -1)
 
         weight, bias = heads(self.norm_rows.weight), heads(self.norm_rows.bias)
         query = self.query(heads(self.norm_query(x))) @ self.key.weight * (weight / math.sqrt(x.shape[-1]))

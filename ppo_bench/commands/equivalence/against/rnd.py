@@ -58,11 +58,9 @@ class Rnd:
         """A uniform number for each transition of a minibatch; small ones teach the predictor."""
         supply, rows, one = self.script.supply, self.script.own["mb_inds"], torch.ones(1, dtype=torch.int32)
         steps, envs = (torch.arange(size, dtype=torch.int32) for size in (supply.num_steps, supply.num_envs))
-        keys = (one * supply.seed, one * self.script.iteration, steps, envs, 0 * one)
-        words = noise.action_words(torch, *keys, noise.Stream.TRANSITIONS)[0].ravel()[rows]
-        places = torch.arange(len(rows), dtype=torch.int32) + 1
-        drawn, _ = noise.threefry2x32((words, torch.zeros_like(words)), (places, torch.zeros_like(words)))
-        uniform: torch.Tensor = noise.uniform(torch, drawn, torch.get_default_dtype())
+        keys = (one * supply.seed, one * self.script.iteration, steps, envs, one * self.script.own["epoch"])
+        words, _ = noise.action_words(torch, *keys, noise.Stream.TRANSITIONS)
+        uniform: torch.Tensor = noise.uniform(torch, words.ravel()[rows], torch.get_default_dtype())
         return uniform
 
     @property

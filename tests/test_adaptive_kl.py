@@ -1,0 +1,119 @@
+"""`ppo.adaptive_kl`: the learning rate follows the KL divergence of the updates, in every framework."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from ppo_bench.__main__ import main
+from ppo_bench.commands.equivalence.command import main as equivalence
+from ppo_bench.common.cli import exit_code
+from ppo_bench.configuration.load import load_config
+from ppo_bench.mathematics import ppo
+from ppo_bench.runners.base import Runner
+from tests.faults import finish, folder_of, started_run
+from tests.namespaces import Namespace
+from tests.refusals import assert_one_line
+from tests.runners import FRAMEWORKS, problem_for, runner_for
+from tests.training import learnt
+
+HIGHEST = 1e-3
+ADAPTIVE = ["ppo.anneal_lr=false", "ppo.adaptive_kl=0.01"]
+BOUNDED = [*ADAPTIVE, f"ppo.max_learning_rate={HIGHEST}"]
+PENDULUM = ["env=pendulum", "ppo.num_envs=4", "ppo.num_steps=64", "ppo.num_minibatches=4"]
+
+
+def test_the_factor_by_hand(ns: Namespace) -> None:
+    # Above twice 0.01 it falls, below half of it it rises, between them and on the borders it stays.
+    divergences = [0.0201, 0.02, 0.01, 0.005, 0.0049, 0.0]
+    factors = ns.run(ppo.adapted_factor, [1.0] * 6, divergences, 0.01, 0.1, 10.0)
+    assert_allclose(factors, [2 / 3, 1.0, 1.0, 1.0, 1.5, 1.5], rtol=1e-15)
+    bounded = ns.run(ppo.adapted_factor, [9.0, 0.12], [0.0, 1.0], 0.01, 0.1, 10.0)
+    assert_allclose(bounded, [10.0, 0.1], rtol=1e-15)
+
+
+def rates_and_divergences(runner: Runner[Any], iterations: int) -> tuple[list[float], list[float]]:
+    state, rates, divergences = runner.init(1), [], []
+    for _ in range(iterations):
+        state, metrics, _ = runner.step(state)
+        rates.append(metrics["learning_rate"])
+        divergences.append(metrics["approx_kl"])
+    runner.close()
+    return rates, divergences
+
+
+def schedule(first: float, divergences: list[float], target: float = 0.01) -> list[float]:
+    """The rule as rl_games and RSL-RL write it."""
+    rate, rates = first, []
+    for divergence in divergences:
+        rates.append(rate)
+        if divergence > 2 * target:
+            rate = max(1e-5, rate / 1.5)
+        elif divergence < target / 2:
+            rate = min(HIGHEST, rate * 1.5)
+    return rates
+
+
+@pytest.mark.parametrize(("first", "target"), [(1e-4, 0.01), (1e-3, 1e-4)], ids=["rises", "falls"])
+@pytest.mark.parametrize(("framework", "backend"), [*((name, "gymnasium") for name in FRAMEWORKS), ("jax_xla", "jax")])
+def test_every_framework_follows_the_schedule(framework: str, backend: str, first: float, target: float) -> None:
+    words = [*PENDULUM, *BOUNDED, f"backend={backend}", f"ppo.learning_rate={first}", "precision=float64"]
+    words.append(f"ppo.adaptive_kl={target}")
+    config = load_config([*words, f"framework={framework}"])
+    problem = problem_for(config.backend.make(config.task), 12, words)
+    rates, divergences = rates_and_divergences(runner_for(framework, problem), 12)
+    assert_allclose(rates, schedule(first, divergences, target), rtol=1e-12)
+    assert len(set(rates)) > 2  # else it has shown nothing
+
+
+def test_frameworks_agree(tmp_path: Path) -> None:
+    small = ["total_timesteps=2560", "precision=float64", "device=cpu", f"outputs={tmp_path}"]
+    assert equivalence([*PENDULUM, *ADAPTIVE, "backend=gymnasium", *small]) == 0
+
+
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_a_killed_run_goes_on_with_its_learning_rate(framework: str, tmp_path: Path) -> None:
+    run = [*PENDULUM, *ADAPTIVE, "backend=gymnasium", f"framework={framework}", "total_timesteps=10240"]
+    run += ["checkpoint.every_iterations=4"]
+    whole, killed = ([*run, f"outputs={tmp_path / name}"] for name in ("whole", "killed"))
+    assert finish(whole).returncode == 0
+    started_run(killed, 9)
+    assert finish(killed).returncode == 0
+    assert learnt(folder_of(killed)) == learnt(folder_of(whole))
+
+
+def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:
+    words = [*PENDULUM, *BOUNDED, "framework=jax_xla", "backend=jax", "num_seeds=3", "precision=float64"]
+    config = load_config(words)
+    runner = config.framework.seeds_runner(config.problem(config.backend.make(config.task)), ())
+    state, rates, divergences = runner.init([1, 2, 3]), [], []
+    for _ in range(12):
+        state, measured = runner.step(state)
+        rates.append([metrics["learning_rate"] for metrics, _ in measured])
+        divergences.append([metrics["approx_kl"] for metrics, _ in measured])
+    runner.close()
+    for own, divergence in zip(np.transpose(rates), np.transpose(divergences), strict=True):
+        assert_allclose(own, schedule(config.ppo.learning_rate, divergence.tolist()), rtol=1e-12)
+    assert len(set(map(tuple, np.transpose(rates)))) > 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ppo.adaptive_kl=0.01"], "ppo.adaptive_kl=0.01 adapts the learning rate: add ppo.anneal_lr=false"),
+        (
+            [*ADAPTIVE, "ppo.learning_rate=0.1"],
+            "ppo.learning_rate=0.1: must lie between ppo.min_learning_rate=1e-05 and",
+        ),
+        ([*ADAPTIVE, "ppo.adaptive_kl=0"], "ppo.adaptive_kl=0.0: must be above 0"),
+    ],
+)
+def test_wrong_settings_are_one_line(
+    words: list[str], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(main, ["env=cartpole", *words, f"outputs={tmp_path}"]) == 2
+    assert_one_line(capfd.readouterr().err, said)
