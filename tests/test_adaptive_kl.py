@@ -107,7 +107,7 @@ def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:
         (["ppo.adaptive_kl=0.01"], "ppo.adaptive_kl=0.01 adapts the learning rate: add ppo.anneal_lr=false"),
         (
             [*ADAPTIVE, "ppo.learning_rate=0.1"],
-            "ppo.learning_rate=0.1: must lie between ppo.min_learning_rate=1e-05 and",
+            "ppo.learning_rate=0.1: with ppo.adaptive_kl it must lie between",
         ),
         ([*ADAPTIVE, "ppo.adaptive_kl=0"], "ppo.adaptive_kl=0.0: must be above 0"),
     ],

@@ -112,7 +112,7 @@ def test_advantages_of_sequences_are_normalised_within_their_shard() -> None:
     rows = torch.arange(8, dtype=torch.int32)
 
     def loss(computation: Computation, batch: Any) -> torch.Tensor:
-        (weights,) = computation.weights(batch, rows[None], 0)
+        ((weights,),) = computation.weights(batch, rows[None, None])
         return computation.loss(params, computation.minibatch(batch, rows, weights))[0]
 
     assert_allclose(loss(by_shard, batch), loss(raw, batch | {"advantages": normalised}), rtol=1e-12)

@@ -103,7 +103,11 @@ def test_the_critic_learns_where_steps_are_real_and_the_policy_where_actions_cou
     # The third transition is the critic's alone, the last one nobody's.
     old = ppo.Transitions([-1] * 4, [0, 0, 0, -WILD], [1, 3, WILD, -WILD], [1, 2, 3, 0], [1, 1, 1, 0], [1, 1, 0, 0])
     new = ([-1, -1 + math.log(1.5), 4, WILD], [0.5, 1.5, WILD, WILD], [0, 0, 0, WILD])
-    result = ns.run(lambda xp, *new, **o: ppo.losses(xp, *new[:3], normalized(xp, new[3]), **o), *new, old, **OPTIONS)
+
+    def losses(xp: Any, log_probs: Any, entropies: Any, values: Any, batch: ppo.Transitions) -> ppo.Losses:
+        return ppo.losses(xp, log_probs, entropies, values, normalized(xp, batch), **OPTIONS)
+
+    result = ns.run(losses, *new, old)
     # advantages 1 and 3 are -1 and 1 once normalised, ratios 1 and 3/2: (1 - 1.2) / 2; errors 1, 4, 9
     assert_allclose(result.policy_loss, -0.1, rtol=1e-7)
     assert_allclose(result.value_loss, 14 / 6, rtol=1e-14)

@@ -124,7 +124,7 @@ def test_what_steps_that_only_reset_led_to_teaches_nothing() -> None:
         targets = computation.targets(arrays, statistics, {**rollout, "obs": changed})
         weight = arrays["predictor.0.weight"].clone().requires_grad_()
         rows = torch.arange(64, dtype=torch.int32)
-        (weights,) = computation.weights(targets.batch, rows[None], 0)
+        ((weights,),) = computation.weights(targets.batch, rows[None, None])
         minibatch = computation.minibatch(targets.batch, rows, weights)
         _, measured = computation.loss({**arrays, "predictor.0.weight": weight}, minibatch)
         loss = measured[computation.loss_names.index("forward_loss")]

@@ -117,8 +117,8 @@ def _check_adaptive_kl(ppo: Hyperparameters) -> None:
         raise ConfigError(f"ppo.adaptive_kl={ppo.adaptive_kl} adapts the learning rate: add ppo.anneal_lr=false")
     if not ppo.min_learning_rate <= ppo.learning_rate <= ppo.max_learning_rate:
         raise ConfigError(
-            f"ppo.learning_rate={ppo.learning_rate}: must lie between ppo.min_learning_rate={ppo.min_learning_rate} and "
-            f"ppo.max_learning_rate={ppo.max_learning_rate} with ppo.adaptive_kl"
+            f"ppo.learning_rate={ppo.learning_rate}: with ppo.adaptive_kl it must lie between "
+            f"ppo.min_learning_rate={ppo.min_learning_rate} and ppo.max_learning_rate={ppo.max_learning_rate}"
         )
 
 

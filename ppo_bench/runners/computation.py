@@ -141,16 +141,14 @@ class Computation(NamedTuple):
         of_minibatches = rows.reshape(epochs_, self.shards, minibatches, -1).swapaxes(1, 2)
         return of_minibatches.reshape(epochs_, minibatches, -1)
 
-    def weights(self, batch: Tree, rows: Array, epoch: Array) -> Array:
-        """Advantages, normalised if `norm_adv`, and the weights of masks: `[K, W, B]` for K minibatches.
+    def weights(self, batch: Tree, rows: Array) -> Array:
+        """Advantages, normalised if `norm_adv`, and the weights of masks: `[E, K, W, B]` for K minibatches of E epochs.
 
-        `rows [K, M]` are this device's samples of each minibatch in `epoch`. Sums are over the samples of all devices.
+        `rows [E, K, M]` are this device's samples of each minibatch. Sums are over the samples of all devices.
         """
         xp, total = self.ops.xp, self.ops.total
         masks = under("mask", batch)
-        ndim = batch["advantages"].ndim
-        of_epoch = (mask[..., epoch] if mask.ndim > ndim else mask for mask in masks.values())
-        taken = xp.stack([self._by_minibatch(mask, rows) for mask in of_epoch])
+        taken = xp.stack([self._by_minibatch(mask, rows) for mask in masks.values()])
         weights = ppo.normalize_masks(xp, taken, total)
         advantages = self._by_minibatch(batch["advantages"], rows)
         if self.ppo.norm_adv:
@@ -160,24 +158,29 @@ class Computation(NamedTuple):
                 if self.ppo.norm_adv_by_shard
                 else ppo.normalize_advantages(xp, advantages, weights[policy], total)
             )
-        return xp.stack([advantages, *weights], 1)
+        return xp.stack([advantages, *weights], 2)
 
     def _by_minibatch(self, x: Array, rows: Array) -> Array:
-        """The entries `[K, B]` of `x`, an array of the batch with a number for each transition, in each minibatch."""
+        """The entries of `x` in each minibatch, `[E, K, B]`; `x` has a number for each transition, or E of them."""
+        epochs, minibatches, samples = rows.shape
+        if x.ndim > (2 if self.network.sequences else 1):  # others for each epoch
+            of_epochs = (self._by_minibatch(x[..., epoch], rows[epoch : epoch + 1]) for epoch in range(epochs))
+            return self.ops.xp.concatenate(list(of_epochs), 0)
         taken = self.ops.take(x, rows.reshape(-1), 1 if self.network.sequences else 0)
-        return taken.reshape(-1, *rows.shape).swapaxes(0, 1).reshape(rows.shape[0], -1)
+        by_steps = taken.reshape(-1, epochs * minibatches, samples)
+        return by_steps.swapaxes(0, 1).reshape(epochs, minibatches, -1)
 
     def _normalized_by_shard(self, advantages: Array, mask: Array) -> Array:
-        """Advantages `[K, B]` of minibatches, normalised separately within each shard's part."""
-        minibatches = advantages.shape[0]
-        steps = self.ppo.num_steps if self.network.sequences else 1
+        """Advantages `[..., B]` of minibatches, normalised separately within each shard's part."""
+        steps, shards = self.ppo.num_steps if self.network.sequences else 1, self.shards
+        size = advantages.shape[-1] // (steps * shards)
 
         def by_shard(x: Array) -> Array:
-            return x.reshape(minibatches, steps, self.shards, -1).swapaxes(1, 2).reshape(minibatches, self.shards, -1)
+            return x.reshape(-1, steps, shards, size).swapaxes(1, 2).reshape(-1, shards, steps * size)
 
         weights = ppo.normalize_masks(self.ops.xp, by_shard(mask))
         normalized = ppo.normalize_advantages(self.ops.xp, by_shard(advantages), weights)
-        return normalized.reshape(minibatches, self.shards, steps, -1).swapaxes(1, 2).reshape(minibatches, -1)
+        return normalized.reshape(-1, shards, steps, size).swapaxes(1, 2).reshape(advantages.shape)
 
     def minibatch(self, batch: Tree, rows: Array, weights: Array) -> Tree:
         """The minibatch of the samples `rows [M]`; `weights [W, B]` are its row of `Computation.weights`."""

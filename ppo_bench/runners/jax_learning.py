@@ -232,12 +232,13 @@ class Learning:
     def update(
         self, learnt: TrainState, batch: Tree, seed: jax.Array, iteration: jax.Array, learning_rate: jax.Array
     ) -> tuple[TrainState, Tree]:
-        """Run all epochs and minibatches; returns means of losses over minibatches, and the learning rate if adapted."""
+        """Run all epochs and minibatches; returns means over minibatches, and the learning rate if it is adapted."""
         hp, names = self.ppo, (*self.computation.loss_names, "gradient_norm")
         rate = self.computation.learning_rate(learnt.statistics, learning_rate)
         epochs = jnp.arange(hp.update_epochs, dtype=jnp.int32)
         samples = jnp.asarray(self.computation.samples) + self._first_row
-        minibatches = self.computation.minibatches(seed[None], iteration[None], epochs, samples, stable_argsort)
+        rows = self.computation.minibatches(seed[None], iteration[None], epochs, samples, stable_argsort)
+        minibatches = rows, self.computation.weights(batch, rows)
 
         def gradient_step(learnt: TrainState, inputs: tuple[jax.Array, jax.Array]) -> tuple[TrainState, jax.Array]:
             return self._gradient_step(learnt, self.computation.minibatch(batch, *inputs), rate)
@@ -245,20 +246,19 @@ class Learning:
         def epoch(
             carry: tuple[TrainState, jax.Array], inputs: tuple[jax.Array, jax.Array]
         ) -> tuple[tuple[TrainState, jax.Array], Any]:
-            (learnt, stopped), (number, rows) = carry, inputs
+            learnt, stopped = carry
             nothing = jnp.zeros((hp.num_minibatches, len(names)), self.dtype)
-            weights = self.computation.weights(batch, rows, number)
             if hp.target_kl is None:  # a condition would make the host wait for the GPU
-                learnt, measured = jax.lax.scan(gradient_step, learnt, (rows, weights))
+                learnt, measured = jax.lax.scan(gradient_step, learnt, inputs)
                 return (learnt, stopped), (measured, ~stopped)
             passed, measured = jax.lax.cond(
-                stopped, lambda: (learnt, nothing), lambda: jax.lax.scan(gradient_step, learnt, (rows, weights))
+                stopped, lambda: (learnt, nothing), lambda: jax.lax.scan(gradient_step, learnt, inputs)
             )
             ran = ~stopped
             stopped = stopped | (measured[-1, names.index("approx_kl")] > hp.target_kl)
             return (passed, stopped), (measured, ran)
 
-        (learnt, _), (measured, ran) = jax.lax.scan(epoch, (learnt, jnp.asarray(False)), (epochs, minibatches))
+        (learnt, _), (measured, ran) = jax.lax.scan(epoch, (learnt, jnp.asarray(False)), minibatches)
         means = dict(zip(names, jnp.sum(measured, (0, 1)) / (jnp.sum(ran) * hp.num_minibatches), strict=True))
         learnt = learnt._replace(statistics=self.computation.after_update(learnt.statistics, means))
         return learnt, means if rate is learning_rate else {**means, "learning_rate": rate}

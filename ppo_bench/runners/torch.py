@@ -173,8 +173,9 @@ class TorchLearner:
         state.adam.learning_rate.fill_(rate)
         keys = self._scalar(seed), self._scalar(iteration)
         measured: list[Tensor] = []
-        for epoch, rows in enumerate(self._computation.minibatches(*keys, self._epochs, self._samples)):
-            for inputs in zip(rows, self._computation.weights(batch, rows, epoch), strict=True):
+        minibatches = self._computation.minibatches(*keys, self._epochs, self._samples)
+        for epoch in zip(minibatches, self._computation.weights(batch, minibatches), strict=True):
+            for inputs in zip(*epoch, strict=True):
                 measured.append(self._learn((state, batch), *inputs).clone())
                 if self._peers:
                     self._peers.tick()
