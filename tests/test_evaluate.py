@@ -97,8 +97,8 @@ def test_the_checkpoint_that_is_named_is_evaluated_and_else_the_newest(runs: RUN
 
 
 def test_a_policy_that_has_learnt_balances_the_pole(tmp_path: Path) -> None:
-    learn = ["ppo.num_envs=8", "ppo.num_steps=32", "ppo.gamma=0.98", "ppo.gae_lambda=0.8", "ppo.num_minibatches=1"]
-    learn += ["ppo.update_epochs=10", "ppo.learning_rate=1e-3", "ppo.ent_coef=0", "total_timesteps=65536"]
+    learn = ["ppo.num_envs=8", "ppo.num_steps=32", "ppo.gamma=0.98", "ppo.gae_lambda=0.8", "ppo.num_minibatches=4"]
+    learn += ["ppo.update_epochs=4", "ppo.learning_rate=1e-3", "ppo.ent_coef=0", "total_timesteps=65536"]
     folder = trained(tmp_path, "env=cartpole", "backend=envpool", *learn)
     for framework in ("torch_eager", "jax_xla"):
         found = evaluated(folder, f"framework={framework}")

@@ -50,7 +50,7 @@ def test_rounding_is_told_from_a_fault(copy: Path) -> None:
     rounded = with_patch(copy, deltas, "rewards - values[:-1] + gamma * bootstrap * values[1:]")
     assert 0.0 < rounded.parameters < 1e-11
     assert rounded.within_rounding
-    wrong = with_patch(copy, "squares / count)", "squares / (count - 1))")
+    wrong = with_patch(copy, "centered / (xp.sqrt(variance) + 1e-8)", "centered / (xp.sqrt(1.01 * variance) + 1e-8)")
     assert wrong.parameters > 1e-4
     assert not wrong.within_rounding
 
