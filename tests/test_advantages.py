@@ -159,9 +159,10 @@ def test_values_at_masked_steps_reach_no_other_step_unless_bootstrapped(ns: Name
 # --- Masked statistics ------------------------------------------------------------------------------------------------
 
 
-def test_masked_variance_by_hand(ns: Namespace) -> None:
-    x, mask = [1, WILD, 2, 3], [1, 0, 1, 1]
-    assert_allclose(ns.run(ppo.masked_variance, x, mask), 2 / 3, rtol=1e-15)  # (1 + 0 + 1) / 3, not / 2
+def test_centered_moments_by_hand(ns: Namespace) -> None:
+    centered, variance = ns.run(ppo.centered_moments, [1, WILD, 2, 3], [1 / 3, 0, 1 / 3, 1 / 3])
+    assert_allclose(centered[[0, 2, 3]], [-1, 0, 1], rtol=0, atol=1e-15)
+    assert_allclose(variance, [2 / 3], rtol=1e-15)  # (1 + 0 + 1) / 3, not / 2
 
 
 def normalized_advantages(ns: Namespace, advantages: list[float], acts: list[float]) -> np.ndarray:

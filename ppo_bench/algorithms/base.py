@@ -118,7 +118,7 @@ class Targets(NamedTuple):
     """Result of `Algorithm.targets`."""
 
     batch: Tree
-    """Arrays `[T, N, ...]` that the loss needs besides `obs`, `actions` and the network's memory.
+    """Arrays `[T, N, ...]` that the loss needs in addition to `obs`, `actions` and the network's memory.
 
     `advantages [T, N]` must be among them. `ppo.norm_adv` normalises them in each minibatch, by the mask `policy`.
     """

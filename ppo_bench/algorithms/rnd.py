@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from ppo_bench.algorithms.base import Hyperparameters, Metric, Statistic, Targets
 from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.mathematics import noise
+from ppo_bench.mathematics import noise, ppo
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.normalize import (
@@ -153,7 +153,7 @@ class Rnd(Ppo):
         draws = _draws(xp, rollout, hp.update_epochs)
         masks = {**own.masks, "predictor": valid[..., None] * (draws < self.update_proportion)}
         seen = {"seen": _ever_seen(ops, statistics["seen"], inputs, valid)} if "seen" in statistics else {}
-        weights = valid / xp.clip(ops.total(xp.sum(valid)), 1.0, None)
+        weights = ppo.normalize_masks(xp, valid.reshape(-1), ops.total).reshape(valid.shape)
         metrics = {
             **own.metrics,
             "intrinsic_reward": ops.total(xp.sum(rewards * weights)),

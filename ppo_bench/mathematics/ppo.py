@@ -68,36 +68,34 @@ def gae(
     return scan(xp, deltas, gamma * gae_lambda * continues)
 
 
-# --- Masked statistics ------------------------------------------------------------------------------------------------
-
-
-def masked_variance(xp: Any, x: Array, mask: Array, total: Total = alone) -> Array:
-    """Population variance (ddof 0) of the entries of `x` where `mask` is 1, on all devices."""
-    count = xp.clip(total(xp.sum(mask)), 1.0, None)
-    mean = total(xp.sum(x * mask)) / count
-    return total(xp.sum(xp.square(x - mean) * mask)) / count
-
-
-def explained_variance(xp: Any, values: Array, returns: Array, mask: Array, total: Total = alone) -> Array:
-    """`1 - Var[returns - values] / Var[returns]`: 1 for a perfect critic, 0 for a constant; not finite if Var is 0."""
-    return 1.0 - masked_variance(xp, returns - values, mask, total) / masked_variance(xp, returns, mask, total)
-
-
-# --- Minibatches ------------------------------------------------------------------------------------------------------
+# --- Statistics of masked transitions ---------------------------------------------------------------------------------
 
 
 def normalize_masks(xp: Any, masks: Array, total: Total = alone) -> Array:
-    """Weights `[..., B]` of the transitions of minibatches: each mask, divided by its sum over the minibatch.
+    """Weights `[..., B]` of B transitions: each mask, divided by its sum over them on all devices.
 
-    The weights of a minibatch add up to 1, over all devices, or are 0 everywhere, as its mask is.
+    The weights add up to 1, or are 0 everywhere, as their mask is.
     """
     return masks / xp.clip(total(xp.sum(masks, -1)), 1.0, None)[..., None]
 
 
+def centered_moments(xp: Any, x: Array, weights: Array, total: Total = alone) -> tuple[Array, Array]:
+    """`x [..., B]` without its weighted mean, and its weighted population variance `[..., 1]`, on all devices."""
+    centered = x - total(xp.sum(x * weights, -1))[..., None]
+    return centered, total(xp.sum(xp.square(centered) * weights, -1))[..., None]
+
+
+def explained_variance(xp: Any, values: Array, returns: Array, mask: Array, total: Total = alone) -> Array:
+    """`1 - Var[returns - values] / Var[returns]`: 1 for a perfect critic, 0 for a constant; not finite if Var is 0."""
+    weights = normalize_masks(xp, mask.reshape(-1), total)
+    _, of_errors = centered_moments(xp, (returns - values).reshape(-1), weights, total)
+    _, of_returns = centered_moments(xp, returns.reshape(-1), weights, total)
+    return 1.0 - (of_errors / of_returns)[0]
+
+
 def normalize_advantages(xp: Any, advantages: Array, weights: Array, total: Total = alone) -> Array:
     """Advantages `[..., B]` of minibatches, shifted and scaled to mean 0 and standard deviation 1 (details, 7)."""
-    centered = advantages - total(xp.sum(advantages * weights, -1))[..., None]
-    variance = total(xp.sum(xp.square(centered) * weights, -1))[..., None]
+    centered, variance = centered_moments(xp, advantages, weights, total)
     return centered / (xp.sqrt(variance) + 1e-8)
 
 
