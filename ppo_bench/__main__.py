@@ -42,6 +42,8 @@ def main(arguments: list[str]) -> int:
             check_jobs(overrides_of(options))
         # Hydra's parser takes no overrides on both sides of an option.
         arguments = ["-m", *(word for word in arguments if word not in ("-m", "--multirun"))]
+    elif (told := launched()) and told.rank > 0:
+        arguments = [*arguments, "hydra.output_subdir=null"]  # rank 0 alone writes
     return application(arguments)
 
 
@@ -122,8 +124,9 @@ def _environment(name: str, value: str | None) -> Iterator[None]:
 
 def _train(config: Config, folders: list[Path]) -> int:
     """Train the run or the runs of a configuration, print their `folders`, and put them into this list."""
-    if launched() and _is_another_rank(config):
-        return 0
+    from ppo_bench.runs.group import require_launched
+
+    require_launched(config)
     with _signals_as_ctrl_c():
         from ppo_bench.runs.train import train
 
@@ -131,21 +134,6 @@ def _train(config: Config, folders: list[Path]) -> int:
     for folder in folders:
         print(folder)
     return 0
-
-
-def _is_another_rank(config: Config) -> bool:
-    """Whether this process was one of several that a launcher started, other than rank 0, and is done."""
-    from ppo_bench.common.files import are_complete
-    from ppo_bench.runs.group import dismiss_ranks, require_launched, serve_rank
-
-    require_launched(config)
-    told = launched()
-    assert told is not None
-    if told.rank:
-        serve_rank(config, told.rank)
-    elif told.world_size > 1 and are_complete(config.folders):
-        dismiss_ranks()
-    return told.rank > 0
 
 
 @contextmanager

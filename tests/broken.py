@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -120,6 +121,18 @@ class Raises(Sound):
         raise KeyError("velocity")
 
 
+class RaisesInRank1(Sound):
+    """Fails in step 300 of the second of the processes that share a training."""
+
+    count = 0
+
+    def step(self, action: Any) -> Any:
+        self.count += 1
+        if self.count >= 300 and os.environ.get("RANK") == "1":
+            raise KeyError("the environment of rank 1")
+        return super().step(action)
+
+
 class Parts(Sound):
     """Observations of two parts, of which the second has another shape than declared."""
 
@@ -223,6 +236,7 @@ KINDS = (
     RewardArray,
     NoInfo,
     Raises,
+    RaisesInRank1,
     BreaksLater,
     BreaksAtRestart,
     LargeIntegers,

@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ppo_bench.runners.checkpoint import find, load
-from tests.faults import SECONDS, SHARDED, TWO, command, contents, finish, folder_of
+from tests.faults import SECONDS, SHARDED, TWO, command, finish, folder_of
 from tests.processes import children, command_line, count_rows, small_disk, wait_until
 from tests.training import ENVIRONMENT, ROOT, learnt
 
@@ -25,16 +24,8 @@ pytestmark = pytest.mark.slow
 
 BEFORE = 7
 """Rows of metrics, of 24 in all, after which something happens to a run: the fifth has a checkpoint."""
-HANGS_SECONDS = 5.0
-"""Seconds for which a rank may be silent where `IMPATIENT` starts the run, instead of 20."""
-IMPATIENT = f"""
-import sys
-from ppo_bench.common import ranks
-ranks.HANGS_SECONDS = {HANGS_SECONDS}
-from ppo_bench.__main__ import main
-from ppo_bench.common.cli import exit_code
-sys.exit(exit_code(main, sys.argv[1:]))
-"""
+TIMEOUT_SECONDS = 8.0
+"""Seconds for which a rank waits for another that hangs."""
 
 
 @pytest.fixture(scope="module")
@@ -49,22 +40,21 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 class Group:
     """A run on two devices, and the processes that it has started."""
 
-    def __init__(self, run: list[str], impatient: bool) -> None:
+    def __init__(self, run: list[str]) -> None:
         self.folder = folder_of(run)
-        words = [sys.executable, "-c", IMPATIENT, *run] if impatient else command(run)
         self.process = subprocess.Popen(
-            words, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command(run), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def wait_for_rows(self, count: int) -> None:
         wait_until(self.process, lambda: count_rows(self.folder) >= count)
 
     @property
-    def other(self) -> int:
-        """The process of the second device."""
+    def ranks(self) -> list[int]:
+        """The processes of the two devices."""
         found = [pid for pid in children(self.process.pid) if "spawn_main" in command_line(pid)]
-        assert len(found) == 1, found
-        return found[0]
+        assert len(found) == 2, found
+        return sorted(found)
 
     def end(self) -> tuple[int, str, float]:
         """Exit code, last line of stderr, and seconds until the run has ended."""
@@ -83,18 +73,16 @@ def _gone(pid: int, seconds: float = SECONDS) -> bool:
     return False
 
 
-class Start(Protocol):
-    """Starts a run in a folder of the test, which ends with the test at the latest."""
-
-    def __call__(self, run: list[str], impatient: bool = False) -> Group: ...
+Start = Callable[[list[str]], Group]
+"""Starts a run in a folder of the test, which ends with the test at the latest."""
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Start]:
     groups = []
 
-    def start(run: list[str], impatient: bool = False) -> Group:
-        groups.append(Group([*run, f"outputs={tmp_path}"], impatient))
+    def start(run: list[str]) -> Group:
+        groups.append(Group([*run, f"outputs={tmp_path}"]))
         return groups[-1]
 
     yield start
@@ -122,31 +110,34 @@ def as_a_checkpoint_is_written(group: Group) -> None:
     # caught in the act, or a moment after it
 
 
-@pytest.mark.parametrize("moment", [in_an_iteration, as_a_checkpoint_is_written])
+@pytest.mark.parametrize(
+    ("rank", "moment"), [(1, in_an_iteration), (1, as_a_checkpoint_is_written), (0, as_a_checkpoint_is_written)]
+)
 def test_a_rank_that_is_killed_ends_the_run_and_it_goes_on_as_if_it_had_not_been(
-    moment: Callable[[Group], None], started: Start, whole: Any, tmp_path: Path
+    rank: int, moment: Callable[[Group], None], started: Start, whole: Any, tmp_path: Path
 ) -> None:
     group = started(TWO)
     group.wait_for_rows(BEFORE)
-    other = group.other
+    killed, other = group.ranks[rank], group.ranks[1 - rank]
     moment(group)
-    os.kill(other, signal.SIGKILL)
+    os.kill(killed, signal.SIGKILL)
     code, said, seconds = group.end()
     assert (code, seconds < SECONDS) == (1, True)
-    assert said.startswith("ppo_bench: the process of device 1 of 2 was killed by SIGKILL; ")
+    assert said.startswith(f"ppo_bench: the process of device {rank} of 2 was killed by SIGKILL; ")
     assert f"{group.folder} is kept up to iteration " in said
-    assert not list((group.folder / "checkpoints").glob(".*.tmp"))
+    assert _gone(other, 0.1)
     assert learnt(resumed(tmp_path, TWO)) == whole
+    assert not list((group.folder / "checkpoints").glob(".*.tmp"))
 
 
-def test_rank_0_that_is_killed_leaves_no_orphan_and_goes_on_on_another_number_of_devices(
+def test_a_killed_agent_leaves_no_orphan_and_the_run_goes_on_on_another_number_of_devices(
     started: Start, whole: Any, tmp_path: Path
 ) -> None:
     group = started(TWO)
     group.wait_for_rows(BEFORE)
-    other = group.other
+    ranks = group.ranks
     group.process.kill()
-    assert _gone(other)
+    assert all(map(_gone, ranks))
     group.process.communicate()
     folder = resumed(tmp_path, SHARDED)  # on one device
     _, _, arrays = whole
@@ -158,65 +149,43 @@ def test_rank_0_that_is_killed_leaves_no_orphan_and_goes_on_on_another_number_of
 
 
 def test_a_rank_that_hangs_ends_the_run(started: Start, whole: Any, tmp_path: Path) -> None:
-    group = started(TWO, impatient=True)
+    group = started([*TWO, f"collective_timeout_seconds={TIMEOUT_SECONDS}"])
     group.wait_for_rows(BEFORE)
-    other = group.other
-    os.kill(other, signal.SIGSTOP)
+    ranks = group.ranks
+    os.kill(ranks[1], signal.SIGSTOP)
     code, said, seconds = group.end()
     assert (code, seconds < SECONDS) == (1, True)
-    assert said.startswith("ppo_bench: device 1 of 2 hangs: its process has been silent for 5 seconds; ")
-    assert _gone(other, 1)
+    assert said.startswith("ppo_bench: another process of the training has ended or hangs (")
+    assert f"{group.folder} is kept up to iteration " in said
+    assert all(_gone(rank, 0.1) for rank in ranks)
     assert learnt(resumed(tmp_path, TWO)) == whole
+
+
+def test_a_rank_that_raises_ends_the_run_with_its_own_reason(tmp_path: Path) -> None:
+    run = [*TWO, "env.id=tests.broken:RaisesInRank1-v0", f"outputs={tmp_path}"]
+    ended = finish(run)
+    assert ended.returncode == 1
+    said = ended.stderr.strip().splitlines()[-1]
+    assert "the environment of rank 1" in said
+    assert said.startswith("ppo_bench: ")
 
 
 @pytest.mark.parametrize(
     ("number", "whom"),
-    [(signal.SIGTERM, "rank 0"), (signal.SIGINT, "the other"), (signal.SIGUSR1, "the other")],
+    [(signal.SIGTERM, "agent"), (signal.SIGUSR2, "agent"), (signal.SIGINT, "rank 1"), (signal.SIGUSR1, "rank 1")],
 )
-def test_a_signal_to_any_rank_stops_all_after_the_iteration(
+def test_a_signal_to_any_process_stops_all_after_the_iteration(
     number: signal.Signals, whom: str, started: Start, whole: Any, tmp_path: Path
 ) -> None:
     group = started(TWO)
     group.wait_for_rows(BEFORE)
-    other = group.other
-    os.kill(group.process.pid if whom == "rank 0" else other, number)
+    ranks = group.ranks
+    os.kill(group.process.pid if whom == "agent" else ranks[1], number)
     code, said, seconds = group.end()
     assert (code, seconds < SECONDS) == (130, True), said
     assert said.startswith("ppo_bench: stopped after iteration ")
-    assert _gone(other, 5)
+    assert all(_gone(rank, 0.1) for rank in ranks)
     assert learnt(resumed(tmp_path, TWO)) == whole
-
-
-def test_a_group_that_is_stopped_as_a_whole_goes_on(started: Start, whole: Any) -> None:
-    group = started(TWO, impatient=True)
-    group.wait_for_rows(BEFORE)
-    both = group.process.pid, group.other
-    for pid in both:
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(HANGS_SECONDS + 3)  # longer than a rank may be silent
-    for pid in both:
-        os.kill(pid, signal.SIGCONT)
-    _, error = group.process.communicate(timeout=120)
-    assert group.process.returncode == 0, error
-    assert learnt(group.folder) == whole
-
-
-def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        run = subprocess.run(
-            command([*TWO, f"outputs={tmp_path}"]),
-            check=False,
-            cwd=ROOT,
-            env=ENVIRONMENT | {"MASTER_PORT": str(port)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-    assert run.returncode == 2
-    (line,) = run.stderr.strip().splitlines()
-    assert line == f"ppo_bench: port {port} of 127.0.0.1 is in use: choose another by MASTER_PORT=..., or none"
-    assert not contents(tmp_path)
 
 
 def test_a_full_disk_of_rank_0_is_one_line_and_the_run_goes_on_when_there_is_room(tmp_path: Path, whole: Any) -> None:

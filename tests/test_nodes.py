@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +38,7 @@ def _free_port() -> int:
 def train_as_two_machines(words: list[str]) -> list[subprocess.CompletedProcess[str]]:
     """Start both processes, and return them as they ended."""
     told = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
-    told |= {"MASTER_PORT": str(_free_port()), "PPO_BENCH_JOIN_SECONDS": "60"}
+    told |= {"MASTER_PORT": str(_free_port())}
     started = [
         subprocess.Popen(
             command(words),
@@ -95,67 +94,47 @@ def test_processes_that_do_not_divide_the_devices_are_one_line(tmp_path: Path) -
         assert line.startswith("ppo_bench: 2 processes were started, and devices=1: add devices=2 and ppo.shards, of ")
 
 
-def test_a_process_with_another_key_is_not_let_in(tmp_path: Path) -> None:
-    from ppo_bench.common.launched import accept, listen
-
-    server = listen("127.0.0.1", 0)
-    port = server.getsockname()[1]
-    script = f"from ppo_bench.common.launched import connect; connect(1, '127.0.0.1', {port}, 'KEY', 20).recv()"
-    stranger, rank = (
-        subprocess.Popen(
-            [sys.executable, "-c", script.replace("KEY", key)], cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL
+@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
+def test_a_port_in_use_is_one_line(framework: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        told = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        run = subprocess.run(
+            command(["env=cartpole", f"framework={framework}", *COMMON, "devices=2", f"outputs={tmp_path}"]),
+            check=False,
+            cwd=ROOT,
+            env=ENVIRONMENT | told,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
-        for key in ("wrong", "right")
-    )
-    (other,) = accept(server, "right", 2, 30)
-    assert other.rank == 1
-    other.connection.send(None)
-    assert rank.wait(timeout=30) == 0
-    assert stranger.wait(timeout=30) == 1
+    assert run.returncode == 2, run.stderr
+    said = run.stderr.strip().splitlines()[-1]
+    assert said == f"ppo_bench: 127.0.0.1:{port} is in use: choose another port by MASTER_PORT=..."
 
 
-def test_someone_who_connects_and_says_nothing_does_not_keep_the_others_out() -> None:
-    from ppo_bench.common.errors import Failed
-    from ppo_bench.common.launched import accept, connect, listen
-
-    server = listen("127.0.0.1", 0)
-    host, port = server.getsockname()
-    with socket.create_connection((host, port)), ThreadPoolExecutor() as pool:
-        rank = pool.submit(connect, 1, host, port, "key", 30)
-        (other,) = accept(server, "key", 2, 30)
-        other.connection.send("welcome")
-        assert rank.result().recv() == "welcome"
-    server = listen("127.0.0.1", 0)
-    with socket.create_connection(server.getsockname()), pytest.raises(Failed, match="did not come within 1 second"):
-        accept(server, "key", 2, 1)
-
-
-def test_a_lost_rank_alone_says_why_it_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_task_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ppo_bench.common.files import write_json
     from ppo_bench.sweeps.slurm import job
     from ppo_bench.sweeps.slurm.ledger import failure_file_of_rank
-    from ppo_bench.sweeps.slurm.task import Task
 
     monkeypatch.setattr(job, "SAYS_SECONDS", 0.1)
-    task, lost = Task(0, 3, 0, 1, 4), "the process of device 2 of 3 ended; it was before the first checkpoint"
-    write_json(failure_file_of_rank(tmp_path, "7", 1, 4), {"reason": "a consequence"})
-    assert job.said_by_the_lost(tmp_path, "7", task, lost) is None
-    write_json(failure_file_of_rank(tmp_path, "7", 2, 4), {"reason": "the reason"})
-    assert job.said_by_the_lost(tmp_path, "7", task, lost) == "the reason"
-    assert job.said_by_the_lost(tmp_path, "7", task, "device 2 of 3 hangs: it has stood still for 20 seconds")
-    assert job.said_by_the_lost(tmp_path, "7", task, "device 1 of 3 hangs: it has stood still") == "a consequence"
+    write_json(failure_file_of_rank(tmp_path, "7", 2, 3), {"reason": "that of an earlier try"})
+    assert job.said_by_others(tmp_path, "7", 4) is None
+    for rank, reason in ((2, "the reason"), (1, "a consequence")):
+        write_json(failure_file_of_rank(tmp_path, "7", rank, 4), {"reason": reason})
+    assert job.said_by_others(tmp_path, "7", 4) == "the reason"
 
 
 def test_jax_takes_neither_a_gpu_for_each_task_nor_the_handler_of_sigterm() -> None:
     script = """
 import signal
-from ppo_bench.mathematics.parts import Part
-from ppo_bench.runners.frameworks import Jax
+from ppo_bench.common.launched import launched
 from ppo_bench.runners.jax_peers import JaxPeers
 received = []
 signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
-framework = Jax("jax_xla", 1, None)
-peers = JaxPeers(Part(0, 1), framework.meet("127.0.0.1", 0, 1)[0], print)
+peers = JaxPeers(launched(), 60)
 signal.raise_signal(signal.SIGTERM)
 assert received
 from jax._src.xla_bridge import CUDA_VISIBLE_DEVICES
@@ -164,6 +143,7 @@ peers.close()
 """
     told = {"JOB_ID": "7", "STEP_NODELIST": "n[1-2]", "NTASKS": "2", "PROCID": "0", "LOCALID": "0"}
     told = {f"SLURM_{name}": value for name, value in told.items()}
+    told |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     process = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=ENVIRONMENT | told, check=False, capture_output=True, text=True
     )

@@ -74,25 +74,28 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             return 1
-        for kind, code in EXIT_CODES.items():
-            if isinstance(error, kind):
-                return _fail(code, error)
-        if isinstance(error, OSError):
-            # Such as a full disk: the message names the file and the reason.
-            said: object = f"{error.strerror or error}: {error.filename}" if error.filename else error
+        if not is_one_line(error):
+            raise
+        code = next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+        said: object = error
+        if isinstance(error, OSError) and error.filename:  # such as a full disk
+            said = f"{error.strerror or error}: {error.filename}"
         elif _out_of_memory(error):
             what = (str(error).strip() or type(error).__name__).splitlines()[0]
             less = "fewer ppo.num_envs or ppo.num_steps or a smaller network need less"
             said = f"out of memory ({what}): {less}; what was saved is kept"
-        else:
-            raise
-        return _fail(1, said)
+        return _fail(code, said)
     except _HelpShown:
         raise
     except SystemExit as error:  # of code that is not ppo_bench's
         return _fail(1, failure_of("the command", error))
     except KeyboardInterrupt:
         return _fail(130, "stopped at once")
+
+
+def is_one_line(error: Exception) -> bool:
+    """Whether `exit_code` prints the error as one line, because its message says what to change."""
+    return isinstance(error, (*EXIT_CODES, OSError)) or _out_of_memory(error)
 
 
 def _as_file_names(error: UnicodeError) -> tuple[bytes | str, int]:

@@ -7,9 +7,12 @@ import signal
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.launched import become_rank
 from ppo_bench.common.stopping import STOP_SIGNALS, stop_signals_withheld
 
 SECONDS_TO_END = 5.0
@@ -54,6 +57,37 @@ class Worker:
         self._process.join(SECONDS_TO_END)
         self._process.kill()
         self._process.join()
+
+
+class RankWorkers:
+    """A worker for each rank of a training on this machine, which get the same messages; one alone without ranks."""
+
+    def __init__(self, name: str, count: int, serve: Serve, *arguments: Any) -> None:
+        self._folder = TemporaryDirectory(prefix="ppo_bench-")
+        store = str(Path(self._folder.name, "store"))
+        ranks = [(rank, count, store) for rank in range(count)] if count > 1 else [None]
+        self._workers = [Worker(name, _serve_rank, rank, serve, arguments) for rank in ranks]
+
+    def ask(self, message: Any) -> None:
+        """See `Worker.ask`."""
+        for worker in self._workers:
+            worker.ask(message)
+
+    def answers(self) -> list[Any]:
+        """See `Worker.answer`, of each worker in order."""
+        return [worker.answer() for worker in self._workers]
+
+    def stop(self) -> None:
+        """See `Worker.stop`."""
+        for worker in self._workers:
+            worker.stop()
+        self._folder.cleanup()
+
+
+def _serve_rank(rank: tuple[int, int, str] | None, serve: Serve, arguments: tuple[Any, ...]) -> Any:
+    if rank:
+        become_rank(*rank)
+    return serve(*arguments)
 
 
 def _work(connection: Connection, serve: Serve, arguments: tuple[Any, ...]) -> None:

@@ -120,6 +120,12 @@ class Config:
         return told.world_size if told else 1
 
     @property
+    def rank(self) -> int:
+        """Index of this process among those that share the training; 0 has the run's folder."""
+        told = launched()
+        return told.rank if told and self.processes > 1 else 0
+
+    @property
     def devices_here(self) -> int:
         """Number of devices of each process."""
         return self.root.devices // self.processes

@@ -40,7 +40,8 @@ def _can_be_recorded(value: Any) -> bool:
 
 NATURAL = """num_seeds devices env.players env.atari.frames checkpoint.every_iterations checkpoint.keep
  evaluation.episodes ppo.shards ppo.num_envs ppo.num_steps ppo.update_epochs ppo.num_minibatches ppo.anneal_timesteps"""
-POSITIVE = """ppo.learning_rate ppo.adam_eps ppo.clip_coef ppo.max_grad_norm ppo.target_kl ppo.obs_clip ppo.reward_clip
+POSITIVE = """collective_timeout_seconds
+ ppo.learning_rate ppo.adam_eps ppo.clip_coef ppo.max_grad_norm ppo.target_kl ppo.obs_clip ppo.reward_clip
  ppo.adaptive_kl ppo.min_learning_rate ppo.max_learning_rate"""
 NOT_NEGATIVE = """video.every_episodes evaluation.every_iterations ppo.final_learning_rate ppo.weight_decay ppo.ent_coef
  ppo.final_ent_coef ppo.vf_coef"""

@@ -88,6 +88,7 @@ class RootSchema:
     precision: str
     device: str
     devices: int = field(metadata=NOT_TRAINED)
+    collective_timeout_seconds: float = field(metadata=NOT_TRAINED)
     rerun: bool = field(metadata=NOT_TRAINED)
     outputs: str = field(metadata=NOT_TRAINED)
     checkpoint: CheckpointSchema

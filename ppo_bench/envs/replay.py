@@ -18,12 +18,11 @@ class Recording(NamedTuple):
     steps: Step
     actions: np.ndarray
 
-    @staticmethod
-    def joined(parts: Sequence[Recording]) -> Recording:
-        """The recording of all environments, from those of their parts in order."""
-        columns: Any = zip(*(part.steps for part in parts), strict=True)
-        fields: Any = (None if column[0] is None else np.concatenate(column, 1) for column in columns)
-        return Recording(Step(*fields), np.concatenate([part.actions for part in parts], 1))
+
+def joined_steps(parts: Sequence[Step]) -> Step:
+    """The steps `[T, N, ...]` of all environments, from those of their parts in order."""
+    fields: Any = (None if column[0] is None else np.concatenate(column, 1) for column in zip(*parts, strict=True))
+    return Step(*fields)
 
 
 class RecordingEnv:

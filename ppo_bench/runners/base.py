@@ -11,6 +11,7 @@ import numpy as np
 
 from ppo_bench.algorithms.base import Algorithm, Hyperparameters
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.launched import Launched
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.float_range import FLOAT32_MAX, SQUARE_MAX
 from ppo_bench.mathematics import noise
@@ -30,13 +31,6 @@ All arrays are NumPy arrays on the host; `start` is bool.
 """
 
 
-class Meeting(NamedTuple):
-    """Address at which the processes of a training find each other."""
-
-    host: str
-    port: int
-
-
 class Peers(Protocol):
     """Collective operations between the processes that share a training, each with a part of its environments."""
 
@@ -49,8 +43,8 @@ class Peers(Protocol):
     def across(self, seen: Moments) -> Moments:
         """Moments of the entries of all processes, from the moments `seen` of this one's; NumPy arrays."""
 
-    def tick(self) -> None:
-        """Increment this process's progress counter, which rank 0 monitors (ppo_bench/common/ranks.py)."""
+    def share(self, value: Any) -> list[Any]:
+        """The picklable values of all processes, in their order."""
 
     def close(self) -> None:
         """Leave the group of processes."""
@@ -206,7 +200,7 @@ class Framework(Protocol):
     takes_graph_envs: ClassVar[bool]
     """Whether its runner can compile a `GraphEnv` into its program."""
     process_per_device: ClassVar[bool]
-    """Whether several devices need one process each (ppo_bench/runs/group.py), or those of a machine share one."""
+    """Whether several devices need one process each, or those of a machine share one."""
     name: str
 
     @property
@@ -227,14 +221,12 @@ class Framework(Protocol):
     def runner(self, problem: Problem) -> Runner[Any]:
         """The runner for `problem`."""
 
-    def meet(self, host: str, port: int, count: int) -> tuple[Meeting, Any]:
-        """In rank 0: where `count` processes are to find each other, and an object to keep as long as they do.
+    def join(self, told: Launched, timeout_seconds: float) -> Peers:
+        """The processes of a training, when all of them have joined.
 
-        Port 0 means a free port. Raises `ConfigError` or `OSError` if the port is in use.
+        `timeout_seconds` is the maximum time that one of them waits for another. Raises `ConfigError` if the port at
+        which they are to meet is in use.
         """
-
-    def join(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> Peers:
-        """The other processes of a training, when all of them have joined."""
 
     def seeds_runner(self, problem: Problem, own: Sequence[Mapping[str, float]]) -> Any:
         """The `SeedsRunner` for `problem`; see ppo_bench/runners/seeds.py. Raises `ConfigError` if there is none.

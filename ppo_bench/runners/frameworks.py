@@ -5,22 +5,21 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-import socket
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
+from ppo_bench.common.launched import Launched
 from ppo_bench.common.progress import say
 from ppo_bench.common.values import NOT_TRAINED, younger
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
-from ppo_bench.mathematics.parts import Part
 from ppo_bench.networks.network import NetworkSpec
-from ppo_bench.runners.base import Meeting, Peers, Policy, Problem
+from ppo_bench.runners.base import Peers, Policy, Problem
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.cores import cores_here
@@ -77,18 +76,11 @@ class Torch:
         learner = TorchLearner(problem, self.num_threads, self._compiler(), self._cuda_graphs)
         return HostRunner(problem, HostEnvs(problem), learner)
 
-    def meet(self, host: str, port: int, count: int) -> tuple[Meeting, Any]:
-        """See `Framework.meet`."""
-        from ppo_bench.runners.torch_peers import open_store
-
-        store = open_store(host, port, count)
-        return Meeting(host, store.port), store
-
-    def join(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> Peers:
+    def join(self, told: Launched, timeout_seconds: float) -> Peers:
         """See `Framework.join`."""
         from ppo_bench.runners.torch_peers import TorchPeers
 
-        return TorchPeers(part, meeting, tick)
+        return TorchPeers(told, timeout_seconds)
 
     def seeds_runner(self, problem: Problem, own: Sequence[Mapping[str, float]]) -> NoReturn:
         """Raise `ConfigError`: PyTorch has no `SeedsRunner`; see `Config.require`."""
@@ -194,16 +186,11 @@ class Jax:
             return ProgramRunner(problem, problem.env, self.iterations_per_call)
         return HostRunner(problem, HostEnvs(problem), JaxLearner(problem))
 
-    def meet(self, host: str, port: int, count: int) -> tuple[Meeting, Any]:
-        """See `Framework.meet`."""
-        with socket.create_server((host, port)) as free:  # rank 0 listens there as soon as it joins
-            return Meeting(host, free.getsockname()[1]), None
-
-    def join(self, part: Part, meeting: Meeting, tick: Callable[[], None]) -> Peers:
+    def join(self, told: Launched, timeout_seconds: float) -> Peers:
         """See `Framework.join`."""
         from ppo_bench.runners.jax_peers import JaxPeers
 
-        return JaxPeers(part, meeting, tick)
+        return JaxPeers(told, timeout_seconds)
 
     def seeds_runner(self, problem: Problem, own: Sequence[Mapping[str, float]]) -> JaxSeedsRunner:
         """See `Framework.seeds_runner`; the environments must be `vmappable`."""

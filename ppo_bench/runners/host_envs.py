@@ -119,8 +119,6 @@ class HostEnvs:
         if self._action_bounds:
             actions = self._action_bounds.within(PlainNumpy, actions)
         step = self._env.step(actions)
-        if self._peers:
-            self._peers.tick()
         self._note(rollout, t, getattr(self._env, "told", {}))
         rollout["rewards"][t], rollout["raw_rewards"][t] = step.reward, step.raw_reward
         rollout["terminated"][t], rollout["truncated"][t] = step.terminated, step.truncated

@@ -158,8 +158,6 @@ class TorchLearner:
         keys = self._scalar(seed), self._scalar(iteration), self._first_row
         inputs = *self._on_device(flags), *keys, *statistics
         targets = self._targets((state.arrays, state.memory), *inputs)
-        if self._peers:
-            self._peers.tick()
         state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
         return state, targets.batch, {name: float(value) for name, value in targets.metrics.items()}
 
@@ -177,8 +175,6 @@ class TorchLearner:
         for epoch in zip(minibatches, self._computation.weights(batch, minibatches), strict=True):
             for inputs in zip(*epoch, strict=True):
                 measured.append(self._learn((state, batch), *inputs).clone())
-                if self._peers:
-                    self._peers.tick()
             if hp.target_kl is not None and measured[-1][names.index("approx_kl")] > hp.target_kl:
                 break
         means = torch.stack(measured).mean(0)

@@ -29,7 +29,8 @@ def _kept(folder: Path) -> str | None:
     return f"{folder} is kept up to iteration {kept}" if kept else None
 
 
-def _stand(folder: Path) -> str:
+def what_stands(folder: Path) -> str:
+    """A phrase for a run in `folder` that has failed: what is kept."""
     return _kept(folder) or "it was before the first checkpoint"
 
 
@@ -39,9 +40,13 @@ def told_to_stop(stop: Sequence[int], records: Sequence[Record]) -> Iterator[Non
     try:
         yield
     except Failed as error:
+        if not records:  # another rank than 0, which knows no folder
+            raise
         first = records[0]
         if stop:
             raise Interrupted(what_is_kept(first.folder, first.loop.iteration)) from error
         if isinstance(error, FailedRuns):
-            raise FailedRuns({k: f"{why}; {_stand(records[k].folder)}" for k, why in error.reasons.items()}) from error
-        raise type(error)(f"{error}; {_stand(first.folder)}") from error
+            raise FailedRuns(
+                {k: f"{why}; {what_stands(records[k].folder)}" for k, why in error.reasons.items()}
+            ) from error
+        raise type(error)(f"{error}; {what_stands(first.folder)}") from error

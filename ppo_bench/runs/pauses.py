@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ppo_bench.configuration.config import Config
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.runners.base import Peers
 from ppo_bench.runners.seeds import SeedsRunner
 from ppo_bench.runs.evaluation import Evaluator
+from ppo_bench.runs.group import shared
 from ppo_bench.runs.record import Record
 
 Listener = Callable[[Path, Mapping[str, Any]], object]
@@ -19,9 +22,12 @@ Listener = Callable[[Path, Mapping[str, Any]], object]
 class Pauses:
     """The pauses of runs that are trained together, whose configurations differ in seed and `NUMBERS` alone."""
 
-    def __init__(self, configs: Sequence[Config], on_iteration: Listener | None = None) -> None:
+    def __init__(
+        self, configs: Sequence[Config], on_iteration: Listener | None = None, peers: Peers | None = None
+    ) -> None:
+        """`peers` are the ranks of the training, of which rank 0 evaluates, or None."""
+        self.configs, self._peers = configs, peers
         self._evaluator = Evaluator(configs[0])
-        self._seeds = [config.root.seed for config in configs]
         self._on_iteration, self._untold = on_iteration, list[tuple[Record, Mapping[str, Any]]]()
         self.seconds = 0.0
         """Total seconds of all pauses so far."""
@@ -29,7 +35,7 @@ class Pauses:
     @property
     def columns(self) -> list[dict[str, float | None]]:
         """Columns of each run's row for an iteration without an evaluation."""
-        return [self._evaluator.columns for _ in self._seeds]
+        return [self._evaluator.columns for _ in self.configs]
 
     def evaluate(
         self, runner: SeedsRunner[Any], state: Any, iteration: int, stop: Sequence[int]
@@ -37,13 +43,20 @@ class Pauses:
         """Evaluation columns of each run's row for `iteration`; None if `stop` was not empty during the evaluation."""
         if not self._evaluator.is_due(iteration):
             return self.columns
-        started, found = time.perf_counter(), []
-        for arrays, seed in zip(runner.export(state), self._seeds, strict=True):
-            columns = self._evaluator.evaluate(arrays, seed, stop)
+        started = time.perf_counter()
+        exported = runner.export(state)
+        found = self._played(exported, stop) if self.configs[0].rank == 0 else None
+        found = shared(self._peers, found)[0]
+        self.seconds += time.perf_counter() - started
+        return found
+
+    def _played(self, exported: Sequence[Arrays], stop: Sequence[int]) -> list[dict[str, float | None]] | None:
+        found = []
+        for arrays, config in zip(exported, self.configs, strict=True):
+            columns = self._evaluator.evaluate(arrays, config.root.seed, stop)
             if columns is None:
                 return None
             found.append(columns)
-        self.seconds += time.perf_counter() - started
         return found
 
     def note(self, record: Record, row: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import say
 from ppo_bench.configuration.config import Config
+from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.seeds import SeedsRunner
 from ppo_bench.runs.loop_state import LoopState
@@ -53,24 +54,50 @@ def _first(runs: Sequence[SeedRun]) -> int:
     return int(source.loop["iteration"]) if source else 0
 
 
-def start(runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> tuple[list[LoopState], Any]:
-    """Counters and state of new runs: initial weights, or the checkpoint that `checkpoint.load` names."""
-    seeds, source = [run.config.root.seed for run in runs], runs[0].config.source
+class Start(NamedTuple):
+    """Where runs begin that are trained together."""
+
+    loops: list[LoopState]
+    arrays: list[Arrays] | None
+    """The arrays of a checkpoint for each run; None for initial weights."""
+    resumes: bool
+    """Whether the runs go on, from checkpoints of their own."""
+
+    def state(self, runs: Sequence[SeedRun], runner: SeedsRunner[Any]) -> Any:
+        """The runner's state. Raises `ConfigError` if the arrays do not fit."""
+        if self.arrays is None:
+            return runner.init([run.config.root.seed for run in runs])
+        try:
+            return runner.restore(self.arrays)
+        except ConfigError as error:
+            if self.resumes:
+                raise
+            load, task = runs[0].config.root.checkpoint.load, runs[0].config.task.name
+            raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
+
+    def go_back(self, runs: Sequence[SeedRun]) -> None:
+        """Remove the checkpoints of the runs that are ahead of this; to be called once the state is there."""
+        for run, loop in zip(runs, self.loops, strict=True):
+            folder = run.folder / "checkpoints"
+            if (checkpoint.newest_iteration(folder) or loop.iteration) > loop.iteration:
+                say(f"{run.folder} goes back to iteration {loop.iteration}, where the last run of its program is")
+            checkpoint.go_back(folder, loop.iteration, loop.best_iteration if self.resumes else None)
+
+
+def new_start(runs: Sequence[SeedRun]) -> Start:
+    """The start of new runs: initial weights, or the checkpoint that `checkpoint.load` names."""
+    source = runs[0].config.source
     if source is None:
-        return [LoopState() for _ in runs], runner.init(seeds)
+        return Start([LoopState() for _ in runs], None, resumes=False)
     iteration, global_step = source.loop["iteration"], source.loop["global_step"]
     loops = [LoopState(iteration, global_step, loaded_steps=global_step) for _ in runs]
-    try:  # each run has random numbers of its own seed
-        return loops, runner.restore([source.arrays | {"seed": np.array(seed)} for seed in seeds])
-    except ConfigError as error:
-        load, task = runs[0].config.root.checkpoint.load, runs[0].config.task.name
-        raise ConfigError(f"checkpoint.load={load}, for {task}: {error}") from error
+    # Each run has random numbers of its own seed.
+    arrays = [source.arrays | {"seed": np.array(run.config.root.seed)} for run in runs]
+    return Start(loops, arrays, resumes=False)
 
 
-def resume(
-    runs: Sequence[SeedRun], newest: Sequence[checkpoint.Checkpoint | None], runner: SeedsRunner[Any]
-) -> tuple[list[LoopState], Any] | None:
-    """Counters and state of the `newest` checkpoints; None if the runs are to start from the beginning.
+def start_of(runs: Sequence[SeedRun], newest: Sequence[checkpoint.Checkpoint | None]) -> Start:
+    """The start from the `newest` checkpoints; a new one if a run has none.
 
     After an interruption, some of several runs may have a checkpoint more than others: all go back to the last one
     that they have in common. Raises `ConfigError` if it is damaged, or if files of rows do not match the checkpoints.
@@ -78,28 +105,16 @@ def resume(
     folders, first = [run.folder / "checkpoints" for run in runs], _first(runs)
     iterations = [saved.loop["iteration"] if saved else first for saved in newest]
     common = min(iterations)
-    back = [run.folder for run, iteration in zip(runs, iterations, strict=True) if iteration > common]
     if common == first:
-        _say_of_going_back(back, first)
-        for folder in folders:
-            checkpoint.go_back(folder, first, None)
-        return None
+        return new_start(runs)
     whole = [
         saved if saved and k == common else _of_iteration(folder, common)
         for saved, k, folder in zip(newest, iterations, folders, strict=True)
     ]
-    loops, state = [LoopState.of(saved.loop) for saved in whole], runner.restore([saved.arrays for saved in whole])
-    for run, loop in zip(runs, loops, strict=True):  # all of them, before any file is changed
+    loops = [LoopState.of(saved.loop) for saved in whole]
+    for run, loop in zip(runs, loops, strict=True):
         loop.check_files(run.folder)
-    _say_of_going_back(back, common)
-    for folder, loop in zip(folders, loops, strict=True):
-        checkpoint.go_back(folder, common, loop.best_iteration)
-    return loops, state
-
-
-def _say_of_going_back(folders: Sequence[Path], iteration: int) -> None:
-    for folder in folders:
-        say(f"{folder} goes back to iteration {iteration}, where the last run of its program is")
+    return Start(loops, [saved.arrays for saved in whole], resumes=True)
 
 
 def _of_iteration(folder: Path, iteration: int) -> checkpoint.Checkpoint:

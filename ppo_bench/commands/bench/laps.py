@@ -12,7 +12,7 @@ from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners.base import Runner
-from ppo_bench.runs.group import GroupRunner
+from ppo_bench.runs.group import SharedRunner
 from ppo_bench.tuning.machine import peak_memory_bytes
 
 WARM_UP_ITERATIONS = 2
@@ -37,19 +37,18 @@ class Training:
     """A runner whose iterations are timed."""
 
     runner: Runner[Any]
+    state: Any
     timed: TimedEnv | None
     """The environments, unless a JAX program or several processes step them."""
 
     def __init__(self, config: Config, update_epochs: int) -> None:
         hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
         self._at_once = config.framework.iterations_per_call
-        self.group: GroupRunner | None = None
         if config.processes > 1:
             self.timed = None
-            self.group = GroupRunner(dataclasses.replace(config, ppo=hp))
-            self.network, self.runner = self.group.problem.network, self.group
-            self.state: Any = None  # each process keeps its own
-            self.group.init(config.root.seed)
+            self.runner = runner = SharedRunner(config, ppo=hp)
+            self.network = runner.problem.network
+            self.state = runner.init(config.root.seed)
             return
         config.framework.begin(tuning=config.tuning, devices=config.devices_here)
         env = make_env(config.backend, config.task)
@@ -86,8 +85,6 @@ class Laps:
         first, *_, last = (self.training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
         compile_seconds = (first - last) * config.framework.iterations_per_call
         memory, gpu_memory = _memory(config)
-        group = self.training.group
-        memory = sum(group.call("peak_memory_bytes")) if group else memory
         self.start = StartUp(setup_seconds, compile_seconds, memory, gpu_memory)
 
     def turn(self) -> float:

@@ -47,7 +47,7 @@ class Phases:
         self.start, self._training = laps.start, laps.training
         # The difference to an iteration with twice the epochs is the duration of the epochs. A process can be in one
         # training of several processes only, so that of these an iteration is not divided.
-        self._doubled = None if laps.training.group else Training(config, 2 * config.ppo.update_epochs)
+        self._doubled = Training(config, 2 * config.ppo.update_epochs) if config.processes == 1 else None
         if self._doubled:
             for _ in range(WARM_UP_ITERATIONS):
                 self._doubled.iteration()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ppo_bench.commands.bench.laps import StartUp
 from ppo_bench.common.progress import say
-from ppo_bench.common.workers import Worker
+from ppo_bench.common.workers import RankWorkers
 from ppo_bench.configuration.config import Config
 
 
@@ -21,21 +21,23 @@ class Measures(Protocol):
 
 
 class Program:
-    """The process of one program, which measures when it is asked to."""
+    """The process of one program, or one for each rank, which measures when it is asked to."""
 
     def __init__(self, make: Callable[[Config], Measures], config: Config) -> None:
         """Start the process, which calls `make(config)`. Raises `ConfigError` or `Failed` if that fails."""
-        self._worker = Worker(f"{config.framework.name} on {config.backend.name}", _measure, make, config)
-        self.start: StartUp = self._worker.answer()
+        name = f"{config.framework.name} on {config.backend.name}"
+        self._workers = RankWorkers(name, config.processes, _measure, make, config)
+        starts: list[StartUp] = self._workers.answers()
+        self.start = starts[0]._replace(peak_memory_bytes=sum(start.peak_memory_bytes for start in starts))
 
     def turn(self) -> Any:
         """Ask for a measurement and wait for it. Raises `Failed` if the process has ended."""
-        self._worker.ask(None)
-        return self._worker.answer()
+        self._workers.ask(None)
+        return self._workers.answers()[0]
 
     def stop(self) -> None:
         """End the process."""
-        self._worker.stop()
+        self._workers.stop()
 
 
 def _measure(make: Callable[[Config], Measures], config: Config) -> Generator[Any, None, None]:

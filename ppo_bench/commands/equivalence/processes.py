@@ -9,34 +9,36 @@ from typing import Any
 import numpy as np
 
 from ppo_bench.commands.equivalence.differences import IterationOutcome
-from ppo_bench.common.workers import Worker
+from ppo_bench.common.workers import RankWorkers
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, Seen, VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
-from ppo_bench.envs.replay import Recording, RecordingEnv, ReplayEnv
+from ppo_bench.envs.replay import RecordingEnv, ReplayEnv, joined_steps
 from ppo_bench.mathematics.arrays import Arrays, restored
 from ppo_bench.mathematics.parts import WHOLE, Part
 from ppo_bench.runners.base import Problem, Runner
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
 from ppo_bench.runners.host_envs import HostEnvs
-from ppo_bench.runs.group import GroupRunner, Wrap
+from ppo_bench.runs.group import SharedRunner, Wrap
 
 
 class Follower:
     """A process that repeats a leader's iterations, from the leader's state and on its environment steps."""
 
     def __init__(self, config: Config, follows: bool = True) -> None:
-        self._worker = Worker(config.framework.name, _serve, config, follows)
+        self._workers = RankWorkers(config.framework.name, config.processes, _serve, config, follows)
 
     def start(self, message: tuple[Arrays, Any] | None) -> None:
         """Start an iteration: `message` is `(state, environment steps)` to follow, or None to train alone."""
-        self._worker.ask(message)
+        self._workers.ask(message)
 
     def outcome(self) -> IterationOutcome:
         """Outcome of the iteration that was started; waits for it."""
-        outcome: IterationOutcome = self._worker.answer()
-        return outcome
+        outcomes: list[IterationOutcome] = self._workers.answers()
+        actions = np.concatenate([outcome.actions for outcome in outcomes], 1)
+        steps = [outcome.steps for outcome in outcomes if outcome.steps is not None]
+        return outcomes[0]._replace(actions=actions, steps=joined_steps(steps) if steps else None)
 
     def follow(self, before: Arrays, steps: Any) -> IterationOutcome:
         """Outcome of one whole iteration from the state `before` on the environment steps `steps`."""
@@ -45,7 +47,7 @@ class Follower:
 
     def stop(self) -> None:
         """End the process."""
-        self._worker.stop()
+        self._workers.stop()
 
 
 class Workers:
@@ -102,29 +104,10 @@ def _built(config: Config, wrap: Wrap) -> tuple[Runner[Any], Any]:
     """A runner and its environments, wrapped by `wrap`."""
     config.framework.begin(tuning=config.tuning, devices=config.devices_here)
     if config.processes > 1:
-        group = GroupRunner(config, wrap)
-        return group, _EnvsOfGroup(group)
+        runner = SharedRunner(config, wrap)
+        return runner, runner.env
     env = wrap(make_env(config.backend, config.task), WHOLE)
     return config.framework.runner(config.problem(env)), env
-
-
-class _EnvsOfGroup:
-    """The recorded or replayed environments of several processes, as one."""
-
-    def __init__(self, group: GroupRunner) -> None:
-        self._group = group
-
-    def load(self, steps: Any) -> None:
-        """See `ReplayEnv.load`."""
-        self._group.call("on_env", "load", steps)
-
-    def actions(self) -> np.ndarray:
-        """See `ReplayEnv.actions`."""
-        return np.concatenate(self._group.call("on_env", "actions"), 1)
-
-    def take(self) -> Recording:
-        """See `RecordingEnv.take`."""
-        return Recording.joined(self._group.call("on_env", "take"))
 
 
 def _serve(config: Config, follows: bool) -> Generator[IterationOutcome | None, Any, None]:

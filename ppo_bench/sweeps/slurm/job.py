@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -26,7 +25,14 @@ from ppo_bench.common.cli import EXIT_CODES, LOST
 from ppo_bench.common.errors import Interrupted
 from ppo_bench.common.files import are_complete, read_json, write_json
 from ppo_bench.sweeps.child import Failure, train_in_process
-from ppo_bench.sweeps.slurm.ledger import Place, failure_file, failure_file_of_rank, log_file, log_file_of_rank
+from ppo_bench.sweeps.slurm.ledger import (
+    Place,
+    failure_file,
+    failure_file_of_rank,
+    failure_files_of_ranks,
+    log_file,
+    log_file_of_rank,
+)
 from ppo_bench.sweeps.slurm.task import Task, granted_cores, this_task
 from ppo_bench.tuning.cores import keep_to_cores
 
@@ -55,16 +61,13 @@ class TrainInTurn:
 
     max_losses: int
     """Number of times that the job may have been queued again when it is, once more, because a node was lost."""
-    join_seconds: int
-    key: str = field(default_factory=secrets.token_hex)
-    """Secret by which the tasks of a job recognise each other."""
 
     def __call__(self, runs: Sequence[SubmittedRun]) -> None:
         """Train the runs that are neither complete nor failed in an earlier try of this job."""
         import submitit
 
         jobs, job, task = Path(os.environ["SUBMITIT_FOLDER"]), submitit.JobEnvironment().job_id, this_task()
-        environment = task.environment(self.key, self.join_seconds)
+        environment = task.environment
         if task.rank > 0:
             (run,) = runs
             _serve(run, task, jobs, job, environment)
@@ -100,8 +103,10 @@ class TrainInTurn:
         if failed.code == EXIT_CODES[Interrupted]:
             time.sleep(SAYS_SECONDS)  # if the signal comes here too, submitit requeues the job
             requeue()
-        said = said_by_the_lost(jobs, job, task, failed.reason)
-        if failed.code == LOST and not said and task.restarts < self.max_losses:
+        if failed.code not in CONSEQUENCES:
+            return failed.reason
+        said = said_by_others(jobs, job, task.restarts)
+        if not said and task.restarts < self.max_losses:
             requeue()
         return said or failed.reason
 
@@ -121,27 +126,23 @@ def _serve(run: SubmittedRun, task: Task, jobs: Path, job: str, environment: Map
     with keep_to_cores(granted_cores(task)):
         log = log_file_of_rank(jobs, job, task.rank)
         failed = train_in_process(run.overrides, stop_requests, log, environment)
-    if failed and not stop_requests:
+    if failed and failed.code not in CONSEQUENCES and not stop_requests:
         reason = f"process {task.rank} of {task.num_tasks}, on {socket.gethostname()}: {failed.reason}; see {log}"
         write_json(failure_file_of_rank(jobs, job, task.rank, task.restarts), {"reason": reason})
 
 
+CONSEQUENCES = (LOST, -signal.SIGABRT)
+"""Exit codes of a rank that ends because another one has; JAX ends it by SIGABRT."""
 SAYS_SECONDS = 10.0
-"""Time for a lost rank's task to write why it has failed. If its node is lost, nobody writes anything."""
+"""Time for another task to write why its rank has failed. If its node is lost, nobody writes anything."""
 
 
-def said_by_the_lost(jobs: Path, job: str, task: Task, reason: str) -> str | None:
-    """The reason that the task of the lost rank, which rank 0's `reason` names, has written; None if none in time.
-
-    The other ranks end because rank 0 does, and what their tasks write is no reason.
-    """
-    found = re.match(r"(?:the process of )?(?:device|process) (\d+) of \d+ (?:hangs|ended|was killed|did not)", reason)
-    if not found:
-        return None
-    path, deadline = failure_file_of_rank(jobs, job, int(found[1]), task.restarts), time.monotonic() + SAYS_SECONDS
+def said_by_others(jobs: Path, job: str, restarts: int) -> str | None:
+    """The reason that the first of the other tasks to fail has written in this try of the job; None if none in time."""
+    deadline = time.monotonic() + SAYS_SECONDS
     while time.monotonic() < deadline:
-        if path.exists():
-            return str(read_json(path)["reason"])
+        if found := failure_files_of_ranks(jobs, job, restarts):
+            return str(read_json(min(found, key=lambda path: path.stat().st_mtime))["reason"])
         time.sleep(0.5)
     return None
 

@@ -51,6 +51,11 @@ def failure_file_of_rank(jobs: Path, job: str, rank: int, restarts: int) -> Path
     return jobs / f"{job}.rank{rank}.try{restarts}.json"
 
 
+def failure_files_of_ranks(jobs: Path, job: str, restarts: int) -> list[Path]:
+    """Those of all processes that have failed in this try of the job."""
+    return list(jobs.glob(f"{job}.rank*.try{restarts}.json"))
+
+
 class Submitted(NamedTuple):
     """A training that was submitted, and the folders of its runs relative to `outputs`."""
 

@@ -21,7 +21,6 @@ class Launch:
     partition: str | None
     nodes: int
     devices_per_node: int | None
-    join_seconds: int
     gpus: int
     cpus: int
     memory_gb: float
@@ -64,7 +63,6 @@ EARLY_SECONDS = 60
 LEAST = {
     "nodes": 1,
     "devices_per_node": 1,
-    "join_seconds": 1,
     "gpus": 0,
     "cpus": 1,
     "time_minutes": 1,

@@ -132,7 +132,7 @@ def _submit(
     before = set(_of_submitit(outputs))
     try:
         with redirect_stderr(io.StringIO()):  # submitit also prints the errors that it raises
-            jobs = executor.map_array(TrainInTurn(launch.max_timeouts, launch.join_seconds), packs)
+            jobs = executor.map_array(TrainInTurn(launch.max_timeouts), packs)
     except (FailedJobError, FailedSubmissionError) as error:
         for leftover in set(_of_submitit(outputs)) - before:
             leftover.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ import re
 import subprocess
 from typing import NamedTuple
 
-from ppo_bench.common.launched import JOINING, KEY, OWN_CORES
+from ppo_bench.common.launched import OWN_CORES
 from ppo_bench.tuning.cores import cores_of_process
 
 PORTS = range(10_000, 32_000)
@@ -26,11 +26,9 @@ class Task(NamedTuple):
     restarts: int
     """Number of times that SLURM has queued the job again."""
 
-    def environment(self, key: str, join_seconds: int) -> dict[str, str]:
-        """Environment variables of the task's training, as `ppo_bench.common.launched.launched` reads them.
-
-        `key` is the secret by which the job's tasks recognise each other.
-        """
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables of the task's training, as `ppo_bench.common.launched.launched` reads them."""
         if self.num_tasks == 1:
             return dict(os.environ)
         job = int(os.environ["SLURM_JOB_ID"])
@@ -41,9 +39,7 @@ class Task(NamedTuple):
             "LOCAL_WORLD_SIZE": self.tasks_of_node,
             "MASTER_ADDR": os.environ["SLURM_LAUNCH_NODE_IPADDR"],
             "MASTER_PORT": os.environ.get("MASTER_PORT", PORTS[job % len(PORTS)]),
-            KEY: f"{key}-{self.restarts}",  # keeps out processes that are left from an earlier try
             OWN_CORES: 1,
-            JOINING: join_seconds,
         }
         return dict(os.environ) | {name: str(value) for name, value in told.items()}
 
