@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ppo_bench.common.cli import Parser, exit_code, overrides_of
 from ppo_bench.common.errors import ConfigError, Failed, Interrupted, one_line
@@ -148,5 +148,12 @@ def _signals_as_ctrl_c() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _exit(code: int) -> NoReturn:
+    """End this process. A rank that fails ends at once: an orderly exit of JAX would wait for the other ranks."""
+    if code and "RANK" in os.environ:
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(exit_code(main, sys.argv[1:]))
+    _exit(exit_code(main, sys.argv[1:]))

@@ -167,7 +167,7 @@ def test_a_rank_that_raises_ends_the_run_with_its_own_reason(tmp_path: Path) -> 
     assert ended.returncode == 1
     said = ended.stderr.strip().splitlines()[-1]
     assert "the environment of rank 1" in said
-    assert said.startswith("ppo_bench: ")
+    assert said.startswith("ppo_bench: device 1 of 2: KeyError: ")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ WRONG = {
     "launch.sbatch=3": "launch.sbatch=3: ",
     "~launch.cpus": "launch.cpus: ",
     "launch.nodes=0": "launch.nodes=0: must be at least 1",
-    "launch.join_seconds=0": "launch.join_seconds=0: must be at least 1",
     "launch.devices_per_node=0": "launch.devices_per_node=0: must be at least 1",
     "launch.nodes=2": "launch.nodes=2 does not divide devices=1: add devices=2 or a multiple, and ppo.shards that",
     f"{TWO} launch.runs_per_job=3": "launch.runs_per_job=3: a job of several nodes has one run; use 1",

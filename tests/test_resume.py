@@ -123,13 +123,13 @@ def test_a_signal_to_all_processes_of_a_run_that_starts_ends_it_with_a_line(tmp_
 
 STARTS_SLOWLY = """
 import sys, time
-from ppo_bench.runs import train
+from ppo_bench.runs.starts import Start
 from ppo_bench.__main__ import main
 from ppo_bench.common.cli import exit_code
-def start(runs, runner):
+def state(start, runs, runner):
     print("environments are there", flush=True)
     time.sleep(60)
-train.start = start
+Start.state = state
 sys.exit(exit_code(main, sys.argv[1:]))
 """
 

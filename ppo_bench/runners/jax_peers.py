@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
+import socket
 from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.launched import Launched
 from ppo_bench.mathematics.normalize import Moments, pooled
 
@@ -19,8 +22,11 @@ class JaxPeers:
     def __init__(self, told: Launched, timeout_seconds: float) -> None:
         """Join the processes; to be called before JAX sees its devices, which are then those of all processes.
 
-        JAX ends a process by SIGABRT if another of them is silent for 100 seconds.
+        JAX ends a process by SIGABRT if another of them is silent for 100 seconds. Raises `ConfigError` if the port is
+        in use.
         """
+        if told.rank == 0:
+            _require_free(told.address)
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         # It would replace this process's handler of SIGTERM (ppo_bench/common/stopping.py).
         jax.config.update("jax_enable_preemption_service", False)
@@ -58,3 +64,14 @@ class JaxPeers:
     def close(self) -> None:
         """Leave the group of processes, once all do."""
         jax.distributed.shutdown()
+
+
+def _require_free(address: str) -> None:
+    """Raise `ConfigError` if the port is in use; JAX itself would crash."""
+    host, port = address.rsplit(":", 1)
+    try:
+        socket.create_server((host, int(port))).close()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise ConfigError(f"{address} is in use: choose another port by MASTER_PORT=...") from error

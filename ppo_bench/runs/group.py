@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, Lost, one_line
+from ppo_bench.common.errors import ConfigError, FailedRuns, Interrupted, Lost, one_line
 from ppo_bench.common.launched import Launched, launched
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
@@ -106,7 +106,9 @@ class SharedRunner:
     def close(self) -> None:
         """See `Runner.close`."""
         self._own.close()
-        if sys.exception() is None:  # else the others would fail before this rank can say why it does
+        error = sys.exception()
+        # If this rank alone fails, the others must not fail before it has said why.
+        if error is None or isinstance(error, Interrupted | FailedRuns):
             self.peers.close()
 
 

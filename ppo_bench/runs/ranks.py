@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 from ppo_bench.common.cli import is_one_line
-from ppo_bench.common.errors import Failed, Interrupted, Lost
+from ppo_bench.common.errors import Failed, Interrupted, Lost, one_line
 from ppo_bench.common.launched import become_rank
 from ppo_bench.common.stopping import STOP_SIGNALS, stop_signals_withheld
 
@@ -32,21 +32,19 @@ def run_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> Any:
 
     Raises what the first rank that fails has raised, once all have ended, or `RankFailed`. Stop signals are passed on.
     """
-    from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
+    from torch.multiprocessing.spawn import ProcessExitedException, spawn
 
     ended: SimpleQueue[Any] = get_context("spawn").SimpleQueue()
     with TemporaryDirectory(prefix="ppo_bench-") as folder:
         store = str(Path(folder, "store"))
-        with stop_signals_withheld():  # until each rank can receive them
-            ranks = spawn(_run_rank, (count, store, ended, function, arguments), nprocs=count, join=False)
+        processes: list[int] = []
         try:
-            with _passed_on(ranks.pids()):
+            with _passed_on(processes):
+                with stop_signals_withheld():  # each rank receives them once it can
+                    ranks = spawn(_run_rank, (count, store, ended, function, arguments), nprocs=count, join=False)
+                    processes += ranks.pids()
                 while not ranks.join(timeout=1.0, grace_period=GRACE_SECONDS):
                     pass
-        except ProcessRaisedException as error:
-            print(error.msg.strip(), file=sys.stderr)
-            last_line = error.msg.strip().splitlines()[-1]
-            raise RankFailed(f"device {error.error_index} of {count}: {last_line}") from error
         except ProcessExitedException as error:
             if error.signal_name or ended.empty():  # the others fail because they have lost it
                 how = f"was killed by {error.signal_name}" if error.signal_name else f"exited with {error.exit_code}"
@@ -67,13 +65,17 @@ def _run_rank(
         if rank == 0:
             ended.put(outcome)
     except KeyboardInterrupt:
-        ended.put(Interrupted("stopped at once"))
-        sys.exit(1)
+        _end(ended, Interrupted("stopped at once"))
     except Exception as error:
-        if not is_one_line(error):
-            raise  # spawn passes the traceback on
-        ended.put(error)
-        sys.exit(1)
+        if is_one_line(error):
+            _end(ended, error)
+        traceback.print_exc()
+        _end(ended, RankFailed(f"device {rank} of {count}: {type(error).__name__}: {one_line(error)}"))
+
+
+def _end(ended: SimpleQueue[Any], error: Exception) -> NoReturn:
+    ended.put(error)
+    os._exit(1)  # an orderly exit of libraries would wait for the other ranks, or abort
 
 
 def _stop_at_once_on_signals() -> None:

@@ -79,7 +79,7 @@ def remarks_with(start: str, runs: Runs, tmp_path: Path) -> str:
     """What launch/status.py says of a run that has failed, whose Python processes all begin with the code `start`."""
     (tmp_path / "sitecustomize.py").write_text(start)
     setup = f"launch.setup=['export PYTHONPATH={tmp_path}:$PYTHONPATH']"
-    runs.launch(*RUN, *PAIR, setup, "launch.join_seconds=10", cpus=2)
+    runs.launch(*RUN, *PAIR, setup, "collective_timeout_seconds=20", cpus=2)
     return runs.wait("given up", lambda s: s["seed1"].state == "failed")["seed1"].remarks
 
 
