@@ -77,7 +77,14 @@ def test_frameworks_agree(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
 def test_a_killed_run_goes_on_with_its_learning_rate(framework: str, tmp_path: Path) -> None:
-    run = [*PENDULUM, *ADAPTIVE, "backend=gymnasium", f"framework={framework}", "total_timesteps=10240"]
+    run = [
+        *PENDULUM,
+        *ADAPTIVE,
+        "backend=gymnasium",
+        f"framework={framework}",
+        "total_timesteps=6144",
+        "ppo.update_epochs=4",
+    ]
     run += ["checkpoint.every_iterations=4"]
     whole, killed = ([*run, f"outputs={tmp_path / name}"] for name in ("whole", "killed"))
     assert finish(whole).returncode == 0
