@@ -13,7 +13,7 @@ from typing import Any
 
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.train import ROWS_SECONDS
+from ppo_bench.runs.loop import ROWS_SECONDS
 from tests.exploit import Exploit
 from tests.processes import TRAIN, count_rows, started, wait_until
 from tests.training import ENVIRONMENT, ROOT, learnt

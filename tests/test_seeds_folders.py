@@ -18,7 +18,8 @@ from ppo_bench.commands.report.folders import read
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
-from ppo_bench.runs.train import _build, _save
+from ppo_bench.runs.loop import save as save_all
+from ppo_bench.runs.train import _build
 from tests.processes import has_checkpoint, started, wait_until
 from tests.refusals import assert_one_line
 from tests.training import ENVIRONMENT, rows, snapshot, timeless
@@ -98,7 +99,7 @@ def test_a_seed_that_went_back_with_the_others_and_was_killed_again_goes_on_alon
     copy_without(finished, tmp_path, {5: [8], 6: [6, 8], 7: [8]})
     folder = configs(tmp_path)[0].run_folder
     with monkeypatch.context() as patched:
-        patched.setattr("ppo_bench.runs.train._loop", killed)
+        patched.setattr("ppo_bench.runs.train.run_iterations", killed)
         assert train(tmp_path) == 130
     assert len(timeless(folder)) == 3
     assert (folder / "checkpoints" / "best").resolve().name == "iteration_00000003"
@@ -123,7 +124,7 @@ def test_a_seed_that_begins_anew_with_others_that_have_no_checkpoint_keeps_none(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     copy_without(finished, tmp_path, {5: [6, 8], 6: [3, 6, 8], 7: [6, 8]})
-    monkeypatch.setattr("ppo_bench.runs.train._loop", killed)
+    monkeypatch.setattr("ppo_bench.runs.train.run_iterations", killed)
     assert train(tmp_path) == 130
     said = capfd.readouterr().err
     assert "seed5 goes back to iteration 0, where the last run of its program is" in said
@@ -258,10 +259,10 @@ def test_a_stop_at_the_very_end_of_some_seeds_leaves_the_others_for_later(
 
     def save(runner: Any, state: Any, records: Any, *rest: Any, **more: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        _save(runner, state, records, *rest, **more)
+        save_all(runner, state, records, *rest, **more)
 
     with monkeypatch.context() as patched:
-        patched.setattr("ppo_bench.runs.train._save", save)
+        patched.setattr("ppo_bench.runs.loop.save", save)
         assert train(tmp_path) == 130
     assert "stopped with 2 of 3 runs left; the same command goes on with them" in capfd.readouterr().err
     assert [(config.run_folder / "result.json").exists() for config in configs(tmp_path)] == [True, False, False]

@@ -26,7 +26,7 @@ class Pauses:
         self, configs: Sequence[Config], on_iteration: Listener | None = None, peers: Peers | None = None
     ) -> None:
         """`peers` are the ranks of the training, of which rank 0 evaluates, or None."""
-        self.configs, self._peers = configs, peers
+        self.configs, self.peers = configs, peers
         self._evaluator = Evaluator(configs[0])
         self._on_iteration, self._untold = on_iteration, list[tuple[Record, Mapping[str, Any]]]()
         self.seconds = 0.0
@@ -46,7 +46,7 @@ class Pauses:
         started = time.perf_counter()
         exported = runner.export(state)
         found = self._played(exported, stop) if self.configs[0].rank == 0 else None
-        found = shared(self._peers, found)[0]
+        found = shared(self.peers, found)[0]
         self.seconds += time.perf_counter() - started
         return found
 
