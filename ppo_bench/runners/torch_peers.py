@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.common.launched import Launched
 from ppo_bench.mathematics.normalize import Moments, pooled
 
@@ -19,7 +19,10 @@ class TorchPeers:
     """Implementation of `ppo_bench.runners.base.Peers` by `torch.distributed`."""
 
     def __init__(self, told: Launched, timeout_seconds: float) -> None:
-        """Join the process group; waits for the other processes. Raises `ConfigError` if the port is in use."""
+        """Join the process group; waits for the other processes.
+
+        Raises `ConfigError` if the port is in use, and `Failed` if not all have come in time.
+        """
         self._count = told.world_size
         try:
             dist.init_process_group(
@@ -33,6 +36,8 @@ class TorchPeers:
             if "EADDRINUSE" not in str(error):
                 raise
             raise ConfigError(f"{told.address} is in use: choose another port by MASTER_PORT=...") from error
+        except dist.DistStoreError as error:
+            raise Failed(f"not all {told.world_size} processes came within {timeout_seconds:g} seconds") from error
 
     def total(self, x: Tensor) -> Tensor:
         """Sum of `x` over the processes; bitwise equal in all of them."""

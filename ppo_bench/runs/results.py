@@ -49,6 +49,7 @@ def own_folder(folder: Path, position: int = 0) -> Iterator[None]:
     `position` is that of the run among those that a program trains; the failure of another is not kept in this folder.
     What is locked is a file in it, since NFS keeps locks of folders to each machine.
     """
+    new = not (folder / "checkpoints").exists()
     make_folder(folder)
     make_folder(folder / "checkpoints")
     try:
@@ -70,7 +71,13 @@ def own_folder(folder: Path, position: int = 0) -> Iterator[None]:
         if not took:
             raise ConfigError(f"{folder} is being trained by another process: wait for it, or stop it")
         with _error_kept(folder / ERROR, position):
-            yield
+            try:
+                yield
+            except ConfigError:
+                if new:
+                    (folder / "checkpoints").rmdir()
+                    (folder / LOCK).unlink()
+                raise
     finally:
         os.close(descriptor)
 

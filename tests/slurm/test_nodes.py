@@ -92,7 +92,7 @@ if os.environ.get("RANK") == "1" and "ppo_bench" in sys.orig_argv:
 
 def test_a_node_that_never_comes_is_one_line(runs: Runs, tmp_path: Path) -> None:
     remarks = remarks_with(NEVER, runs, tmp_path)
-    assert remarks.startswith("process 1 of 2 did not come within 10 seconds; see ")
+    assert remarks.startswith("not all 2 processes came within 20 seconds; see ")
     wait_for_an_empty_queue()
 
 

@@ -103,10 +103,9 @@ class TrainInTurn:
         if failed.code == EXIT_CODES[Interrupted]:
             time.sleep(SAYS_SECONDS)  # if the signal comes here too, submitit requeues the job
             requeue()
-        if failed.code not in CONSEQUENCES:
-            return failed.reason
-        said = said_by_others(jobs, job, task.restarts)
-        if not said and task.restarts < self.max_losses:
+        is_consequence = failed.code in CONSEQUENCES
+        said = said_by_others(jobs, job, task.restarts, SAYS_SECONDS if is_consequence else 0.0)
+        if is_consequence and not said and task.restarts < self.max_losses:
             requeue()
         return said or failed.reason
 
@@ -137,14 +136,17 @@ SAYS_SECONDS = 10.0
 """Time for another task to write why its rank has failed. If its node is lost, nobody writes anything."""
 
 
-def said_by_others(jobs: Path, job: str, restarts: int) -> str | None:
-    """The reason that the first of the other tasks to fail has written in this try of the job; None if none in time."""
-    deadline = time.monotonic() + SAYS_SECONDS
-    while time.monotonic() < deadline:
-        if found := failure_files_of_ranks(jobs, job, restarts):
-            return str(read_json(min(found, key=lambda path: path.stat().st_mtime))["reason"])
+def said_by_others(jobs: Path, job: str, restarts: int, seconds: float) -> str | None:
+    """The reason that the first of the other tasks to fail has written in this try of the job.
+
+    None if none has within `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while not (found := failure_files_of_ranks(jobs, job, restarts)):
+        if time.monotonic() >= deadline:
+            return None
         time.sleep(0.5)
-    return None
+    return str(read_json(min(found, key=lambda path: path.stat().st_mtime))["reason"])
 
 
 REQUEUES_SECONDS = 60.0
