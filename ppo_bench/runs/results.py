@@ -75,8 +75,9 @@ def own_folder(folder: Path, position: int = 0) -> Iterator[None]:
                 yield
             except ConfigError:
                 if new:
-                    (folder / "checkpoints").rmdir()
-                    (folder / LOCK).unlink()
+                    with suppress(OSError):
+                        (folder / "checkpoints").rmdir()
+                        (folder / LOCK).unlink()
                 raise
     finally:
         os.close(descriptor)
