@@ -40,7 +40,9 @@ def told_to_stop(stop: Sequence[int], records: Sequence[Record]) -> Iterator[Non
     try:
         yield
     except Failed as error:
-        if not records:  # another rank than 0, which knows no folder
+        if not records and stop:  # another rank than 0, which knows no folder
+            raise Interrupted("stopped at once") from error
+        if not records:
             raise
         first = records[0]
         if stop:
