@@ -20,10 +20,8 @@ SECONDS = 240
 COMMON = ["ppo.shards=2", "device=cpu", "precision=float64"]
 HOPPER = "env=hopper ppo.num_envs=2 ppo.num_steps=512 total_timesteps=4096"
 CASES = {
-    "both normalisations, in EnvPool": f"{HOPPER} backend=envpool",
     "both normalisations, in EnvPool's XLA interface": f"{HOPPER} backend=envpool_xla",
     "recurrent": "env=cartpole network=gru ppo.num_envs=8 ppo.num_minibatches=2 total_timesteps=10240",
-    "a game": "env=tic_tac_toe backend=jax ppo.num_envs=16 total_timesteps=20480",
     "curious, on the host": "env=cartpole algorithm=rnd total_timesteps=10240",
 }
 
