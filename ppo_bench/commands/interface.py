@@ -38,7 +38,9 @@ def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -
     """Train as `python -m ppo_bench` does with these overrides, and return the run folders.
 
     `on_iteration` is called after each iteration with the run's folder and its new row of metrics.jsonl. The time it
-    takes is not counted. What it raises ends the training, which the same call resumes from the last checkpoint.
+    takes is not counted. What it raises ends the training, which the same call resumes from the last checkpoint. With
+    several devices PyTorch trains in processes of its own: a script then needs `if __name__ == "__main__":`, and
+    `on_iteration` needs torchrun.
 
     A finished run is not trained again; an interrupted one is resumed. Raises `ConfigError` for wrong overrides,
     `Failed` if a run fails (others of `num_seeds` or `grid` have ended by then), and `Interrupted` on Ctrl-C.
