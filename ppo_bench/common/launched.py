@@ -24,7 +24,7 @@ class Launched(NamedTuple):
     own_cores: bool
     """Whether the launcher has pinned each process to cores of its own; else those of a machine divide its cores."""
     store: str | None
-    """File by which the processes of one machine find each other; None if they do at `address`."""
+    """File through which the processes of one machine find each other; None if they use `address`."""
 
     @property
     def nodes(self) -> int:

@@ -29,7 +29,7 @@ def _kept(folder: Path) -> str | None:
     return f"{folder} is kept up to iteration {kept}" if kept else None
 
 
-def what_stands(folder: Path) -> str:
+def kept_so_far(folder: Path) -> str:
     """A phrase for a run in `folder` that has failed: what is kept."""
     return _kept(folder) or "it was before the first checkpoint"
 
@@ -49,6 +49,6 @@ def told_to_stop(stop: Sequence[int], records: Sequence[Record]) -> Iterator[Non
             raise Interrupted(what_is_kept(first.folder, first.loop.iteration)) from error
         if isinstance(error, FailedRuns):
             raise FailedRuns(
-                {k: f"{why}; {what_stands(records[k].folder)}" for k, why in error.reasons.items()}
+                {k: f"{why}; {kept_so_far(records[k].folder)}" for k, why in error.reasons.items()}
             ) from error
-        raise type(error)(f"{error}; {what_stands(first.folder)}") from error
+        raise type(error)(f"{error}; {kept_so_far(first.folder)}") from error

@@ -25,7 +25,7 @@ class Pauses:
     def __init__(
         self, configs: Sequence[Config], on_iteration: Listener | None = None, peers: Peers | None = None
     ) -> None:
-        """`peers` are the ranks of the training, of which rank 0 evaluates, or None."""
+        """`peers` connects the ranks of the training; rank 0 evaluates. None if this process trains alone."""
         self.configs, self.peers = configs, peers
         self._evaluator = Evaluator(configs[0])
         self._on_iteration, self._untold = on_iteration, list[tuple[Record, Mapping[str, Any]]]()

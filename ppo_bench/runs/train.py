@@ -23,7 +23,7 @@ from ppo_bench.runners.seeds import OneSeed
 from ppo_bench.runs.advice import advice
 from ppo_bench.runs.finished import report_finished
 from ppo_bench.runs.group import SharedRunner, shared
-from ppo_bench.runs.kept import what_stands
+from ppo_bench.runs.kept import kept_so_far
 from ppo_bench.runs.loop import run_iterations
 from ppo_bench.runs.pauses import Listener, Pauses
 from ppo_bench.runs.provenance import provenance
@@ -40,10 +40,10 @@ def build_runner(config: Config) -> Runner[Any]:
 
 def _build(config: Config, runner: Any) -> tuple[Any, list[str], VectorEnv | GraphEnv]:
     """The runner, warnings to print when a training starts, not when it resumes, and the environments."""
-    config.framework.begin(len(config.of_each_run()), config.tuning, config.devices_here)
     if config.processes > 1:
         shares = SharedRunner(config)
         return shares, list(advice(config, shares.env)), shares.env
+    config.framework.begin(len(config.of_each_run()), config.tuning, config.devices_here)
     env = make_env(config.backend, config.task)
     try:
         return runner(config.problem(env)), list(advice(config, env)), env
@@ -128,7 +128,7 @@ def _train_on_ranks(config: Config, runs: Sequence[SeedRun], started_at: float) 
     try:
         return bool(run_ranks(config.processes, _train_runs, config, runs, started_at, None))
     except RankFailed as error:
-        raise Failed(f"{error}; {what_stands(runs[0].folder)}") from error
+        raise Failed(f"{error}; {kept_so_far(runs[0].folder)}") from error
 
 
 @_first_iteration_uncollected()

@@ -102,10 +102,10 @@ def _replayed(env: VectorEnv | GraphEnv, part: Part) -> ReplayEnv:
 
 def _built(config: Config, wrap: Wrap) -> tuple[Runner[Any], Any]:
     """A runner and its environments, wrapped by `wrap`."""
-    config.framework.begin(tuning=config.tuning, devices=config.devices_here)
     if config.processes > 1:
         runner = SharedRunner(config, wrap)
         return runner, runner.env
+    config.framework.begin(tuning=config.tuning, devices=config.devices_here)
     env = wrap(make_env(config.backend, config.task), WHOLE)
     return config.framework.runner(config.problem(env)), env
 
