@@ -90,7 +90,7 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
             traceback.print_exc()
         wrong = ConfigError, HydraException, OmegaConfBaseException, OSError, ValueError
         if multirun and not isinstance(error, wrong):
-            from ppo_bench.sweeps.slurm.sbatch import refusal
+            from ppo_bench.sweeps.slurm.commands import refusal
 
             said = f"the launcher failed: {type(error).__name__}: {one_line(error)}"
             raise refusal(error) if "sbatch: error" in str(error) else Failed(said) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from ppo_bench.common.files import write_json
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.slurm import ledger, status
-from ppo_bench.sweeps.slurm.settings import load_launch, split
+from ppo_bench.sweeps.slurm.resources import load_launch, split
 from ppo_bench.sweeps.slurm.submit import main
 from tests.refusals import assert_one_line
 
@@ -36,16 +37,12 @@ WRONG = {
     "framework=jax_xla backend=jax num_seeds=2 seed=1,2": "seed2 would be trained by two jobs at once",
     "launch.time_minutes=0": "launch.time_minutes=0: must be at least 1",
     "launch.time_minutes=2": "launch.time_minutes=2: must be over launch.signal_seconds=60 and a minute more",
-    "launch.runs_per_job=0": "launch.runs_per_job=0: must be at least 1",
     "launch.array_parallelism=0": "launch.array_parallelism=0: must be at least 1",
     "launch.setup=ls": "launch.setup=ls: ",
     "launch.sbatch=3": "launch.sbatch=3: ",
     "~launch.cpus": "launch.cpus: ",
     "launch.nodes=0": "launch.nodes=0: must be at least 1",
-    "launch.devices_per_node=0": "launch.devices_per_node=0: must be at least 1",
     "launch.nodes=2": "launch.nodes=2 does not divide devices=1: add devices=2 or a multiple, and ppo.shards that",
-    f"{TWO} launch.runs_per_job=3": "launch.runs_per_job=3: a job of several nodes has one run; use 1",
-    f"{TWO} launch.devices_per_node=2": "have 4 devices, and the run has devices=2: they must be equal",
     f"{TWO} device=cuda": "device=cuda needs a GPU: use launch=gpu or launch.gpus=1",
     f"{FOUR} launch.cpus=1": "launch.cpus=1: devices=4 takes 2 CPUs of a node, one for each",
     f"{FOUR} launch.cpus=3": "launch.cpus=3: the 2 tasks of a node divide them: choose a multiple",
@@ -93,7 +90,7 @@ def test_a_dry_run_names_every_run_once_and_writes_nothing(tmp_path: Path, capsy
     done = load_config([*RUN, "seed=2", f"outputs={outputs}"]).run_folder
     done.mkdir(parents=True)
     (done / "result.json").touch()
-    words = [*RUN, "seed=1,2,3,3", f"outputs={outputs}", "launch=gpu", "launch.runs_per_job=2", "--dry-run"]
+    words = [*RUN, "seed=1,2,3,3", f"outputs={outputs}", "launch=gpu", "--dry-run"]
     assert exit_code(main, words) == 0
     printed = capsys.readouterr()
     lines = [line.split() for line in printed.out.splitlines()[1:]]
@@ -102,7 +99,7 @@ def test_a_dry_run_names_every_run_once_and_writes_nothing(tmp_path: Path, capsy
         ("done", "seed2"),
         ("submit", "seed3"),
     ]
-    assert "2 of 3 runs would be submitted, 1 job of 8 CPU, 1 GPU, 32 GB, 240 minutes" in printed.err
+    assert "2 of 3 runs would be submitted, 2 jobs of 8 CPU, 1 GPU, 32 GB, 240 minutes" in printed.err
     assert not (outputs / ".slurm").exists()
 
 
@@ -136,13 +133,17 @@ def test_every_launch_file_keeps_the_schema_and_the_command_line_has_the_last_wo
     )
 
 
+def ended(jobs: Path, job: str, trace: str) -> None:
+    """Leave what submitit leaves of a job that raised an error."""
+    (jobs / f"{job}_0_result.pkl").write_bytes(pickle.dumps(("error", f"Traceback:\n  ...\nsome.Error: {trace}\n")))
+
+
 def test_without_squeue_files_tell_what_is_done_and_what_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger.record(tmp_path, {"7_0": [["a/seed1"], ["a/seed2"]], "7_1": [["a/seed3"]]})
-    jobs = ledger.jobs_folder(tmp_path)
-    jobs.mkdir()
-    write_json(ledger.failure_file(jobs, ledger.Place("7_0", 1)), {"reason": "killed by SIGKILL"})
+    ledger.jobs_folder(tmp_path).mkdir(parents=True)
+    ledger.record(tmp_path, {"a/seed1": "7_0", "a/seed2": "7_1", "a/seed3": "7_2"})
+    ended(ledger.jobs_folder(tmp_path), "7_1", "killed by SIGKILL")
     (tmp_path / "a" / "seed1").mkdir(parents=True)
     write_json(tmp_path / "a" / "seed1" / "result.json", {"global_step": 2048, "mean_sps": 1234.5})
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -151,20 +152,19 @@ def test_without_squeue_files_tell_what_is_done_and_what_failed(
     assert head == ["state", "run", "job", "steps", "SPS", "remarks"]
     assert [line[:3] for line in lines] == [
         ["done", "a/seed1", "7_0"],
-        ["failed", "a/seed2", "7_0"],
-        ["unknown", "a/seed3", "7_1"],
+        ["failed", "a/seed2", "7_1"],
+        ["unknown", "a/seed3", "7_2"],
     ]
     assert lines[0][3:] == ["2,048", "of", "2,048", "1,234"]
-    assert " ".join(lines[1]).endswith(f"killed by SIGKILL; see {jobs}/7_0.run1.log")
+    assert " ".join(lines[1]).endswith(f"killed by SIGKILL; see {ledger.jobs_folder(tmp_path)}/7_1_0_log.out")
     assert " ".join(summary) == "3 runs: 1 done, 0 running, 0 queued, 1 failed, 1 unknown"
 
 
 def test_a_program_of_several_runs_is_done_when_all_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # without squeue
-    ledger.record(tmp_path, {"7": [["a/seed1", "a/seed2"]]})
-    jobs = ledger.jobs_folder(tmp_path)
-    jobs.mkdir()
-    write_json(ledger.failure_file(jobs, ledger.Place("7", 0)), {"reason": "1 of 2 runs failed: seed 2"})
+    ledger.jobs_folder(tmp_path).mkdir(parents=True)
+    ledger.record(tmp_path, {"a/seed1": "7", "a/seed2": "7"})
+    ended(ledger.jobs_folder(tmp_path), "7", "1 of 2 runs failed: seed 2")
     for run, state in (("seed1", "failed"), ("seed2", "done")):
         (tmp_path / "a" / run).mkdir(parents=True)
         write_json(tmp_path / "a" / run / "result.json", {"global_step": 2048, "mean_sps": 1234.5})
@@ -172,10 +172,11 @@ def test_a_program_of_several_runs_is_done_when_all_are(tmp_path: Path, monkeypa
         assert (found.state, found.folder) == (state, "a/seed2" if state == "failed" else "a/seed1")
 
 
-def test_a_later_submission_counts_for_a_run(tmp_path: Path) -> None:
-    ledger.record(tmp_path, {"9": [["a/seed1"]]})
-    ledger.record(tmp_path, {"8_0": [["a/seed1"]], "8_1": [["a/seed2"]]})
-    assert [training.place.job for training in ledger.submitted(tmp_path)] == ["9", "8_0", "8_1"]
+def test_the_latest_job_of_a_run_counts(tmp_path: Path) -> None:
+    ledger.jobs_folder(tmp_path).mkdir(parents=True)
+    ledger.record(tmp_path, {"a/seed1": "8_0", "a/seed2": "8_1"})
+    ledger.record(tmp_path, {"a/seed1": "9"})
+    assert ledger.job_of_run(tmp_path) == {"a/seed2": "8_1", "a/seed1": "9"}
 
 
 def test_status_of_a_folder_without_submissions_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

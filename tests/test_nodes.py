@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -112,16 +114,21 @@ def test_a_port_in_use_is_one_line(framework: str, tmp_path: Path) -> None:
     assert said == f"ppo_bench: 127.0.0.1:{port} is in use: choose another port by MASTER_PORT=..."
 
 
-def test_the_first_task_that_fails_says_why(tmp_path: Path) -> None:
-    from ppo_bench.common.files import write_json
-    from ppo_bench.sweeps.slurm.job import said_by_others
-    from ppo_bench.sweeps.slurm.ledger import failure_file_of_rank
+def test_the_first_task_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import submitit
 
-    write_json(failure_file_of_rank(tmp_path, "7", 2, 3), {"reason": "that of an earlier try"})
-    assert said_by_others(tmp_path, "7", 4, 0.1) is None
-    for rank, reason in ((2, "the reason"), (1, "a consequence")):
-        write_json(failure_file_of_rank(tmp_path, "7", rank, 4), {"reason": reason})
-    assert said_by_others(tmp_path, "7", 4, 0.0) == "the reason"
+    from ppo_bench.sweeps.slurm.job import said_by_others
+
+    told = {"SUBMITIT_EXECUTOR": "slurm", "SUBMITIT_FOLDER": str(tmp_path)}
+    for name, value in (told | {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}).items():
+        monkeypatch.setenv(name, value)
+    task = submitit.JobEnvironment()
+    assert said_by_others(task, 0.1) is None
+    for seconds, (rank, reason) in enumerate(((3, None), (2, "the reason"), (1, "a consequence"))):
+        result = tmp_path / f"7_{rank}_result.pkl"
+        result.write_bytes(pickle.dumps(("success", reason)))
+        os.utime(result, (seconds, seconds))
+    assert said_by_others(task, 0.0) == "the reason"
 
 
 def test_jax_takes_neither_a_gpu_for_each_task_nor_the_handler_of_sigterm() -> None:

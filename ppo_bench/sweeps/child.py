@@ -10,7 +10,6 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, NamedTuple
 
 from ppo_bench.common.errors import reason
@@ -29,48 +28,44 @@ class Failure(NamedTuple):
 def train_in_process(
     words: Sequence[str],
     stop_requests: list[int],
-    log: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Failure | None:
     """Run `python -m ppo_bench <words>`; returns None if it succeeded.
 
-    Its output is appended to the file `log`, or else goes to this process's output. If this process gets SIGINT or
-    SIGTERM, the signal is appended to `stop_requests`, and the training is asked to stop and waited for.
+    Its output goes to this process's output. If this process gets SIGINT or SIGTERM, the signal is appended to
+    `stop_requests`, and the training is asked to stop and waited for.
     """
     command = [sys.executable, "-m", "ppo_bench", *words]
     lines: deque[str] = deque(maxlen=LINES_KEPT)
-    with open(log, "ab", buffering=0) if log else open(2, "wb", buffering=0, closefd=False) as printed:
-        child = subprocess.Popen(command, env=environment, stdout=printed if log else None, stderr=subprocess.PIPE)
-        assert child.stderr
-        reader = threading.Thread(target=_pass_on, args=(child.stderr, printed, lines), daemon=True)
-        reader.start()
+    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    assert child.stderr
+    reader = threading.Thread(target=_pass_on, args=(child.stderr, lines), daemon=True)
+    reader.start()
 
-        def note(number: int, _: object) -> None:
-            first = not stop_requests
-            stop_requests.append(number)
-            child.terminate()  # on Ctrl-C the child has got SIGINT from the terminal too; SIGTERM then has no effect
-            if first:
-                with suppress(OSError):  # nobody may read stderr any more
-                    os.write(2, b"ppo_bench: the sweep stops after the iteration in progress\n")
+    def note(number: int, _: object) -> None:
+        first = not stop_requests
+        stop_requests.append(number)
+        child.terminate()  # on Ctrl-C the child has got SIGINT from the terminal too; SIGTERM then has no effect
+        if first:
+            with suppress(OSError):  # nobody may read stderr any more
+                os.write(2, b"ppo_bench: the sweep stops after the iteration in progress\n")
 
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            if stop_requests:  # before the child was there
-                child.terminate()
-            code = child.wait()
-        except BaseException:  # submitit's signal handler ends this process by an exception
-            child.terminate()
-            child.wait()
-            raise
-        finally:
-            for number, previous in before.items():
-                signal.signal(number, previous)
-        reader.join(1.0)  # processes that the child has left may keep the pipe open
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        code = child.wait()
+    except BaseException:  # submitit's signal handler ends this process by an exception
+        child.terminate()
+        child.wait()
+        raise
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+    reader.join(1.0)  # processes that the child has left may keep the pipe open
     return Failure(code, reason(code, list(lines))) if code else None
 
 
-def _pass_on(stderr: IO[bytes], printed: IO[bytes], lines: deque[str]) -> None:
+def _pass_on(stderr: IO[bytes], lines: deque[str]) -> None:
     for line in stderr:
         lines.append(line.decode(errors="replace"))
         with suppress(OSError, ValueError):  # it is read to its end even if nobody reads what is passed on
-            os.write(printed.fileno(), line)
+            os.write(2, line)

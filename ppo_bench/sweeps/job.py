@@ -22,7 +22,7 @@ from ppo_bench.configuration.hydra_job import config_dir, job_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
 from ppo_bench.runs.results import final_return, in_use
 from ppo_bench.sweeps.child import train_in_process
-from ppo_bench.sweeps.slurm.job import requeue
+from ppo_bench.sweeps.slurm.commands import requeue
 from ppo_bench.tuning.cores import cores_of_process
 
 OUTCOME = "outcome.json"

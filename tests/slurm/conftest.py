@@ -91,7 +91,7 @@ class Runs:
             error.add_note(slurm("scontrol", "show", "job"))
             for run, line in self.status().items():
                 error.add_note(f"{run}: {line}")
-            for log in sorted(self.outputs.glob(".slurm/jobs/*.log")):
+            for log in sorted(self.outputs.glob(".slurm/jobs/*_log.out")):
                 error.add_note(f"{log.name}:\n{log.read_text()[-2000:]}")
             raise
 
@@ -100,9 +100,9 @@ class Runs:
         (found,) = self.outputs.glob(f"default/*/{run}")
         return found
 
-    def log(self, line: Line, position: int = 0) -> str:
+    def log(self, line: Line) -> str:
         """What a run printed, in all tries of its job."""
-        return (self.outputs / ".slurm" / "jobs" / f"{line.job}.run{position}.log").read_text()
+        return (self.outputs / ".slurm" / "jobs" / f"{line.job}_0_log.out").read_text()
 
     def wait_for_checkpoint(self, run: str) -> None:
         """Return when a run has its first checkpoint, or later."""
@@ -131,8 +131,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     """A folder of outputs of the test's own; its jobs end with the test."""
     runs = Runs(tmp_path / "runs")
     yield runs
-    for path in (runs.outputs / ".slurm" / "submissions").glob("*.json"):
-        subprocess.run(["scancel", path.stem], check=False)
+    subprocess.run(["scancel", "--me"], check=False)
     wait_for_an_empty_queue()
 
 

@@ -7,10 +7,10 @@ missing. `launch=<name>` chooses the resources from conf/launch/, `launch.<key>=
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
+from typing import NamedTuple
 
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.columns import aligned
@@ -21,12 +21,17 @@ from ppo_bench.configuration.compose import of_hydra, search_path
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import sweep_jobs
 from ppo_bench.sweeps.preflight import check_environments
-from ppo_bench.sweeps.slurm import ledger
-from ppo_bench.sweeps.slurm.fit import tasks_per_node
-from ppo_bench.sweeps.slurm.job import REQUEUE_IF_EARLY, SubmittedRun, TrainInTurn
-from ppo_bench.sweeps.slurm.sbatch import refusal, require_slurm
-from ppo_bench.sweeps.slurm.settings import Launch, load_launch, split
+from ppo_bench.sweeps.slurm.commands import refusal, require_slurm
+from ppo_bench.sweeps.slurm.ledger import job_of_run, jobs_folder, one_at_a_time, record
+from ppo_bench.sweeps.slurm.resources import Launch, load_launch, split, tasks_per_node
 from ppo_bench.sweeps.slurm.status import statuses
+
+
+class SubmittedRun(NamedTuple):
+    """A training: the folders of its runs, one unless a program trains several, and the command's overrides."""
+
+    folders: list[str]
+    overrides: list[str]
 
 
 def main(arguments: list[str]) -> int:
@@ -44,12 +49,12 @@ def main(arguments: list[str]) -> int:
         say(f"{len(needed)} of {len(runs)} runs would be submitted, {_resources(launch, tasks, len(needed))}")
         return 0
     require_slurm()
-    with ledger.one_at_a_time(outputs):
+    with one_at_a_time(outputs):
         needed, rows = _choose(outputs, runs)
-        jobs = _submit(outputs, needed, launch, tasks) if needed else {}
+        jobs = _submit(outputs, needed, launch, tasks) if needed else []
     print(aligned(rows))
-    how = f" as {next(iter(jobs)).partition('_')[0]}, {_resources(launch, tasks, len(needed))}" if jobs else ""
-    say(f"{len(needed)} of {len(runs)} runs submitted{how}; python launch/status.py {outputs} shows where they stand")
+    how = f" as {jobs[0].partition('_')[0]}, {_resources(launch, tasks, len(needed))}" if jobs else ""
+    say(f"{len(needed)} of {len(runs)} runs submitted{how}; python launch/status.py {outputs} shows their state")
     return 0
 
 
@@ -80,38 +85,29 @@ def _runs(overrides: Sequence[str], launch: Launch) -> tuple[Path, list[Submitte
 
 def _choose(outputs: Path, runs: Sequence[SubmittedRun]) -> tuple[list[SubmittedRun], list[tuple[str, str, str]]]:
     """The runs to submit, and one row of the table for each run."""
-    found = statuses(outputs)
-    latest = {status.folders: status for status in found}
-    standing = {
-        folder: status for status in found if status.state in ("queued", "running") for folder in status.folders
-    }
+    jobs, found = job_of_run(outputs), {status.job: status for status in statuses(outputs)}
     needed, rows = [], [("", "run", "")]
     for run in runs:
-        relative = str(first_unfinished(list(map(Path, run.folders))).relative_to(outputs))
-        folders = _relative(outputs, run)
-        status = latest.get(folders)
-        if run.complete:
-            rows.append(("done", relative, ""))
-        elif other := next((standing[folder] for folder in folders if folder in standing), None):
-            rows.append((other.state, relative, f"job {other.job}"))
+        folder = str(first_unfinished(list(map(Path, run.folders))).relative_to(outputs))
+        before = [found[jobs[name]] for name in _relative(outputs, run) if name in jobs]
+        if are_complete(list(map(Path, run.folders))):
+            rows.append(("done", folder, ""))
+        elif active := next((status for status in before if status.state in ("queued", "running")), None):
+            rows.append((active.state, folder, f"job {active.job}"))
         else:
             needed.append(run)
-            rows.append(("submit", relative, f"again; {status.detail}" if status else ""))
+            rows.append(("submit", folder, f"again; {before[0].detail}" if before else ""))
     return needed, rows
 
 
-def _submit(
-    outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: int
-) -> dict[str, list[tuple[str, ...]]]:
-    """Submit the runs to SLURM as one array of jobs with `tasks` on each node.
-
-    Returns the run folders of each job, relative to `outputs`.
-    """
+def _submit(outputs: Path, runs: Sequence[SubmittedRun], launch: Launch, tasks: int) -> list[str]:
+    """Submit the runs as one array of jobs with `tasks` on each node; returns the id of each run's job."""
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-    packs = [list(runs[start : start + launch.runs_per_job]) for start in range(0, len(runs), launch.runs_per_job)]
-    executor = SlurmExecutor(folder=ledger.jobs_folder(outputs), max_num_timeout=launch.max_timeouts)
+    from ppo_bench.sweeps.slurm.job import REQUEUE_IF_EARLY, Training
+
+    executor = SlurmExecutor(jobs_folder(outputs), max_num_timeout=launch.max_timeouts)
     executor.update_parameters(
         job_name="ppo_bench",
         partition=launch.partition,
@@ -124,38 +120,28 @@ def _submit(
         signal_delay_s=launch.signal_seconds,
         array_parallelism=launch.array_parallelism,
         setup=[REQUEUE_IF_EARLY, *launch.setup],
+        stderr_to_stdout=True,
         # Since SLURM 22.05 srun does not inherit the job's number of CPUs.
         # When the first of several tasks fails, the others are ended.
         srun_args=[f"--cpus-per-task={launch.cpus // tasks}", "--distribution=block", "--kill-on-bad-exit=1"],
         additional_parameters={"requeue": True} | launch.sbatch,
     )
-    before = set(_of_submitit(outputs))
     try:
         with redirect_stderr(io.StringIO()):  # submitit also prints the errors that it raises
-            jobs = executor.map_array(TrainInTurn(launch.max_timeouts), packs)
+            jobs = executor.map_array(Training(launch.max_timeouts), *zip(*runs, strict=True))
     except (FailedJobError, FailedSubmissionError) as error:
-        for leftover in set(_of_submitit(outputs)) - before:
-            leftover.unlink(missing_ok=True)
         raise refusal(error) from error
-    submitted = {job.job_id: [_relative(outputs, run) for run in pack] for job, pack in zip(jobs, packs, strict=True)}
-    ledger.record(outputs, submitted)
-    return submitted
+    ids = [job.job_id for job in jobs]
+    record(outputs, {name: job for run, job in zip(runs, ids, strict=True) for name in _relative(outputs, run)})
+    return ids
 
 
-def _relative(outputs: Path, run: SubmittedRun) -> tuple[str, ...]:
+def _relative(outputs: Path, run: SubmittedRun) -> list[str]:
     """The folders of a training relative to `outputs`."""
-    return tuple(str(Path(folder).relative_to(outputs)) for folder in run.folders)
+    return [str(Path(folder).relative_to(outputs)) for folder in run.folders]
 
 
-def _of_submitit(outputs: Path) -> Iterator[Path]:
-    """The files that submitit writes before a job has an id; other jobs write logs and failures beside them."""
-    folder = ledger.jobs_folder(outputs)
-    yield from folder.glob(".submission_file_*.sh")
-    yield from (path for path in folder.glob("*.pkl") if re.fullmatch("[0-9a-f]{32}", path.stem))
-
-
-def _resources(launch: Launch, tasks: int, runs: int) -> str:
-    jobs = -(-runs // launch.runs_per_job)
+def _resources(launch: Launch, tasks: int, jobs: int) -> str:
     partition = f"partition {launch.partition}" if launch.partition else "the default partition"
     size = f"{launch.cpus} CPU, {launch.gpus} GPU, {launch.memory_gb:g} GB"
     if launch.nodes > 1:
