@@ -13,7 +13,6 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from ppo_bench.envs.base import GraphEnv, Seen
-from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Arrays, Declared, Kind, Tree, named, of_kinds, under
 from ppo_bench.mathematics.parts import Part
 from ppo_bench.mathematics.precision import PRECISIONS
@@ -37,7 +36,7 @@ class TrainState(NamedTuple):
     """Arrays of learning (`learner_arrays`), on the device."""
 
     params: Tree
-    adam: optax.ScaleByAdamState
+    optimizer: optax.OptState
     frozen: Tree
     statistics: Tree
     """Statistics of the algorithm."""
@@ -65,7 +64,6 @@ class Learning:
         self.specs = TrainState(SAME, SAME, SAME, statistics)  # type: ignore[arg-type]
         short_steps = isinstance(problem.env, GraphEnv) and problem.env.short_steps
         self.steps_at_once = STEPS_AT_ONCE if short_steps and self.device.platform != "cpu" else 1
-        self._optimizer = optax.scale_by_adam(eps=problem.ppo.adam_eps)
         self.execution = {
             "device": str(self.device),
             "devices": problem.devices,
@@ -86,10 +84,11 @@ class Learning:
         self.devices.connect()
         on_device = {array.name: self._array(array, arrays[array.name]) for array in learner_arrays(self.problem)}
         mean, variance = (under(f"adam.{moment}", on_device) for moment in ("mean", "variance"))
-        adam = optax.ScaleByAdamState(count=on_device["adam.step"], mu=mean, nu=variance)
         params, frozen, statistics = (under(kind, on_device) for kind in ("params", "frozen", "statistics"))
+        optimizer = self._optimizer(0.0).init(params)
+        optimizer = optax.tree_utils.tree_set(optimizer, count=on_device["adam.step"], mu=mean, nu=variance)
         # Commits every array to its device, like a program's results. Otherwise the program would be compiled twice.
-        learnt: TrainState = self.devices.put(TrainState(params, adam, frozen, statistics), self.specs)
+        learnt: TrainState = self.devices.put(TrainState(params, optimizer, frozen, statistics), self.specs)
         return learnt
 
     def restart(self, learnt: TrainState) -> TrainState:
@@ -104,11 +103,12 @@ class Learning:
 
     def export(self, learnt: TrainState) -> Arrays:
         """Copies of the `learner_arrays`, by name."""
-        tree = {"adam.step": learnt.adam.count}
+        step, mean, variance = (optax.tree_utils.tree_get(learnt.optimizer, name) for name in ("count", "mu", "nu"))
+        tree = {"adam.step": step}
         for kind, arrays in (
             ("params", learnt.params),
-            ("adam.mean", learnt.adam.mu),
-            ("adam.variance", learnt.adam.nu),
+            ("adam.mean", mean),
+            ("adam.variance", variance),
             ("frozen", learnt.frozen),
             ("statistics", learnt.statistics),
         ):
@@ -276,14 +276,19 @@ class Learning:
         if self.devices.count > 1:  # sums both in one reduction
             flat, unravel = ravel_pytree((gradients, measured))
             gradients, measured = unravel(self.computation.ops.total(flat))
-        norm = ppo.global_norm(jnp, jax.tree.leaves(gradients))
-        scale = ppo.clip_scale(jnp, norm, self.ppo.max_grad_norm)
-        clipped = jax.tree.map(lambda gradient: gradient * scale, gradients)
-        directions, adam = self._optimizer.update(clipped, learnt.adam)
-        if self.ppo.weight_decay:
-            directions = jax.tree.map(lambda d, p: d + self.ppo.weight_decay * p, directions, learnt.params)
-        params = jax.tree.map(lambda p, d: p - learning_rate.astype(p.dtype) * d, learnt.params, directions)
-        return learnt._replace(params=params, adam=adam), jnp.append(measured, norm)
+        norm = optax.global_norm(gradients)
+        optimizer = self._optimizer(learning_rate.astype(self.dtype))
+        updates, state = optimizer.update(gradients, learnt.optimizer, learnt.params)
+        params = optax.apply_updates(learnt.params, updates)
+        return learnt._replace(params=params, optimizer=state), jnp.append(measured, norm)
+
+    def _optimizer(self, learning_rate: jax.Array | float) -> optax.GradientTransformation:
+        """Clipping of the gradient's norm, then Adam, or AdamW with weight decay."""
+        hp = self.ppo
+        adam = optax.adam(learning_rate, eps=hp.adam_eps)
+        if hp.weight_decay:
+            adam = optax.adamw(learning_rate, eps=hp.adam_eps, weight_decay=hp.weight_decay)
+        return optax.chain(optax.clip_by_global_norm(hp.max_grad_norm), adam)
 
 
 def stable_argsort(_: Any, words: jax.Array) -> jax.Array:
