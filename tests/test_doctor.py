@@ -223,7 +223,7 @@ def test_an_older_version_than_what_is_asked_for_is_named(tmp_path: Path) -> Non
     older = machine.site / "optax-0.1.9.dist-info"
     older.mkdir()
     (older / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.1.9\n")
-    assert machine.examine()[1]["jax"] == "optax 0.1.9 is not >=0.2 mend: pip install 'ppo-bench[jax]'"
+    assert machine.examine()[1]["jax"] == "optax 0.1.9 is not >=0.2.3 mend: pip install 'ppo-bench[jax]'"
 
 
 def test_a_program_on_path_and_the_cores_of_the_process_are_seen(tmp_path: Path) -> None:
