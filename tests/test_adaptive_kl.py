@@ -10,16 +10,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from ppo_bench.__main__ import main
-from ppo_bench.commands.equivalence.command import main as equivalence
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics import ppo
 from ppo_bench.runners.base import Runner
-from tests.faults import finish, folder_of, started_run
 from tests.namespaces import Namespace
 from tests.refusals import assert_one_line
-from tests.runners import FRAMEWORKS, problem_for, runner_for
-from tests.training import learnt
+from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
 
 HIGHEST = 1e-3
 ADAPTIVE = ["ppo.anneal_lr=false", "ppo.adaptive_kl=0.01"]
@@ -59,36 +56,34 @@ def schedule(first: float, divergences: list[float], target: float = 0.01) -> li
 
 
 @pytest.mark.parametrize(("first", "target"), [(1e-4, 0.01), (1e-3, 1e-4)], ids=["rises", "falls"])
-@pytest.mark.parametrize(("framework", "backend"), [*((name, "gymnasium") for name in FRAMEWORKS), ("jax_xla", "jax")])
-def test_every_framework_follows_the_schedule(framework: str, backend: str, first: float, target: float) -> None:
-    words = [*PENDULUM, *BOUNDED, f"backend={backend}", f"ppo.learning_rate={first}", "precision=float64"]
-    words.append(f"ppo.adaptive_kl={target}")
-    config = load_config([*words, f"framework={framework}"])
+def test_every_framework_follows_the_schedule_and_they_agree(first: float, target: float) -> None:
+    found = []
+    for framework, backend in [*((name, "gymnasium") for name in FRAMEWORKS), ("jax_xla", "jax")]:
+        words = [*PENDULUM, *BOUNDED, f"backend={backend}", f"ppo.learning_rate={first}", f"ppo.adaptive_kl={target}"]
+        config = load_config([*words, "precision=float64", f"framework={framework}"])
+        problem = problem_for(config.backend.make(config.task), 12, [*words, "precision=float64"])
+        rates, divergences = rates_and_divergences(runner_for(framework, problem), 12)
+        assert_allclose(rates, schedule(first, divergences, target), rtol=1e-12)
+        assert len(set(rates)) > 2  # else it has shown nothing
+        found.append((rates, divergences))
+    for rates, divergences in found[1 : len(FRAMEWORKS)]:
+        assert_allclose(rates, found[0][0], rtol=1e-12)
+        assert_allclose(divergences, found[0][1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("framework", ACTING)
+def test_a_restored_runner_goes_on_with_its_learning_rate(framework: str) -> None:
+    words = [*PENDULUM, *BOUNDED, "ppo.learning_rate=1e-4", "precision=float64"]
+    config = load_config([*words, "backend=gymnasium"])
     problem = problem_for(config.backend.make(config.task), 12, words)
-    rates, divergences = rates_and_divergences(runner_for(framework, problem), 12)
-    assert_allclose(rates, schedule(first, divergences, target), rtol=1e-12)
-    assert len(set(rates)) > 2  # else it has shown nothing
-
-
-def test_frameworks_agree(tmp_path: Path) -> None:
-    small = ["total_timesteps=2560", "precision=float64", "device=cpu", f"outputs={tmp_path}"]
-    assert equivalence([*PENDULUM, *ADAPTIVE, "backend=gymnasium", *small]) == 0
-
-
-def test_a_killed_run_goes_on_with_its_learning_rate(tmp_path: Path) -> None:
-    run = [
-        *PENDULUM,
-        *ADAPTIVE,
-        "backend=gymnasium",
-        "total_timesteps=6144",
-        "ppo.update_epochs=4",
-    ]
-    run += ["checkpoint.every_iterations=4"]
-    whole, killed = ([*run, f"outputs={tmp_path / name}"] for name in ("whole", "killed"))
-    assert finish(whole).returncode == 0
-    started_run(killed, 9)
-    assert finish(killed).returncode == 0
-    assert learnt(folder_of(killed)) == learnt(folder_of(whole))
+    runner, twin = runner_for(framework, problem), runner_for(framework, problem)
+    state = runner.init(1)
+    for _ in range(4):
+        state, _, _ = runner.step(state)
+    arrays = {name: array.copy() for name, array in runner.export(state).items()}
+    _, expected, _ = runner.step(runner.restart(state, 4))
+    _, metrics, _ = twin.step(twin.restore(arrays))
+    assert metrics["learning_rate"] == expected["learning_rate"] != 1e-4
 
 
 def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:

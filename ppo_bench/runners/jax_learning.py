@@ -13,6 +13,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from ppo_bench.envs.base import GraphEnv, Seen
+from ppo_bench.mathematics import ppo
 from ppo_bench.mathematics.arrays import Arrays, Declared, Kind, Tree, named, of_kinds, under
 from ppo_bench.mathematics.parts import Part
 from ppo_bench.mathematics.precision import PRECISIONS
@@ -276,7 +277,7 @@ class Learning:
         if self.devices.count > 1:  # sums both in one reduction
             flat, unravel = ravel_pytree((gradients, measured))
             gradients, measured = unravel(self.computation.ops.total(flat))
-        norm = optax.global_norm(gradients)
+        norm = ppo.global_norm(jnp, jax.tree.leaves(gradients))
         optimizer = self._optimizer(learning_rate.astype(self.dtype))
         updates, state = optimizer.update(gradients, learnt.optimizer, learnt.params)
         params = optax.apply_updates(learnt.params, updates)
