@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 MAIN = (
     "index", "getting-started", "tutorial", "cleanrl", "presets/index", "presets/ppo", "own", "environments", "sweeps",
     "slurm", "report", "how", "equivalence", "noise", "contract", "reliability", "architecture", "configuration",
-    "environment-files", "api", "results", "performance", "not-helped", "measurements",
+    "environment-files", "api", "results", "performance", "log",
     "source/ppo_bench/mathematics/ppo.py",
 )  # fmt: skip
 
