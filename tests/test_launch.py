@@ -133,6 +133,12 @@ def test_every_launch_file_keeps_the_schema_and_the_command_line_has_the_last_wo
     )
 
 
+@pytest.fixture(autouse=True)
+def handlers_of_logging_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As submitit configures logging when it is imported, absl's handler would close the file that pytest writes to."""
+    monkeypatch.setenv("SUBMITIT_LOG_LEVEL", "NOCONFIG")
+
+
 def ended(jobs: Path, job: str, trace: str) -> None:
     """Leave what submitit leaves of a job that raised an error."""
     (jobs / f"{job}_0_result.pkl").write_bytes(pickle.dumps(("error", f"Traceback:\n  ...\nsome.Error: {trace}\n")))

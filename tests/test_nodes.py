@@ -115,13 +115,13 @@ def test_a_port_in_use_is_one_line(framework: str, tmp_path: Path) -> None:
 
 
 def test_the_first_task_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"SUBMITIT_LOG_LEVEL": "NOCONFIG", "SUBMITIT_EXECUTOR": "slurm", "SUBMITIT_FOLDER": str(tmp_path)}
+    for name, value in (told | {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}).items():
+        monkeypatch.setenv(name, value)
     import submitit
 
     from ppo_bench.sweeps.slurm.job import said_by_others
 
-    told = {"SUBMITIT_EXECUTOR": "slurm", "SUBMITIT_FOLDER": str(tmp_path)}
-    for name, value in (told | {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}).items():
-        monkeypatch.setenv(name, value)
     task = submitit.JobEnvironment()
     assert said_by_others(task, 0.1) is None
     for seconds, (rank, reason) in enumerate(((3, None), (2, "the reason"), (1, "a consequence"))):

@@ -48,8 +48,8 @@ def test_a_preempted_run_on_two_nodes_ends_as_on_one(runs: Runs, framework: str,
     said = runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
     assert "1 of 1 runs submitted" in said
     assert "1 job of 2 nodes, each 1 task, 2 CPU" in said
-    runs.wait_for_checkpoint("seed1")
     assert "0 of 1 runs submitted" in runs.launch(*RUN, *PAIR, f"framework={framework}", cpus=2)
+    runs.wait_for_checkpoint("seed1")
     slurm("sbatch", "--partition=pair_high", "--nodes=1", "--ntasks=2", "--output=/dev/null", "--wrap=sleep 1")
     runs.wait("the run queued again", lambda s: s["seed1"].remarks.endswith("requeues: 1"))
     status = runs.wait_until_idle()
