@@ -105,15 +105,9 @@ class Learning:
     def export(self, learnt: TrainState) -> Arrays:
         """Copies of the `learner_arrays`, by name."""
         step, mean, variance = (optax.tree_utils.tree_get(learnt.optimizer, name) for name in ("count", "mu", "nu"))
-        tree = {"adam.step": step}
-        for kind, arrays in (
-            ("params", learnt.params),
-            ("adam.mean", mean),
-            ("adam.variance", variance),
-            ("frozen", learnt.frozen),
-            ("statistics", learnt.statistics),
-        ):
-            tree |= named(kind, arrays)
+        tree = {"adam.step": step, **named("adam.mean", mean), **named("adam.variance", variance)}
+        for kind in ("params", "frozen", "statistics"):
+            tree |= named(kind, getattr(learnt, kind))
         own = self.devices.own
         return {array.name: np.array(own(tree[array.name]), array.dtype) for array in learner_arrays(self.problem)}
 

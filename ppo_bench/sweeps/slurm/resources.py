@@ -33,7 +33,7 @@ class Launch:
 
 
 EARLY_SECONDS = 60
-"""Maximum time by which SLURM may send the signal too early, in seconds."""
+"""SLURM may send the signal up to this many seconds before `signal_seconds`."""
 LEAST = {
     "nodes": 1,
     "gpus": 0,

@@ -65,7 +65,7 @@ def _unfinished(jobs: Path, job: str, active: dict[str, ActiveJob] | None) -> tu
     if result.exists():
         return "failed", f"{_raised(jobs, job) or 'its result is gone'}; see {log}"
     if active is None:
-        return "unknown", "there is no squeue on this machine to ask"
+        return "unknown", "squeue is not on the PATH of this machine"
     if here := active.get(job):
         requeues = [f"requeues: {here.requeues}"] if here.requeues else []
         return "running" if here.runs else "queued", ", ".join([*([] if here.runs else [here.reason]), *requeues])
