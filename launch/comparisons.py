@@ -10,8 +10,8 @@ import duckdb
 import numpy as np
 from campaign_rows import KEPT, markdown, rows_of, shown, with_precision
 
-from ppo_bench.commands.report.against import MARGIN, margin_beside
 from ppo_bench.commands.report.groups import FRAMEWORKS
+from ppo_bench.commands.report.published import MARGIN, margin_beside
 from ppo_bench.commands.report.statistics import Comparison, moments, tost
 
 IN_PYTORCH = ("clip_vloss", "no mask_resets", "no bootstrap_truncated")

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from campaign_rows import markdown, rows_of, shown, with_precision
 
-from ppo_bench.commands.report.against import MARGIN, margin_beside
 from ppo_bench.commands.report.groups import rank
-from ppo_bench.commands.report.published import Reference, is_another_version, references, stem
+from ppo_bench.commands.report.published import MARGIN, Reference, is_another_version, margin_beside, references, stem
 from ppo_bench.commands.report.statistics import SampleMoments, moments, tost_of_moments
 
 SCRIPTS = {

@@ -13,12 +13,9 @@ from ppo_bench.common.cli import exit_code
 from tests.synthetic import FRAMEWORKS, write_run
 
 
-def report(capfd: pytest.CaptureFixture[str], *arguments: object, drawn: bool = False) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr. Figures, which take most of a report's time, are drawn only if `drawn`."""
-    with pytest.MonkeyPatch.context() as patch:
-        if not drawn:
-            patch.setattr(command, "draw", lambda figure, folder: None)
-        code = exit_code(command.main, [*map(str, arguments), "--resamples", "200"])
+def report(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of the command, with few resamples."""
+    code = exit_code(command.main, [*map(str, arguments), "--resamples", "200"])
     printed = capfd.readouterr()
     return code, printed.out, printed.err
 

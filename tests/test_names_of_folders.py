@@ -11,7 +11,7 @@ import pytest
 
 from ppo_bench.commands.report.command import _replace
 from ppo_bench.commands.report.database import open_database
-from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand
 from tests.synthetic import write_run
@@ -60,7 +60,7 @@ def test_a_report_that_cannot_take_its_place_leaves_the_older_one(tmp_path: Path
     out = tmp_path / "report"
     out.mkdir()
     (out / "report.html").write_text("older")
-    with pytest.raises(FileNotFoundError):
-        _replace(out, tmp_path / "gone")
+    with pytest.raises(Failed, match="what was there is kept"):
+        _replace(out, shutil.rmtree)  # the new folder is gone before it can take its place
     assert (out / "report.html").read_text() == "older"
     assert [path.name for path in tmp_path.iterdir()] == ["report"]

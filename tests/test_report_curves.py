@@ -30,7 +30,7 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     (running / "error.txt").write_text("learning diverged\n")
     none = write_run(tmp_path / "o", "cartpole", "jax_xla", 7, 0, finished=False, changes=longer)
     (none / "error.txt").write_text("the disk is full\n")
-    code, _, errors = report(capfd, tmp_path / "o", drawn=True)
+    code, _, errors = report(capfd, tmp_path / "o", "--png")
     assert code == 0
     assert f"unfinished runs, which only the curves show: {running} (25%: learning diverged)" in errors
     assert f"left out: {none}: the disk is full" in errors
@@ -63,7 +63,7 @@ def test_a_framework_without_a_finished_run_is_in_no_comparison_of_speeds(
 ) -> None:
     write_sweep(tmp_path / "o", ("cartpole",), ("torch_eager",), seeds=2)
     write_run(tmp_path / "o", "cartpole", "jax_xla", 1, 50, finished=False, changes={"config.total_timesteps": 102_400})
-    report(capfd, tmp_path / "o", drawn=True)
+    report(capfd, tmp_path / "o", "--png")
     assert {framework for _, framework, _ in aggregates(tmp_path / "o" / "report")} == {"torch_eager"}
 
 
@@ -137,7 +137,7 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
     assert np.isnan(greedy[48])
     np.testing.assert_allclose(success[99], 0.75)
     np.testing.assert_allclose(entropy[[24, 49, 74, 99]], [1, 1 / 2, 1 / 3, 1 / 4])
-    assert report(capfd, tmp_path / "runs", "--out", tmp_path / "out", drawn=True)[0] == 0
+    assert report(capfd, tmp_path / "runs", "--out", tmp_path / "out", "--png")[0] == 0
     runs = read_table(tmp_path / "out" / "tables" / "runs.csv")
     assert [row["is_success"] for row in runs] == ["", "0.5", "1.0"]
     assert [row["evaluation return greedy"] for row in runs] == ["", "400.0", "400.0"]
@@ -154,6 +154,6 @@ def test_hyperparameters_that_differ_come_first(tmp_path: Path, capfd: pytest.Ca
         ("cartpole ppo.gamma=0.99", "0.99"),
     ]
     assert set(differ[0]) == {"env", "id", "ppo.gamma"}
-    same = {row["what"]: row["value"] for row in read_table(tmp_path / "out" / "tables" / "settings_same.csv")}
+    same = {row["what"]: row["value"] for row in read_table(tmp_path / "out" / "tables" / "same.csv")}
     assert same["ppo.num_steps"] == "128"
     assert "ppo.gamma" not in same

@@ -30,7 +30,8 @@ def test_a_folder_without_runs_is_exit_code_2(tmp_path: Path, capfd: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
-        (["--baseline", "tensorflow"], "--baseline tensorflow: no run has that framework; choose one of torch_eager"),
+        (["--baseline", "tensorflow"], "--baseline tensorflow: no run has it; choose one of torch_eager"),
+        (["--by", "ppo.gamma"], "--by ppo.gamma: the runs do not differ in it; they differ in the seed"),
         (["--margin", "0"], "--margin must lie between 0 and 1"),
         (["--resamples", "5"], "--resamples at least 100"),
         (["--margin-return", "0"], "--margin-return must be above 0"),
@@ -154,13 +155,13 @@ def test_names_with_markup_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixt
                 outputs, "cartpole", framework, seed, folder=f"<b>{len(framework)}&'/seed{seed}",
                 changes={"config.env.name": NASTY, "hardware.cpu": f"{NASTY}{seed}"},
             )  # fmt: skip
-    code, _, errors = report(capfd, outputs, drawn=True)
+    code, _, errors = report(capfd, outputs, "--png")
     assert code == 0
     assert "left out" not in errors
     page = (outputs / "report" / "report.html").read_text()
     assert "alert(" in page
     assert "<script>alert" not in page
-    assert page.count("</script>") == 2
+    assert page.count("</script>") == 3
     assert "<b>5&" not in page
     markdown = (outputs / "report" / "tables" / "returns.md").read_text()
     assert "&lt;/script&gt;" in markdown
@@ -196,7 +197,7 @@ def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
     # Less than a report takes.
     with small_disk("320k", tmp_path / "disk") as disk:
         out = disk / "report"
-        code, _, errors = report(capfd, sweep, "--out", out, drawn=True)
+        code, _, errors = report(capfd, sweep, "--out", out, "--png")
         assert code == 1
         assert_one_line(
             errors.splitlines(keepends=True)[-1], f"cannot write {out}: No space left on device; what was there is kept"
@@ -204,6 +205,6 @@ def test_a_disk_that_fills_leaves_the_older_report_and_nothing_half_written(
         assert list(disk.iterdir()) == []
         out.mkdir()
         (out / "report.html").write_text("the older one")
-        assert report(capfd, sweep, "--out", out, drawn=True)[0] == 1
+        assert report(capfd, sweep, "--out", out, "--png")[0] == 1
         assert [path.name for path in disk.iterdir()] == ["report"]
         assert (out / "report.html").read_text() == "the older one"

@@ -19,7 +19,7 @@ def test_seeds_of_one_program_are_no_baseline_of_seeds_alone(tmp_path: Path, cap
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, folder=folder, changes={"config.num_seeds": 4})
     report(capfd, tmp_path / "o", "--baseline", "jax_xla")
     pairs = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
-    assert [(row["algorithm"], row["compared with"]) for row in pairs] == [("torch_eager", "jax_xla")]
+    assert [(row["framework"], row["compared with"]) for row in pairs] == [("torch_eager", "jax_xla")]
 
 
 def test_own_code_that_has_changed_between_seeds_is_warned_of(
@@ -39,4 +39,4 @@ def test_equal_seeds_on_another_backend_are_no_pairs(tmp_path: Path, capfd: pyte
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
     report(capfd, tmp_path / "o")
     (row,) = read_table(tmp_path / "o" / "report" / "tables" / "equivalence.csv")
-    assert (row["algorithm"], row["test"]) == ("jax_xla · envpool", "Welch")
+    assert (row["framework"], row["test"]) == ("jax_xla · envpool", "Welch")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.report.against import AgainstPublished, against_published, margin_beside
-from ppo_bench.commands.report.groups import ComparedTask, Group, algorithms, baseline_of
+from ppo_bench.commands.report.groups import ComparedTask, Group, group_names
 from ppo_bench.commands.report.options import Options
-from ppo_bench.commands.report.published import Scale, scale_of
+from ppo_bench.commands.report.published import AgainstPublished, Scale, against_published, margin_beside, scale_of
 from ppo_bench.commands.report.statistics import (
     Array,
     Band,
@@ -37,24 +35,21 @@ THRESHOLDS = 101
 """Number of thresholds of a performance profile."""
 HIGHEST_THRESHOLD = 8.0
 """Upper limit of the thresholds, as in Agarwal et al.; single games have far higher scores."""
+MEANS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
+"""Measurements of speed, of which the report has means over seeds."""
 
 
 class Aggregate(NamedTuple):
     """A row of tables/aggregate.csv."""
 
     env: str
-    backend: str
-    framework: str
+    algorithm: str
+    group: str
     metric: str
     point: float
     low: float
     high: float
     seeds: int
-
-    @property
-    def estimate(self) -> Estimate:
-        """The point with its interval."""
-        return Estimate(self.point, self.low, self.high)
 
 
 class Pair(NamedTuple):
@@ -76,7 +71,7 @@ class Pair(NamedTuple):
 class Improvement(NamedTuple):
     """The probability that a run of `ours` has a higher final return than one of `theirs`."""
 
-    task: str
+    env: str
     ours: str
     theirs: str
     estimate: Estimate
@@ -87,59 +82,54 @@ class Analysis:
     """All numbers of the report but the curves."""
 
     tasks: list[ComparedTask]
-    algorithms: list[str]
+    names: list[str]
+    """Names of all groups, in order."""
     scales: dict[str, Scale]
-    """The scale by which a task's scores are normalised, by the task's label; see `scale_of_tasks`."""
-    aggregates: list[Aggregate]
+    """The scale by which a task's scores are normalised, by the task's label."""
+    aggregates: dict[tuple[str, str, str], Aggregate]
+    """By env, group and metric."""
     pairs: list[Pair]
     improvements: list[Improvement]
     shared: list[ComparedTask]
-    """Tasks for statistics over tasks: with a scale, finished by every algorithm, and alone of their environment."""
+    """Tasks for statistics over tasks: with a scale, finished by every group, and alone of their environment."""
     profiles: dict[str, Band]
     thresholds: Array
     references: list[AgainstPublished]
 
-    @cached_property
-    def by_metric(self) -> dict[tuple[str, str, str, str], Aggregate]:
-        """The aggregates by env, backend, framework and metric."""
-        return {row[:4]: row for row in self.aggregates}
+    def estimate(self, env: str, group: str, metric: str) -> Estimate | None:
+        """The estimate of a metric."""
+        found = self.aggregates.get((env, group, metric))
+        return Estimate(found.point, found.low, found.high) if found else None
 
-    def aggregate(self, group: Group, metric: str) -> Aggregate | None:
-        """The aggregate of a group's runs; None if there is none."""
-        return self.by_metric.get((group.task, group.backend, group.framework, metric))
-
-    def estimate(self, group: Group, metric: str) -> Estimate | None:
-        """The estimate of that aggregate."""
-        return found.estimate if (found := self.aggregate(group, metric)) else None
+    def pair(self, group: Group) -> Pair | None:
+        """The comparison of `group` with its baseline."""
+        return next((pair for pair in self.pairs if pair.group is group), None)
 
 
 def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     """Compute all numbers of the report but the curves."""
-    names = algorithms(tasks)
-    scales = {task.label: scale for task in tasks if (scale := scale_of_tasks([task]))}
+    names = group_names(tasks)
+    scales = {task.label: scale for task in tasks if (scale := _scale(task))}
     pairs = [pair for task in tasks for group in task.groups if (pair := _pair(task, group, options))]
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
     shared = [task for task in of_one_setting if len([g for g in task.groups if len(_finals(g))]) == len(names)]
     scored = [task for task in shared if task.label in scales]
     aggregates = [row for task in tasks for group in task.groups for row in _of_group(group, scales, options)]
     aggregates += [row for pair in pairs for row in _of_pair(pair)]
+    aggregates += _over_tasks(scored, names, scales, options)
     thresholds, profiles = _profiles(scored, names, scales, options)
+    groups = [group for task in tasks for group in task.groups]
     return Analysis(
         tasks=tasks,
-        algorithms=names,
+        names=names,
         scales=scales,
-        aggregates=aggregates + _over_tasks(scored, scales, options),
+        aggregates={(row.env, row.group, row.metric): row for row in aggregates},
         pairs=pairs,
-        improvements=_improvements(tasks, shared, names, options),
+        improvements=list(_improvements(tasks, shared, names, options)),
         shared=scored,
         profiles=profiles,
         thresholds=thresholds,
-        references=[
-            row
-            for task in tasks
-            for group in task.groups
-            for row in against_published(group, options.margin, options.margin_return)
-        ],
+        references=[row for group in groups for row in against_published(group, options.margin, options.margin_return)],
     )
 
 
@@ -153,48 +143,40 @@ def _finals(group: Group) -> Array:
     return group.values("final_return_mean")
 
 
-def scale_of_tasks(tasks: Sequence[ComparedTask]) -> Scale | None:
-    """The published scale of an environment's tasks, or else the range of their returns; None if that is empty."""
-    known = scale_of(tasks[0].env_id)
+def _scale(task: ComparedTask) -> Scale | None:
+    """The published scale of a task's environment, or else the range of its returns; None if that is empty."""
+    known = scale_of(task.env_id)
     if known and known.high is not None:
         return known
-    finals = np.concatenate([_finals(group) for task in tasks for group in task.groups])
+    finals = np.concatenate([_finals(group) for group in task.groups])
     if not len(finals) or not finals.max() > finals.min():
         return None  # a single return has no scale
     low, high = float(finals.min()), float(finals.max())
-    return Scale(tasks[0].env, low, high, "lowest run", "highest run", "the runs of this report")
+    return Scale(task.env, low, high, "lowest run", "highest run", "the runs of this report")
 
 
 def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:
-    baseline = baseline_of(group, task, options.baseline)
+    baseline = task.baseline(group, options.baseline)
     if baseline is None or baseline is group:
         return None
 
     def ratio(name: str, ours: Group, theirs: Group) -> Estimate | None:
         x, y = ours.values(name), theirs.values(name)
-        if not len(x) or not len(y) or not y.mean() > 0 or not (x > 0).all() or not (y > 0).all():
+        if not len(x) or not len(y) or not (x > 0).all() or not (y > 0).all():
             return None
         return bootstrap(ratio_of_means, [x], [y], **options.resampling)
 
     ours, theirs = group.finals(), baseline.finals()
     x, y = np.array([*ours.values()]), np.array([*theirs.values()])
     # Runs with the same seed and backend use the same noise and begin alike, so they are compared in pairs.
-    paired = list(ours) == list(theirs) and group.backend == baseline.backend
+    paired = list(ours) == list(theirs) and group.first.backend == baseline.first.backend
     returns = None
     if min(len(x), len(y)) > 1:
-        returns = tost(x, y, margin_of(task, y, options), paired=paired)
+        # The margin does not depend on the group that is compared.
+        margin = options.margin_return or margin_beside(task.env_id, float(y.mean()), options.margin)
+        returns = tost(x, y, margin, paired=paired)
     speedup, wall = ratio("steady_sps", group, baseline), ratio("wall_seconds", baseline, group)
     return Pair(task, group, baseline, speedup, wall, returns, paired)
-
-
-def margin_of(task: ComparedTask, baseline: Array, options: Options) -> float:
-    """The equivalence margin of a task, as a return; it does not depend on the group that is compared.
-
-    It is `margin_return` if that is set, and otherwise `margin_beside` the baseline's mean return.
-    """
-    if options.margin_return is not None:
-        return options.margin_return
-    return margin_beside(task.env_id, float(baseline.mean()), options.margin)
 
 
 def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[Aggregate]:
@@ -205,7 +187,7 @@ def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[
         """Add a row with a bootstrap interval of `statistic`, or with the mean and Student's interval if it is None."""
         if len(values):
             estimate = bootstrap(statistic, [values], **options.resampling) if statistic else mean_interval(values)
-            rows.append(Aggregate(group.task, group.backend, group.framework, metric, *estimate, len(values)))
+            rows.append(Aggregate(group.task, group.algorithm, group.name, metric, *estimate, len(values)))
 
     scale = scales.get(group.task)
     add("final_return_median", median, finals)
@@ -215,49 +197,44 @@ def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[
         score = "human_normalised_score" if scale.high_is == "human" else "normalised_score"
         add("optimality_gap", optimality_gap, normalise(finals, scale))
         add(score, None, normalise(finals, scale))
-    for metric in ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds"):
+    for metric in MEANS:
         add(metric, None, group.values(metric))
     return rows
 
 
 def _of_pair(pair: Pair) -> list[Aggregate]:
-    rows = []
     group, seeds = pair.group, min(len(pair.group.finished), len(pair.baseline.finished))
-    for metric, estimate in (("speedup_steady_sps", pair.speedup), ("speedup_wall_time", pair.wall_speedup)):
-        if estimate:
-            rows.append(Aggregate(group.task, group.backend, group.framework, metric, *estimate, seeds))
-    if pair.returns:
-        point, low, high = pair.returns[:3]
-        metric = "final_return_difference_90"
-        rows.append(Aggregate(group.task, group.backend, group.framework, metric, point, low, high, seeds))
-    return rows
+    found = {"speedup_steady_sps": pair.speedup, "speedup_wall_time": pair.wall_speedup}
+    found["final_return_difference_90"] = Estimate(*pair.returns[:3]) if pair.returns else None
+    about = group.task, group.algorithm, group.name
+    return [Aggregate(*about, metric, *estimate, seeds) for metric, estimate in found.items() if estimate]
 
 
-def _scores(tasks: Sequence[ComparedTask], algorithm: str, scales: dict[str, Scale]) -> list[Array]:
-    return [
-        normalise(_finals(group), scales[task.label])
-        for task in tasks
-        for group in task.groups
-        if group.algorithm == algorithm
-    ]
+def _of_name(tasks: Sequence[ComparedTask], name: str) -> list[Group]:
+    """The group `name` of each task."""
+    return [group for task in tasks for group in task.groups if group.name == name]
 
 
-def _over_tasks(shared: Sequence[ComparedTask], scales: dict[str, Scale], options: Options) -> list[Aggregate]:
+def _scores(tasks: Sequence[ComparedTask], name: str, scales: dict[str, Scale]) -> list[Array]:
+    return [normalise(_finals(group), scales[group.task]) for group in _of_name(tasks, name)]
+
+
+def _over_tasks(
+    shared: Sequence[ComparedTask], names: Sequence[str], scales: dict[str, Scale], options: Options
+) -> list[Aggregate]:
     """Aggregates of normalised scores over the `shared` tasks, if there are several."""
     rows = []
     human = [task for task in shared if scales[task.label].high_is == "human"]
-    for tasks, name in ((shared, "normalised_score"), (human, "human_normalised_score")):
-        for group in tasks[0].groups if len(tasks) > 1 else []:
-            scores = _scores(tasks, group.algorithm, scales)
-            found = {g.backend for task in tasks for g in task.groups if g.algorithm == group.algorithm}
-            backend = ", ".join(sorted(found))
-            statistics = {f"{name}_median": median, f"{name}_iqm": iqm, f"{name}_mean": mean}
+    for tasks, kind in ((shared, "normalised_score"), (human, "human_normalised_score")):
+        for name in names if len(tasks) > 1 else []:
+            scores = _scores(tasks, name, scales)
+            algorithms = ", ".join(sorted({group.algorithm for group in _of_name(tasks, name)}))
+            statistics = {f"{kind}_median": median, f"{kind}_iqm": iqm, f"{kind}_mean": mean}
             if tasks is shared:
                 statistics["optimality_gap"] = optimality_gap
             for metric, statistic in statistics.items():
                 estimate = bootstrap(statistic, scores, **options.resampling)
-                seeds = min(len(task) for task in scores)
-                rows.append(Aggregate(ALL, backend, group.framework, metric, *estimate, seeds))
+                rows.append(Aggregate(ALL, algorithms, name, metric, *estimate, min(map(len, scores))))
     return rows
 
 
@@ -278,23 +255,13 @@ def _profiles(
 
 def _improvements(
     tasks: Sequence[ComparedTask], shared: Sequence[ComparedTask], names: Sequence[str], options: Options
-) -> list[Improvement]:
-    """Probabilities of improvement of each algorithm over each earlier one: per task, and over several shared tasks."""
-    found = []
-    for task in tasks:
-        groups = [group for group in task.groups if len(_finals(group))]
-        for later, ours in enumerate(groups):
-            for theirs in groups[:later]:
-                pair = [_finals(ours)], [_finals(theirs)]
-                estimate = _improvement(*pair, options)
-                found.append(Improvement(task.label, ours.algorithm, theirs.algorithm, estimate))
-    if len(shared) > 1:
-        finals = {name: [_finals(g) for task in shared for g in task.groups if g.algorithm == name] for name in names}
-        for later, name in enumerate(names):
-            for other in names[:later]:
-                found.append(Improvement(ALL, name, other, _improvement(finals[name], finals[other], options)))
-    return found
-
-
-def _improvement(ours: Scores, theirs: Scores, options: Options) -> Estimate:
-    return bootstrap(probability_of_improvement, ours, theirs, **options.resampling)
+) -> Iterator[Improvement]:
+    """Probabilities of improvement of each group over each earlier one: per task, and over several shared tasks."""
+    for env, own in [*((task.label, [task]) for task in tasks), *([(ALL, shared)] if len(shared) > 1 else [])]:
+        finals = {name: [_finals(group) for group in _of_name(own, name) if len(_finals(group))] for name in names}
+        known = [name for name in names if finals[name]]
+        for later, ours in enumerate(known):
+            for theirs in known[:later]:
+                pair = finals[ours], finals[theirs]
+                estimate = bootstrap(probability_of_improvement, *pair, **options.resampling)
+                yield Improvement(env, ours, theirs, estimate)

@@ -1,8 +1,8 @@
-"""Charts as data; figures (figures.py) and the page (page.py) are both made from them."""
+"""Charts as data: page.py shows them in a browser by plotly, figures.py writes them as files by matplotlib."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ppo_bench.commands.report.analysis import ALL, Analysis
 from ppo_bench.commands.report.curves import curves
-from ppo_bench.commands.report.groups import Group, Panel, panels
+from ppo_bench.commands.report.groups import ComparedTask, Group, differing, rank, said
 from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.statistics import Array, Estimate
 
@@ -23,8 +23,6 @@ MAX_ROWS = 60
 """Maximum number of bars in a chart."""
 STEPS = ("by environment steps", "environment steps")
 TIME = ("by wall time", "training time without compilation (s)")
-Colours = Callable[[Panel, int], int]
-"""A function from a panel and the index of a group in it to the index of a colour."""
 
 
 @dataclass
@@ -53,11 +51,9 @@ class Lines:
 
 
 @dataclass
-class ChartRow:
-    """A row of a chart: a bar or a point with its interval."""
+class Bar:
+    """A bar, or a point, with its interval."""
 
-    task: str
-    """Heading above the first row of the task; empty if the chart's title names it."""
     name: str
     colour: int
     value: Estimate
@@ -66,17 +62,34 @@ class ChartRow:
 
 
 @dataclass
-class RowsPanel:
+class Bars:
     """A chart with a horizontal bar, or a point, in each row."""
 
     title: str
     x_label: str
-    rows: list[ChartRow]
-    bars: bool
+    rows: list[Bar]
+    from_zero: bool
     """Whether values are bars from 0, or points."""
-    mark: list[float] = field(default_factory=list)
+    marks: list[float] = field(default_factory=list)
     """Values at which a vertical line is drawn."""
     note: str = ""
+
+
+@dataclass
+class HeatMap:
+    """Mean final returns by the values of two hyperparameters."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: list[str]
+    y: list[str]
+    values: Array
+    """`[len(y), len(x)]`; NaN where nothing was trained."""
+    note: str = ""
+
+
+Chart = Lines | Bars | HeatMap
 
 
 @dataclass
@@ -86,84 +99,96 @@ class Figure:
     key: str
     section: str
     title: str
-    charts: list[Lines | RowsPanel]
+    charts: Sequence[Chart]
+
+
+@dataclass
+class Panel:
+    """Groups that share a chart."""
+
+    title: str
+    groups: list[Group]
+    names: list[str]
+    """Names of the groups, or of their tasks."""
+    colours: list[int]
 
 
 def figures(analysis: Analysis, connection: DuckDBPyConnection, drawn: Sequence[str], options: Options) -> list[Figure]:
     """All figures that are not empty; `drawn` are the columns of the table `steps` to draw besides the returns."""
-    split, colours = panels(analysis.tasks), _colours(analysis)
+    panels = list(_panels(analysis))
     made = [
-        *_learning(split, connection, options, colours),
-        *_training(split, connection, drawn, options, colours),
-        *_speed(analysis, split, colours),
+        *_curves(panels, connection, drawn, options),
+        *_speed(analysis, panels),
         _speedup(analysis, options),
-        _returns(analysis, split, colours),
+        Figure("returns", "returns", "Final returns", [_bars(analysis, p, "final_return_iqm") for p in panels]),
+        Figure("heat_maps", "heat_maps", "Two hyperparameters", list(_heat_maps(analysis))),
         _equivalence(analysis, options),
-        _profile(analysis),
-        _improvement(analysis),
-        _human(analysis),
+        *_over_tasks(analysis),
     ]
-    return [figure for figure in made if figure]
+    for figure in made:
+        figure.charts = [chart for chart in figure.charts if not isinstance(chart, Bars) or chart.rows]
+    return [figure for figure in made if figure.charts]
 
 
-def _learning(
-    panels: Sequence[Panel], connection: DuckDBPyConnection, options: Options, colours: Colours
-) -> list[Figure]:
-    kept = [_best(panel) for panel in panels]
-    groups = [group for panel in kept for group in panel.groups]
-    steps, seconds = (
-        curves(connection, [group.numbers for group in groups], axis, **options.resampling)
-        for axis in ("global_step", "training_seconds")
-    )
-    over = {id(group): each for group, *each in zip(groups, steps, seconds, strict=True)}
-    made = []
-    for number, (panel, all_of_it) in enumerate(zip(kept, panels, strict=True), 1):
-        left = len(all_of_it.groups) - len(panel.groups)
-        note = f"{left} more, which end lower, are in the tables." if left else ""
-        charts: list[Lines | RowsPanel] = []
-        for axis, (title, label) in enumerate((STEPS, TIME)):
+def _panels(analysis: Analysis) -> Iterator[Panel]:
+    """A panel for each task with several groups, and one for all other tasks of an environment together."""
+    for env in dict.fromkeys(task.env for task in analysis.tasks):
+        own = [task for task in analysis.tasks if task.env == env]
+        alone = [task for task in own if len(task.groups) == 1]
+        for task in own if len(alone) == 1 else [task for task in own if task not in alone]:
+            names = [group.name for group in task.groups]
+            yield Panel(task.label, task.groups, names, [analysis.names.index(name) for name in names])
+        if len(alone) > 1:
+            groups = [task.groups[0] for task in alone]
+            names = [group.task.removeprefix(env).strip() for group in groups]
+            if len({group.name for group in groups}) > 1:
+                names = [f"{group.name} · {name}" for group, name in zip(groups, names, strict=True)]
+            title = env if len(alone) == len(own) else f"{env}, others"
+            yield Panel(title, groups, names, list(range(len(groups))))
+
+
+def _curves(
+    panels: Sequence[Panel], connection: DuckDBPyConnection, drawn: Sequence[str], options: Options
+) -> Iterator[Figure]:
+    """Returns over steps and time for each panel, then the columns `drawn` over steps."""
+    best = [_best(panel) for panel in panels]
+    numbers = [panel.groups[k].numbers for panel, kept in zip(panels, best, strict=True) for k in kept]
+
+    def charts(title: str, x_label: str, y_label: str, axis: str, column: str, weight: str) -> list[Lines]:
+        """A chart of a column for each panel."""
+        found = iter(curves(connection, numbers, axis, column=column, weight=weight, **options.resampling))
+        made = []
+        for panel, kept in zip(panels, best, strict=True):
+            left = len(panel.groups) - len(kept)
+            note = f"{left} more, which end lower, are in the tables." if left and weight == "episodes" else ""
             series = [
-                Series(name, colours(all_of_it, all_of_it.groups.index(group)), found.x, *found.band, found.runs)
-                for name, group in zip(panel.names, panel.groups, strict=True)
-                if (found := over[id(group)][axis])
+                Series(panel.names[k], panel.colours[k], curve.x, *curve.band, runs)
+                for k, curve in zip(kept, found, strict=False)
+                if len(runs := curve.runs if weight == "episodes" else curve.runs[:0])
+                or np.isfinite(curve.band.mean).any()
             ]
-            charts.append(Lines(title, label, "episodic return", series, note))
-        made.append(Figure(f"learning_{number:02}_{file_stem(panel.title)}", "learning", panel.title, charts))
-    return made
+            made.append(Lines(title, x_label, y_label, series, note))
+        return made
+
+    returns = [
+        charts(*about, "episodic return", axis, "episodic_return", "episodes")
+        for about, axis in ((STEPS, "global_step"), (TIME, "training_seconds"))
+    ]
+    others = [charts(name.replace("_", " "), STEPS[1], "", "global_step", name, "1") for name in drawn]
+    for section, rows in (("learning", returns), ("training", others)):
+        for number, panel in enumerate(panels, 1):
+            shown = [row[number - 1] for row in rows if row[number - 1].series]
+            yield Figure(f"{section}_{number:02}_{file_stem(panel.title)}", section, panel.title, shown)
 
 
-def _training(
-    panels: Sequence[Panel],
-    connection: DuckDBPyConnection,
-    drawn: Sequence[str],
-    options: Options,
-    colours: Colours,
-) -> list[Figure]:
-    """A figure for each panel, with a chart of each column in `drawn` over environment steps."""
-    kept = [_best(panel) for panel in panels]
-    numbers = [group.numbers for panel in kept for group in panel.groups]
-    found = {
-        column: iter(curves(connection, numbers, "global_step", column=column, weight="1", **options.resampling))
-        for column in drawn
-    }
-    made = []
-    for number, (panel, all_of_it) in enumerate(zip(kept, panels, strict=True), 1):
-        charts: list[Lines | RowsPanel] = []
-        for column in drawn:
-            series = [
-                Series(
-                    name,
-                    colours(all_of_it, all_of_it.groups.index(group)),
-                    *(curve.x, *curve.band, np.zeros((0, len(curve.x)))),
-                )
-                for name, group, curve in zip(panel.names, panel.groups, found[column], strict=False)
-                if np.isfinite(curve.band.mean).any()
-            ]
-            if series:
-                charts.append(Lines(column.replace("_", " "), STEPS[1], "", series))
-        if charts:
-            made.append(Figure(f"training_{number:02}_{file_stem(panel.title)}", "training", panel.title, charts))
-    return made
+def _best(panel: Panel) -> list[int]:
+    """Indices of the `MAX_SERIES` groups with the highest returns, in order."""
+
+    def final(group: Group) -> float:
+        found = [run.recent_return_mean for run in group.runs if run.recent_return_mean is not None]
+        return float(np.mean(found)) if found else -np.inf
+
+    return sorted(sorted(range(len(panel.groups)), key=lambda index: -final(panel.groups[index]))[:MAX_SERIES])
 
 
 def file_stem(name: str) -> str:
@@ -171,124 +196,111 @@ def file_stem(name: str) -> str:
     return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)[:40]
 
 
-def _best(panel: Panel) -> Panel:
-    """The panel reduced to the `MAX_SERIES` groups with the highest returns."""
-    order = sorted(range(len(panel.groups)), key=lambda index: -_final(panel.groups[index]))
-    kept = sorted(order[:MAX_SERIES])
-    return Panel(panel.title, [panel.groups[index] for index in kept], [panel.names[index] for index in kept])
-
-
-def _final(group: Group) -> float:
-    found = [run.recent_return_mean for run in group.runs if run.recent_return_mean is not None]
-    return float(np.mean(found)) if found else -np.inf
-
-
-def _colours(analysis: Analysis) -> Colours:
-    """The function that chooses colours: one for each algorithm in all charts, or one for each setting in a panel that
-    has several."""
-    fixed = {name: index for index, name in enumerate(analysis.algorithms)}
-
-    def colour(panel: Panel, index: int) -> int:
-        group = panel.groups[index]
-        return fixed[group.algorithm] if panel.names[index] == group.algorithm else index
-
-    return colour
-
-
-def _panel_rows(analysis: Analysis, panel: Panel, colours: Colours, metric: str, dots: str) -> list[ChartRow]:
-    return [
-        ChartRow("", name, colours(panel, index), found, group.values(dots).tolist())
-        for index, (name, group) in enumerate(zip(panel.names, panel.groups, strict=True))
-        if (found := analysis.estimate(group, metric))
+def _bars(analysis: Analysis, panel: Panel, metric: str) -> Bars:
+    """A row for each group of a panel, with a dot for each seed."""
+    dots = "final_return_mean" if metric == "final_return_iqm" else metric
+    rows = [
+        Bar(name, colour, found, group.values(dots).tolist())
+        for name, colour, group in zip(panel.names, panel.colours, panel.groups, strict=True)
+        if (found := analysis.estimate(group.task, group.name, metric))
     ]
+    return _capped(panel.title, "final return", rows)
 
 
-def _task_rows(analysis: Analysis, metric: str) -> list[ChartRow]:
-    """A row for each group that has the metric, under the name of its task."""
-    return [
-        ChartRow(task.label, group.algorithm, analysis.algorithms.index(group.algorithm), found)
-        for task in analysis.tasks
-        for group in task.groups
-        if (found := analysis.estimate(group, metric))
-    ]
-
-
-def _capped(title: str, x_label: str, rows: list[ChartRow], *, bars: bool, mark: Sequence[float] = ()) -> RowsPanel:
+def _capped(title: str, x_label: str, rows: list[Bar], marks: Sequence[float] = (), *, from_zero: bool = False) -> Bars:
     note = f"The first {MAX_ROWS} of {len(rows)}; all are in the tables." if len(rows) > MAX_ROWS else ""
-    return RowsPanel(title, x_label, rows[:MAX_ROWS], bars, list(mark), note)
+    return Bars(title, x_label, rows[:MAX_ROWS], from_zero, list(marks), note)
 
 
-def _speed(analysis: Analysis, panels: Sequence[Panel], colours: Colours) -> list[Figure]:
+def _speed(analysis: Analysis, panels: Sequence[Panel]) -> Iterator[Figure]:
     wanted = (
         ("steady_sps", "steady speed", "environment steps per second"),
         ("compile_seconds", "compilation", "seconds"),
         ("wall_seconds", "training", "seconds of wall time"),
     )
-    made = []
     for number, panel in enumerate(panels, 1):
-        charts: list[Lines | RowsPanel] = [
-            _capped(title, label, rows, bars=True)
+        charts = [
+            _capped(title, label, _bars(analysis, panel, metric).rows, from_zero=True)
             for metric, title, label in wanted
-            if (rows := _panel_rows(analysis, panel, colours, metric, metric))
         ]
-        if charts:
-            made.append(Figure(f"speed_{number:02}_{file_stem(panel.title)}", "speed", panel.title, charts))
-    return made
+        yield Figure(f"speed_{number:02}_{file_stem(panel.title)}", "speed", panel.title, charts)
 
 
-def _speedup(analysis: Analysis, options: Options) -> Figure | None:
-    rows = _task_rows(analysis, "speedup_steady_sps")
-    label = f"times the steady speed of {options.baseline}"
-    return _alone("speedup", "speedup", "Speed-up", _capped("speed-up", label, rows, bars=False, mark=[1.0]))
-
-
-def _returns(analysis: Analysis, panels: Sequence[Panel], colours: Colours) -> Figure | None:
-    charts: list[Lines | RowsPanel] = [
-        _capped(panel.title, "final return", rows, bars=False)
-        for panel in panels
-        if (rows := _panel_rows(analysis, panel, colours, "final_return_iqm", "final_return_mean"))
+def _of_tasks(analysis: Analysis, metric: str) -> list[Bar]:
+    """A row for each group that has the metric, named by its task and its own name."""
+    return [
+        Bar(_row_name(analysis, task, group.name), analysis.names.index(group.name), found)
+        for task in analysis.tasks
+        for group in task.groups
+        if (found := analysis.estimate(task.label, group.name, metric))
     ]
-    return Figure("returns", "returns", "Final returns", charts) if charts else None
 
 
-def _equivalence(analysis: Analysis, options: Options) -> Figure | None:
+def _row_name(analysis: Analysis, task: ComparedTask, name: str) -> str:
+    return f"{task.label}: {name}" if len(analysis.tasks) > 1 else name
+
+
+def _speedup(analysis: Analysis, options: Options) -> Figure:
+    label = f"times the steady speed of {options.baseline}"
+    chart = _capped("speed-up", label, _of_tasks(analysis, "speedup_steady_sps"), [1.0])
+    return Figure("speedup", "speedup", "Speed-up", [chart])
+
+
+def _equivalence(analysis: Analysis, options: Options) -> Figure:
     rows = []
     for pair in analysis.pairs:
         if (found := pair.returns) and found.margin > 0:
             value = Estimate(*(each / found.margin for each in found[:3]))
-            colour = analysis.algorithms.index(pair.group.algorithm)
-            rows.append(ChartRow(pair.task.label, pair.group.algorithm, colour, value))
+            name = _row_name(analysis, pair.task, pair.group.name)
+            rows.append(Bar(name, analysis.names.index(pair.group.name), value))
     label = f"difference from {options.baseline}, in margins"
-    chart = _capped("equivalent if within -1 and 1", label, rows, bars=False, mark=[-1.0, 1.0])
-    return _alone("equivalence", "equivalence", "Equivalence", chart)
+    chart = _capped("equivalent if within -1 and 1", label, rows, [-1.0, 1.0])
+    return Figure("equivalence", "equivalence", "Equivalence", [chart])
 
 
-def _profile(analysis: Analysis) -> Figure | None:
+def _over_tasks(analysis: Analysis) -> Iterator[Figure]:
+    colour = analysis.names.index
     series = [
-        Series(name, analysis.algorithms.index(name), analysis.thresholds, *band, np.zeros((0, len(band.mean))))
+        Series(name, colour(name), analysis.thresholds, *band, np.zeros((0, len(band.mean))))
         for name, band in analysis.profiles.items()
     ]
-    chart = Lines("performance profile", "normalised score τ", "fraction of runs above τ", series)
-    return Figure("profile", "all", "Performance profiles", [chart]) if series else None
-
-
-def _improvement(analysis: Analysis) -> Figure | None:
-    rows = [
-        ChartRow(row.task, f"{row.ours} over {row.theirs}", analysis.algorithms.index(row.ours), row.estimate)
-        for row in sorted(analysis.improvements, key=lambda row: row.task != ALL)
+    if series:
+        chart = Lines("performance profile", "normalised score τ", "fraction of runs above τ", series)
+        yield Figure("profile", "all", "Performance profiles", [chart])
+    improvements = [
+        Bar(f"{'all environments' if env == ALL else env}: {ours} over {theirs}", colour(ours), estimate)
+        for env, ours, theirs, estimate in sorted(analysis.improvements, key=lambda row: row.env != ALL)
     ]
-    for row in rows:
-        row.task = "all environments" if row.task == ALL else row.task
-    label = "probability that a run ends higher"
-    chart = _capped("probability of improvement", label, rows, bars=False, mark=[0.5])
-    return _alone("improvement", "all", "Improvement", chart)
+    for key, title, label, rows, mark in (
+        ("improvement", "probability of improvement", "probability that a run ends higher", improvements, 0.5),
+        (
+            "human",
+            "human-normalised score",
+            "0 is random play, 1 a human",
+            _of_tasks(analysis, "human_normalised_score"),
+            1.0,
+        ),
+    ):
+        yield Figure(key, "all", title, [_capped(title, label, rows, [mark])])
 
 
-def _human(analysis: Analysis) -> Figure | None:
-    rows = _task_rows(analysis, "human_normalised_score")
-    chart = _capped("human-normalised score", "0 is random play, 1 a human", rows, bars=False, mark=[1.0])
-    return _alone("human", "human", "Human-normalised scores", chart)
-
-
-def _alone(key: str, section: str, title: str, chart: RowsPanel) -> Figure | None:
-    return Figure(key, section, title, [chart]) if chart.rows else None
+def _heat_maps(analysis: Analysis) -> Iterator[HeatMap]:
+    """A heat map for each environment and way of executing whose runs differ in exactly two hyperparameters."""
+    of: dict[tuple[str, str, str], list[Group]] = {}
+    for task in analysis.tasks:
+        for group in task.groups:
+            of.setdefault((task.env, group.first.framework, str(group.first.execution)), []).append(group)
+    for (env, framework, _), groups in of.items():
+        keys = differing([group.first.setting for group in groups])
+        if len(keys) != 2:
+            continue
+        places = [tuple(said(group.first.setting, key) for key in keys) for group in groups]
+        y, x = (sorted({place[k] for place in places}, key=rank) for k in (0, 1))
+        if min(len(x), len(y)) < 2:
+            continue
+        values = np.full((len(y), len(x)), np.nan)
+        for (row, column), group in zip(places, groups, strict=True):
+            if finals := group.finals():
+                values[y.index(row), x.index(column)] = np.mean([*finals.values()])
+        if np.isfinite(values).any():
+            yield HeatMap(f"{env}, {framework}", keys[1], keys[0], x, y, values)

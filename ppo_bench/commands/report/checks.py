@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from ppo_bench.commands.report.folders import LeftOut, Run
-from ppo_bench.commands.report.groups import ComparedTask, baseline_of, differing
+from ppo_bench.commands.report.groups import ComparedTask, differing
+from ppo_bench.commands.report.options import Options
 from ppo_bench.runs.results import RECENT_EPISODES, error_of
 
 COVERAGE = {2: 0.51, 3: 0.74, 4: 0.79, 5: 0.83, 6: 0.86, 7: 0.88, 8: 0.89, 9: 0.89}
@@ -29,11 +29,10 @@ NAMED = 6
 """Maximum number of items that a warning names; the others are counted."""
 
 
-def warnings(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
-    """A sentence for each warning; `baseline` is the framework with which others are compared."""
-    backends = partial(_backends, baseline=baseline)
-    checks = (_few_seeds, _early, _cut, _unfinished, _without_returns, _unlike, backends, _at_once, _loaded, _apart)
-    return [sentence for check in checks for sentence in check(tasks)]
+def warnings(tasks: Sequence[ComparedTask], options: Options) -> list[str]:
+    """A sentence for each warning."""
+    checks = (_few_seeds, _early, _cut, _unfinished, _without_returns, _unlike, _at_once, _loaded, _apart)
+    return [sentence for check in checks for sentence in check(tasks)] + _backends(tasks, options)
 
 
 def left_out(folders: Sequence[LeftOut]) -> list[str]:
@@ -44,9 +43,9 @@ def left_out(folders: Sequence[LeftOut]) -> list[str]:
 
 def _few_seeds(tasks: Sequence[ComparedTask]) -> list[str]:
     groups = [(task, group, len(group.finished)) for task in tasks for group in task.groups]
-    alone = [f"{task.label} {group.algorithm} ({seeds})" for task, group, seeds in groups if seeds < 2]
+    alone = [f"{task.label} {group.name} ({seeds})" for task, group, seeds in groups if seeds < 2]
     few = [
-        f"{task.label} {group.algorithm} ({COVERAGE[seeds]:.0%} at {seeds})"
+        f"{task.label} {group.name} ({COVERAGE[seeds]:.0%} at {seeds})"
         for task, group, seeds in groups
         if seeds in COVERAGE
     ]
@@ -109,13 +108,14 @@ def _unlike(tasks: Sequence[ComparedTask]) -> list[str]:
     return [f"runs that are compared differ in {what} ({_some(labels)})" for what, labels in said.items()]
 
 
-def _backends(tasks: Sequence[ComparedTask], baseline: str) -> list[str]:
+def _backends(tasks: Sequence[ComparedTask], options: Options) -> list[str]:
     """Comparisons of groups on different backends; their differences are not due to the framework alone."""
     found = [
-        f"{task.label} ({other.first.framework} on {other.backend}, {group.first.framework} on {group.backend})"
+        f"{task.label} ({other.first.framework} on {other.first.backend}, "
+        f"{group.first.framework} on {group.first.backend})"
         for task in tasks
         for group in task.groups
-        if (other := baseline_of(group, task, baseline)) and other.backend != group.backend
+        if (other := task.baseline(group, options.baseline)) and other.first.backend != group.first.backend
     ]
     return [f"frameworks are compared on different backends, whose speeds differ too: {_some(found)}"] if found else []
 

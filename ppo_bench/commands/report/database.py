@@ -66,6 +66,11 @@ class Database:
     drawn: list[str] = field(default_factory=list)
     """Columns of `steps` to draw besides the returns: of evaluations, then of `info`, then losses."""
 
+    def write_parquet(self, path: Path) -> None:
+        """Write a Parquet file with a row for each run."""
+        quoted = str(path).replace("'", "''")
+        self.connection.execute(f"copy runs to '{quoted}' (format parquet)")
+
 
 def open_database(folders: Sequence[str]) -> Database:
     """Read every run below `folders`. Raises `ConfigError` if there is none that can be read."""

@@ -99,6 +99,11 @@ class Run:
         return None if self.cut_steps is None or not own_steps else self.cut_steps / own_steps
 
     @property
+    def keys(self) -> dict[str, Any]:
+        """What a report can compare by: framework, backend, options of the execution, task and hyperparameters."""
+        return {"framework": self.framework, "backend": self.backend, **self.execution, **self.setting}
+
+    @property
     def setting_key(self) -> str:
         """A digest of task and hyperparameters."""
         return digest({"env": self.env, **self.setting})

@@ -1,4 +1,4 @@
-"""Grouping of runs: by task, and within a task by the way of executing it."""
+"""Grouping of runs: by task, and within a task by what the report compares."""
 
 from __future__ import annotations
 
@@ -11,38 +11,42 @@ import numpy as np
 
 from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.statistics import Array
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.values import digest
 
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 """The order of frameworks in the report; others follow by name."""
+FRAMEWORK = "framework"
+"""What groups of a task differ in by default: framework, backend and their options."""
 SHOWN_KEYS = 3
-"""Maximum number of hyperparameters in a setting's label; see `_setting_labels`."""
-UNSET = "unset"
-"""The value of a hyperparameter that others have, such as a limit, in the label of a setting without it."""
+"""Maximum number of hyperparameters in a task's label."""
+MAX_LETTERS = 16
+"""Maximum number of letters of a value that labels prefer."""
 OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
 """Measurements that all runs of one program (`num_seeds`, `grid`) share."""
-MAX_VALUE = 16
-"""Maximum number of letters of a value that labels prefer."""
 
 
 @dataclass
 class Group:
-    """The runs of one task with one way of executing it, which differ only in their seeds: a curve or a bar."""
+    """Runs of one task that differ only in their seeds: a curve or a bar."""
 
     task: str
-    """Label of the task: the environment, and hyperparameters that distinguish it from others of that environment."""
-    algorithm: str
-    """Label of the way of executing: framework, and backend and options where these differ."""
-    framework: str
-    """Framework and options, without the backend."""
-    backend: str
-    runs: list[Run]
+    """Label of the task."""
+    name: str
+    """The value of what is compared: framework, with backend and options where these differ, or that of `--by`."""
+    runs: list[Run] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     """Numbers of the runs in the database."""
 
     @property
     def first(self) -> Run:
-        """The first of the runs, which differ only in their seeds."""
+        """The first of the runs."""
         return self.runs[0]
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the algorithm, such as `ppo` or `rnd`."""
+        return str(self.first.setting.get("algorithm.name", "ppo"))
 
     @property
     def finished(self) -> list[Run]:
@@ -67,150 +71,139 @@ class Group:
 
 @dataclass
 class ComparedTask:
-    """An environment with its hyperparameters, and a group for each way of executing it."""
+    """An environment with its hyperparameters, and the groups that are compared on it."""
 
     label: str
     env: str
     env_id: str
-    groups: list[Group]
+    groups: list[Group] = field(default_factory=list)
+
+    def baseline(self, group: Group, value: str) -> Group | None:
+        """The group of the baseline `value` with which `group` is compared: on the same backend if there is one."""
+
+        def distance(other: Group) -> tuple[bool, int]:
+            keys = differing([group.first.execution, other.first.execution])
+            return other.first.backend != group.first.backend, sum(not key.startswith("framework.") for key in keys)
+
+        candidates = [other for other in self.groups if value in (other.name, other.first.framework)]
+        return min(candidates, key=distance, default=None)
 
 
-def sort_runs(runs: Sequence[Run]) -> list[ComparedTask]:
-    """The tasks of all runs, sorted by environment, and their groups, sorted by framework."""
-    # Labels name the backend only if a task has several.
-    backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
-    settings = _setting_labels(runs)
-    options = _option_labels(runs)
-    numbered = sorted(enumerate(runs), key=lambda pair: _order(pair[1], settings))
+def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
+    """The tasks of all runs by environment, and their groups in order: of frameworks, or of the values of `by`.
+
+    Raises `ConfigError` if the runs do not differ in the key `by`.
+    """
+    if by == FRAMEWORK:
+        settings, names = [run.setting for run in runs], _frameworks(runs)
+    else:
+        settings, names = _split([run.keys for run in runs], by)
+    labels = _labels([run.env for run in runs], settings)
+    order = sorted(
+        range(len(runs)), key=lambda n: (runs[n].env, labels[n], rank(names[n], runs[n]), str(runs[n].execution), n)
+    )
     tasks: dict[tuple[str, str], ComparedTask] = {}
-    for number, run in numbered:
-        label = run.env + settings[run.setting_key]
-        framework = run.framework + options[number]
-        algorithm = f"{framework} · {run.backend}" if backends else framework
-        task = tasks.setdefault((run.env, run.setting_key), ComparedTask(label, run.env, run.env_id, []))
-        group = next((g for g in task.groups if g.algorithm == algorithm), None)
+    for number in order:
+        run, label = runs[number], runs[number].env + labels[number]
+        task = tasks.setdefault((run.env, digest(settings[number])), ComparedTask(label, run.env, run.env_id))
+        group = next((group for group in task.groups if group.name == names[number]), None)
         if group is None:
-            group = Group(label, algorithm, framework, run.backend, [])
-            task.groups.append(group)
+            task.groups.append(group := Group(label, names[number]))
         group.runs.append(run)
         group.numbers.append(number)
     return list(tasks.values())
 
 
-@dataclass
-class Panel:
-    """Groups that share a chart."""
-
-    title: str
-    groups: list[Group]
-    names: list[str]
-    """Names of the groups, with their settings if the panel has several."""
-
-
-def panels(tasks: Sequence[ComparedTask]) -> list[Panel]:
-    """A panel for each task with several groups, and one for all other tasks of an environment together."""
-    made = []
-    for env in dict.fromkeys(task.env for task in tasks):
-        own = [task for task in tasks if task.env == env]
-        alone = [task for task in own if len(task.groups) == 1]
-        together = alone if len(alone) > 1 else []
-        made += [
-            Panel(task.label, task.groups, [group.algorithm for group in task.groups])
-            for task in own
-            if task not in together
-        ]
-        if together:
-            groups = [task.groups[0] for task in together]
-            names = [group.task.removeprefix(env).strip() for group in groups]
-            if len({group.algorithm for group in groups}) > 1:
-                names = [f"{group.algorithm} · {name}" for group, name in zip(groups, names, strict=True)]
-            made.append(Panel(env if len(together) == len(own) else f"{env}, others", groups, names))
-    return made
-
-
-def algorithms(tasks: Iterable[ComparedTask]) -> list[str]:
-    """Labels of all ways of executing, in the report's order."""
+def group_names(tasks: Iterable[ComparedTask]) -> list[str]:
+    """Names of all groups, in the report's order."""
     groups = [group for task in tasks for group in task.groups]
-    ordered = sorted(groups, key=lambda group: (rank(group.first.framework), group.backend, group.framework))
-    return list(dict.fromkeys(group.algorithm for group in ordered))
+    return list(dict.fromkeys(group.name for group in sorted(groups, key=lambda each: rank(each.name, each.first))))
 
 
-def baseline_of(group: Group, task: ComparedTask, baseline: str) -> Group | None:
-    """The group with which `group` is compared: one of the baseline framework, on the same backend if there is one."""
-    candidates = [other for other in task.groups if other.first.framework == baseline]
-
-    def distance(other: Group) -> tuple[bool, int]:
-        keys = differing([group.first.execution, other.first.execution])
-        return other.backend != group.backend, sum(not key.startswith("framework.") for key in keys)
-
-    return min(candidates, key=distance, default=None)
-
-
-def rank(framework: str) -> tuple[int, str]:
-    """The place of a framework in the report's order."""
-    return (FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS), framework)
+def rank(name: str, run: Run | None = None) -> tuple[int, float, str, str]:
+    """The place of a group in the report's order: frameworks as in `FRAMEWORKS`, numbers in theirs, others by name."""
+    framework = run.framework if run and name.startswith(run.framework) else name
+    try:
+        return (0, float(name), "", "")
+    except ValueError:
+        place = FRAMEWORKS.index(framework) if framework in FRAMEWORKS else len(FRAMEWORKS)
+        return (1, place, run.backend if run and name.startswith(run.framework) else "", name)
 
 
-def _order(run: Run, settings: Mapping[str, str]) -> tuple[Any, ...]:
-    return run.env, settings[run.setting_key], rank(run.framework), run.backend, str(run.execution), run.seed
+def _frameworks(runs: Sequence[Run]) -> list[str]:
+    """The way of executing each run: framework, and the backend and the options in which others differ."""
+    # Names have the backend only if a task has several.
+    backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
+    names = [""] * len(runs)
+    for pair in {(run.framework, run.backend) for run in runs}:
+        members = {number: run for number, run in enumerate(runs) if (run.framework, run.backend) == pair}
+        keys = differing([run.execution for run in members.values()])
+        for number, run in members.items():
+            options = [f"{key.rpartition('.')[2]}={run.execution[key]}" for key in keys if key in run.execution]
+            names[number] = " ".join([run.framework, *options]) + (f" · {run.backend}" if backends else "")
+    return names
 
 
-def _setting_labels(runs: Sequence[Run]) -> dict[str, str]:
-    """A label for each setting: the values that distinguish it from others of its environment; empty if it is the only
-    one.
+def _split(trees: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Each run's keys without `by` and what is below it, and the values of these in which runs differ."""
+    owned = {key for tree in trees for key in tree if key == by or key.startswith(f"{by}.")}
+    keys = telling_keys([{key: value for key, value in tree.items() if key in owned} for tree in trees])
+    if not keys:
+        others = ", ".join(sorted(differing(trees))[:8]) or "the seed"
+        raise ConfigError(f"--by {by}: the runs do not differ in it; they differ in {others}")
+    rest = [{key: value for key, value in tree.items() if key not in owned} for tree in trees]
+    if len(keys) == 1:
+        return rest, [said(tree, keys[0]) for tree in trees]
+    named = [
+        " ".join(f"{key.removeprefix(by + '.')}={said(tree, key)}" for key in keys if key in tree) for tree in trees
+    ]
+    return rest, named
+
+
+def _labels(envs: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A label for each run's setting: the values that distinguish it from others of its environment; empty if it is
+    the only one.
 
     Where these are more than `SHOWN_KEYS`, it has those that few settings share, or a digest if they are too many, too.
     """
-    labels = {}
-    for env in {run.env for run in runs}:
-        settings = {run.setting_key: run.setting for run in runs if run.env == env}
-        keys = telling_keys(list(settings.values()))
-        usual = {name: Counter(str(s.get(name)) for s in settings.values()).most_common(1)[0][0] for name in keys}
+    labels: dict[tuple[str, str], str] = {}
+    for env in set(envs):
+        own = {digest(setting): setting for name, setting in zip(envs, settings, strict=True) if name == env}
+        keys = telling_keys(list(own.values()))
+        usual = {key: Counter(str(each.get(key)) for each in own.values()).most_common(1)[0][0] for key in keys}
         few = len(keys) <= SHOWN_KEYS
-        for key, setting in settings.items():
+        for code, setting in own.items():
             # A key of few that is unset, such as a limit that others have, tells by its absence.
-            shown = [name for name in keys if (name in setting if few else str(setting.get(name)) != usual[name])]
-            told = " ".join(f"{name}={said(setting, name)}" for name in shown)
+            shown = [key for key in keys if (key in setting if few else str(setting.get(key)) != usual[key])]
+            label = " ".join(f"{key}={said(setting, key)}" for key in shown)
             if len(shown) > SHOWN_KEYS:
-                told = f"({key})"
-            elif not told and len(settings) > 1:
-                told = "(the usual)"
-            labels[key] = f" {told}" if told else ""
-    return labels
+                label = f"({code})"
+            elif not label and len(own) > 1:
+                label = "(the usual)"
+            labels[env, code] = f" {label}" if label else ""
+    return [labels[env, digest(setting)] for env, setting in zip(envs, settings, strict=True)]
 
 
-def said(setting: Mapping[str, Any], name: str) -> str:
+def said(setting: Mapping[str, Any], key: str) -> str:
     """The value of a hyperparameter as labels have it."""
-    value = setting.get(name, UNSET)
+    value = setting.get(key, "unset")
     return "null" if value is None else str(value)
 
 
 def telling_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys that suffice to distinguish all settings, chosen greedily with short values first."""
 
-    def length(key: str) -> int:
+    def letters(key: str) -> int:
         return max(len(str(setting.get(key))) for setting in settings)
 
-    def looks(keys: Sequence[str]) -> int:
+    def told_apart(keys: Sequence[str]) -> int:
         return len({tuple(str(setting.get(key)) for key in keys) for setting in settings})
 
     keys: list[str] = []
-    for key in sorted(differing(settings), key=lambda key: length(key) > MAX_VALUE):
-        if looks([*keys, key]) > looks(keys):
+    for key in sorted(differing(settings), key=lambda key: letters(key) > MAX_LETTERS):
+        if told_apart([*keys, key]) > told_apart(keys):
             keys.append(key)
     return keys
-
-
-def _option_labels(runs: Sequence[Run]) -> dict[int, str]:
-    """A label for each run: the execution options in which runs of its framework and backend differ."""
-    labels = {}
-    for pair in {(run.framework, run.backend) for run in runs}:
-        members = {number: run for number, run in enumerate(runs) if (run.framework, run.backend) == pair}
-        keys = differing([run.execution for run in members.values()])
-        for number, run in members.items():
-            words = [f"{key.rpartition('.')[2]}={run.execution[key]}" for key in keys if key in run.execution]
-            labels[number] = "".join(f" {word}" for word in words)
-    return labels
 
 
 def differing(trees: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -15,18 +15,18 @@ class Resampling(TypedDict):
 
 @dataclass(frozen=True)
 class Options:
-    """Baseline, margin of equivalence, and parameters of the bootstrap."""
+    """What is compared, with which baseline, within which margin; and the parameters of the bootstrap."""
 
     baseline: str
-    """Framework with which others are compared."""
+    """Framework, or value of `by`, with which others are compared."""
     margin: float
     """Margin of equivalence, as a fraction of a task's scale or of the baseline's mean return."""
     margin_return: float | None
     """Margin of equivalence as a return, for all tasks; None to use `margin`."""
     seed: int
-    """Seed of the bootstrap."""
     resamples: int
-    """Number of bootstrap resamples."""
+    by: str = "framework"
+    """The key whose values are compared."""
 
     @property
     def resampling(self) -> Resampling:

@@ -5,36 +5,32 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ppo_bench.commands.report.charts import Figure, Lines, RowsPanel
-from ppo_bench.commands.report.formatting import cell, interval
+from ppo_bench.commands.report.charts import Figure, HeatMap
 from ppo_bench.commands.report.statistics import Estimate
-from ppo_bench.commands.report.summary import Paragraph
-from ppo_bench.commands.report.table import Table
+from ppo_bench.commands.report.table import Table, cell
 
 PAGE = Path(__file__).parent / "page"
 OPEN_ROWS = 40
 """Maximum number of rows of a table that is shown unfolded."""
 SECTIONS = {
     "learning": ("Learning curves", (), "Mean over seeds of the episodic return, its 95% bootstrap band, and each seed "
-                 "faintly. Point at a curve for its numbers; press a name to hide or show it."),
+                 "faintly. Press a name to hide or show its curves."),
     "training": ("Losses, entropy, KL", (), "Mean over seeds of the iterations in each hundredth of the steps, and its "
                  "95% bootstrap band. docs/report.md says how each is measured."),
-    "speed": ("Speed", (), "Bars with 95% intervals and a dot for each seed. Steady speed, compilation and "
-              "training time are three figures, never mixed."),
+    "speed": ("Speed", (), "Bars with 95% intervals and a dot for each seed. Compilation is not part of steady speed."),
     "speedup": ("Speed-up", ("speed",), "Ratios of steady speeds with 95% intervals; the baseline is at 1."),
-    "returns": ("Final returns", ("settings_over_envs", "ranking", "returns"), "The interquartile mean over seeds, "
-                "its 95% interval, and each seed."),
+    "returns": ("Final returns", ("returns",), "The interquartile mean over seeds, its 95% interval, and each seed."),
+    "heat_maps": ("Two hyperparameters", (), "Mean final return by the values of the two hyperparameters."),
     "equivalence": ("Do they learn the same?", ("equivalence",), ""),
     "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),
-    "human": ("Human-normalised scores", ("human",), ""),
     "published": ("Ours and published", ("references",), ""),
-    "settings": ("Hyperparameters", ("settings", "settings_same"), ""),
-    "runs": ("Runs, hardware and versions", ("same", "runs", "left_out"), ""),
+    "runs": ("Runs, settings and versions", ("settings", "runs", "same", "left_out"), ""),
 }  # fmt: skip
 """Sections by key: title, keys of tables, and a note."""
 SMOOTHED = ("learning", "training")
@@ -42,87 +38,51 @@ SMOOTHED = ("learning", "training")
 
 
 def page(
-    figures: Sequence[Figure],
-    tables: Sequence[Table],
-    *,
-    counts: str,
-    summary: Sequence[Paragraph],
-    warnings: Sequence[str],
-    method: str,
+    figures: Sequence[Figure], tables: Sequence[Table], *, title: str, counts: str, warnings: Sequence[str], method: str
 ) -> str:
     """The page's HTML; all text from run folders is escaped."""
     from jinja2 import Environment
     from markupsafe import Markup
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["cell"] = cell
+    environment.tests["numeric"] = lambda value: isinstance(value, int | float | Estimate)
+    environment.tests["heat_map"] = lambda chart: isinstance(chart, HeatMap)
     template = environment.from_string((PAGE / "template.html").read_text(encoding="utf-8"))
+    data = json.dumps([[_plain(asdict(chart)) for chart in figure.charts] for figure in figures], allow_nan=False)
     # The first "</" would end the script element, also inside a JSON string.
-    data = json.dumps([[_chart(chart) for chart in figure.charts] for figure in figures], allow_nan=False)
     escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    by_key = {table.key: table for table in tables}
+    sections = []
+    for key, (heading, names, note) in SECTIONS.items():
+        own = [(index, figure) for index, figure in enumerate(figures) if figure.section == key]
+        found = [by_key[name] for name in names if name in by_key]
+        if own or found:
+            smooth = key in SMOOTHED and bool(own)
+            sections.append(
+                {"key": key, "title": heading, "note": note, "figures": own, "tables": found, "smooth": smooth}
+            )
     return template.render(
-        title="ppo_bench report",
+        title=title,
         counts=counts,
-        summary=summary,
+        summary=by_key["summary"],
         warnings=warnings,
         method=method,
-        sections=_sections(figures, tables),
+        sections=sections,
+        open_rows=OPEN_ROWS,
         css=Markup((PAGE / "style.css").read_text(encoding="utf-8")),
+        plotly=Markup((PAGE / "plotly-basic.min.js").read_text(encoding="utf-8")),
         js=Markup((PAGE / "charts.js").read_text(encoding="utf-8")),
         data=Markup(escaped),
     )
 
 
-def _sections(figures: Sequence[Figure], tables: Sequence[Table]) -> list[dict[str, Any]]:
-    by_key = {table.key: table for table in tables}
-    sections = []
-    for key, (title, names, note) in SECTIONS.items():
-        own = [
-            {"title": figure.title, "charts": figure.charts, "index": index}
-            for index, figure in enumerate(figures)
-            if figure.section == key
-        ]
-        found = [_table(by_key[name]) for name in names if name in by_key]
-        if own or found:
-            smooth = key in SMOOTHED and bool(own)
-            sections.append(
-                {"key": key, "title": title, "note": note, "figures": own, "tables": found, "smooth": smooth}
-            )
-    return sections
-
-
-def _table(table: Table) -> dict[str, Any]:
-    rows = [
-        [
-            {
-                "text": interval(value) if isinstance(value, Estimate) else cell(value),
-                "number": isinstance(value, int | float | Estimate) and not isinstance(value, bool),
-            }
-            for value in row
-        ]
-        for row in table.rows
-    ]
-    short = len(rows) <= OPEN_ROWS
-    return {"title": table.title, "note": table.note, "columns": table.columns, "rows": rows, "open": short}
-
-
-def _chart(chart: Lines | RowsPanel) -> dict[str, Any]:
-    about = {"title": chart.title, "x_label": chart.x_label, "note": chart.note}
-    if isinstance(chart, Lines):
-        series = [
-            {"name": each.name, "colour": each.colour}
-            | {key: _numbers(getattr(each, key)) for key in ("x", "mean", "low", "high")}
-            | {"runs": [_numbers(run) for run in each.runs]}
-            for each in chart.series
-        ]
-        return about | {"kind": "lines", "y_label": chart.y_label, "series": series}
-    rows = [
-        {"task": row.task, "name": row.name, "colour": row.colour}
-        | {"value": _numbers(row.value), "dots": _numbers(row.dots)}
-        for row in chart.rows
-    ]
-    return about | {"kind": "rows", "rows": rows, "bars": chart.bars, "mark": chart.mark}
-
-
-def _numbers(values: Any) -> list[float | None]:
-    """Numbers for the page, rounded to five significant digits, with None for NaN and infinities."""
-    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in np.asarray(values, float).tolist()]
+def _plain(value: Any) -> Any:
+    """A chart's values for JSON: numbers rounded to five significant digits, None for NaN and infinities."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if math.isfinite(value) else None
+    return value

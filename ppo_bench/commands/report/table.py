@@ -1,4 +1,4 @@
-"""A table, and its export as CSV and Markdown."""
+"""A table, and its text as CSV, Markdown and columns of a terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ppo_bench.commands.report.formatting import cell, interval
 from ppo_bench.commands.report.statistics import Estimate
+from ppo_bench.common.columns import aligned
 
 
 class Table(NamedTuple):
@@ -36,26 +36,49 @@ def to_csv(table: Table) -> str:
         cells: list[Any] = []
         for value, wide in zip(row, spread, strict=True):
             cells += (list(value) if value else [None] * 3) if wide else [value]
-        writer.writerow([_plain(value) for value in cells])
+        writer.writerow([None if isinstance(each, float) and not math.isfinite(each) else each for each in cells])
     return file.getvalue()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
 
 
 def to_markdown(table: Table) -> str:
     """The table as GitHub Markdown; markup in its cells is escaped."""
 
-    def text(value: Any) -> str:
-        shown = interval(value) if isinstance(value, Estimate) else cell(value)
-        return html.escape(shown, quote=False).replace("|", "\\|").replace("\n", " ")
-
     def line(cells: Iterable[Any]) -> str:
-        return f"| {' | '.join(text(value) for value in cells)} |"
+        texts = (html.escape(cell(value), quote=False).replace("|", "\\|").replace("\n", " ") for value in cells)
+        return f"| {' | '.join(texts)} |"
 
     rule = "|" + "---|" * len(table.columns)
     note = f"\n{table.note}\n" if table.note else ""
     return "\n".join([f"# {table.title}\n{note}", line(table.columns), rule, *map(line, table.rows)]) + "\n"
+
+
+def to_text(table: Table, most_rows: int) -> str:
+    """The first rows of the table in aligned columns; columns without any value are left out."""
+    kept = [k for k in range(len(table.columns)) if any(cell(row[k]) for row in table.rows)]
+    lines = [[table.columns[k] for k in kept], *([cell(row[k]) for k in kept] for row in table.rows[:most_rows])]
+    more = len(table.rows) - most_rows
+    return aligned(lines) + (f"\n{more} more rows are in the tables" if more > 0 else "")
+
+
+def cell(value: Any) -> str:
+    """The text of a table's cell."""
+    if value is None:
+        return ""
+    if isinstance(value, Estimate):
+        low, high = number(value.low), number(value.high)
+        return f"{number(value.point)} [{low}, {high}]" if math.isfinite(value.low) else number(value.point)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def number(value: float | None) -> str:
+    """A number with four significant digits and thousands separators; empty if it is None or not finite."""
+    if value is None or not math.isfinite(value):
+        return ""
+    if value == 0:
+        return "0"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}" if digits <= 6 else f"{value:.3g}"

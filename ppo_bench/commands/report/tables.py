@@ -2,100 +2,106 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from ppo_bench.commands.report.analysis import ALL, Aggregate, Analysis
+from ppo_bench.commands.report.analysis import ALL, MEANS, Aggregate, Analysis
 from ppo_bench.commands.report.folders import LeftOut, Run
-from ppo_bench.commands.report.formatting import cell
+from ppo_bench.commands.report.groups import differing
 from ppo_bench.commands.report.options import Options
-from ppo_bench.commands.report.over_envs import Overall, over_envs
-from ppo_bench.commands.report.ranking import ranking
-from ppo_bench.commands.report.settings import every_run, same, settings
 from ppo_bench.commands.report.statistics import Estimate
-from ppo_bench.commands.report.table import Table
+from ppo_bench.commands.report.table import Table, cell
 
 
-def tables(
-    analysis: Analysis,
-    options: Options,
-    runs: Sequence[Run],
-    left_out: Sequence[LeftOut],
-    settings_over_envs: Sequence[Sequence[Overall]],
-) -> list[Table]:
-    """All tables that have rows; `aggregate` is always included."""
+def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: Sequence[LeftOut]) -> list[Table]:
+    """All tables that have rows; `summary` and `aggregate` are always included."""
+    about = ("env", "algorithm", options.by)
     made = [
-        Table("aggregate", "All aggregates", Aggregate._fields, analysis.aggregates),
-        over_envs(settings_over_envs),
-        ranking(analysis.tasks),
-        _returns(analysis),
-        _speed(analysis, options),
-        _equivalence(analysis, options),
-        _improvement(analysis),
-        _over_tasks(analysis),
-        _human(analysis),
-        _references(analysis),
-        *settings(analysis.tasks),
-        every_run(runs),
-        same(runs),
+        summary(analysis, options),
+        Table("aggregate", "All aggregates", (*about, *Aggregate._fields[3:]), list(analysis.aggregates.values())),
+        _returns(analysis, about),
+        _speed(analysis, about, options),
+        _equivalence(analysis, about, options),
+        _improvement(analysis, options),
+        _over_tasks(analysis, options),
+        _references(analysis, about),
+        _settings(analysis),
+        _runs(runs),
+        _same(runs),
         Table("left_out", "Left out", ("folder", "reason"), [(each.folder, each.reason) for each in left_out]),
     ]
-    return [table for table in made if table.rows or table.key == "aggregate"]
+    return [table for table in made if table.rows or table.key in ("summary", "aggregate")]
 
 
-def _returns(analysis: Analysis) -> Table:
+def summary(analysis: Analysis, options: Options) -> Table:
+    """A row for each group: how well it learns, how fast it is, and how it compares with the baseline."""
+    rows = []
+    for task in analysis.tasks:
+        for group in task.groups:
+            pair = analysis.pair(group)
+            rows.append(
+                (
+                    *(task.label, group.algorithm, group.name, len(group.finished)),
+                    analysis.estimate(task.label, group.name, "final_return_mean"),
+                    analysis.estimate(task.label, group.name, "steady_sps"),
+                    pair.speedup if pair else None,
+                    pair.returns.verdict if pair and pair.returns else "",
+                )
+            )
+    columns = ("env", "algorithm", options.by, "seeds", "final return", "steps/s", "speed-up", "return")
+    note = (
+        f"Means over finished seeds with 95% intervals; speed-up and equivalence of the return are over "
+        f"{options.baseline}, within {options.margin_in_words}. Undecided: too few seeds to tell."
+    )
+    return Table("summary", "Summary", columns, rows, note)
+
+
+def _returns(analysis: Analysis, about: Sequence[str]) -> Table:
     rows = []
     for task in analysis.tasks:
         scale = analysis.scales.get(task.label)
         between = f"{cell(scale.low)} ({scale.low_is}) to {cell(scale.high)} ({scale.high_is})" if scale else ""
+        score = "human_normalised_score" if scale and scale.high_is == "human" else "normalised_score"
+        metrics = ("final_return_mean", "final_return_median", "final_return_iqm", score, "optimality_gap")
         for group in task.groups:
-            if average := analysis.aggregate(group, "final_return_mean"):
-                found = [analysis.estimate(group, name) for name in ("final_return_median", "final_return_iqm")]
-                gap = analysis.estimate(group, "optimality_gap")
-                rows.append((task.label, group.algorithm, average.seeds, *found, average.estimate, gap, between))
-    columns = ("env", "algorithm", "seeds", "median", "IQM", "mean", "optimality gap", "scores from 0 to 1 are")
+            found = [analysis.estimate(task.label, group.name, metric) for metric in metrics]
+            if found[0]:
+                row = (task.label, group.algorithm, group.name, len(group.finals()), *found, between)
+                rows.append((task.env, -found[0].point, row))
+    columns = (*about, "seeds", "mean", "median", "IQM", "score", "optimality gap", "scores from 0 to 1 are")
     note = (
-        "Mean return of the last 100 training episodes of each seed; 95% intervals over seeds, Student's for the mean, "
-        "by the bootstrap for median, IQM and optimality gap. "
-        "The optimality gap is how far normalised scores stay below 1."
+        "Best first. Mean return of the last 100 training episodes of each seed; 95% intervals over seeds, Student's for means, by "
+        "the bootstrap for median, IQM and optimality gap, which is how far scores stay below 1. Of many settings one "
+        "leads by chance: train more seeds of the first few."
     )
-    return Table("returns", "Aggregates of final returns", columns, rows, note)
+    best_first = [row for *_, row in sorted(rows, key=lambda each: each[:2])]
+    return Table("returns", "Final returns", columns, best_first, note)
 
 
-def _speed(analysis: Analysis, options: Options) -> Table:
-    metrics = ("steady_sps", "mean_sps", "compile_seconds", "setup_seconds", "wall_seconds")
-    gains = ("speedup_steady_sps", "speedup_wall_time")
+def _speed(analysis: Analysis, about: Sequence[str], options: Options) -> Table:
+    metrics = (*MEANS, "speedup_steady_sps", "speedup_wall_time")
     rows = []
     for task in analysis.tasks:
         for group in task.groups:
-            if steady := analysis.aggregate(group, "steady_sps"):
-                cells = [analysis.estimate(group, name) for name in metrics + gains]
-                rows.append((task.label, group.algorithm, steady.seeds, *cells))
+            if steady := analysis.aggregates.get((task.label, group.name, "steady_sps")):
+                cells = [analysis.estimate(task.label, group.name, metric) for metric in metrics]
+                rows.append((task.label, group.algorithm, group.name, steady.seeds, *cells))
     columns = (
-        *(
-            "env",
-            "algorithm",
-            "seeds",
-            "steady speed (steps/s)",
-            "mean speed (steps/s)",
-            "compilation (s)",
-            "set-up (s)",
-            "training (s)",
-        ),
-        *("speed-up", "speed-up of training time"),
+        *(*about, "seeds", "steady speed (steps/s)", "mean speed (steps/s)", "compilation (s)", "training (s)"),
+        *("set-up (s)", "speed-up", "speed-up of training time"),
     )
     note = (
         "Means over seeds with Student's 95% intervals. Steady speed is that of a run's median iteration, mean speed "
-        "its steps over its training time less compilation: on a shared machine the first is higher. Compilation is "
-        "what the first iterations took beyond median ones, and part of the training time. "
-        f"Speed-ups are over {options.baseline}."
+        "its steps over its training time less compilation, which is what the first iterations took beyond median "
+        f"ones. Speed-ups are over {options.baseline}."
     )
     return Table("speed", "Speeds and times", columns, rows, note)
 
 
-def _equivalence(analysis: Analysis, options: Options) -> Table:
+def _equivalence(analysis: Analysis, about: Sequence[str], options: Options) -> Table:
     rows = [
         (
-            *(pair.task.label, pair.group.algorithm, pair.baseline.algorithm),
+            *(pair.task.label, pair.group.algorithm, pair.group.name, pair.baseline.name),
             Estimate(found.difference, found.low, found.high),
             *(found.margin, "paired" if pair.paired else "Welch", found.p_equivalent, found.p_different),
             found.verdict,
@@ -104,57 +110,40 @@ def _equivalence(analysis: Analysis, options: Options) -> Table:
         if (found := pair.returns)
     ]
     columns = (
-        *("env", "algorithm", "compared with", "difference [90%]", "margin", "test"),
+        *(*about, "compared with", "difference [90%]", "margin", "test"),
         *("p of equivalence", "p of difference", "verdict"),
     )
     note = (
         "Two one-sided t-tests (TOST) of mean final returns at 5%, of pairs with the same seed and noise, or Welch's "
-        "where seeds or backends differ: equivalent if the difference is shown to lie "
-        f"within the margin, {options.margin_in_words}. Undecided means that there are too few seeds to tell."
+        f"where seeds or backends differ. The margin is {options.margin_in_words}."
     )
     return Table("equivalence", "Tests of equivalence", columns, rows, note)
 
 
-def _improvement(analysis: Analysis) -> Table:
-    rows = [(row.task, row.ours, row.theirs, row.estimate) for row in analysis.improvements]
+def _improvement(analysis: Analysis, options: Options) -> Table:
     note = "The chance that a run of the first ends with a higher return than one of the second; a tie counts half."
-    return Table("improvement", "Probability of improvement", ("env", "algorithm", "over", "probability"), rows, note)
+    columns = ("env", options.by, "over", "probability")
+    return Table("improvement", "Probability of improvement", columns, analysis.improvements, note)
 
 
-def _over_tasks(analysis: Analysis) -> Table:
-    by = analysis.by_metric
-    algorithms = dict.fromkeys((row.backend, row.framework) for row in analysis.aggregates if row.env == ALL)
+def _over_tasks(analysis: Analysis, options: Options) -> Table:
     rows = []
     for scores in ("normalised_score", "human_normalised_score"):
-        for backend, framework in algorithms:
-            names = [f"{scores}_median", f"{scores}_iqm", f"{scores}_mean"]
-            names += ["optimality_gap"] if scores == "normalised_score" else []
-            found = [by[ALL, backend, framework, name] for name in names if (ALL, backend, framework, name) in by]
-            if found:
-                cells = [each.estimate for each in found] + [None] * (4 - len(found))
-                rows.append((scores.replace("_", " "), framework, backend, found[0].seeds, *cells))
+        metrics = (f"{scores}_median", f"{scores}_iqm", f"{scores}_mean", "optimality_gap")
+        for name in analysis.names:
+            if found := analysis.aggregates.get((ALL, name, metrics[0])):
+                estimates = [analysis.estimate(ALL, name, metric) for metric in metrics]
+                rows.append((scores.replace("_", " "), found.algorithm, name, found.seeds, *estimates))
     shared = ", ".join(task.label for task in analysis.shared)
     note = (
         f"Over the environments that all have finished and that have a scale: {shared}. The bootstrap is stratified by "
         "environment; human-normalised scores are only over Atari."
     )
-    columns = ("scores", "framework", "backend", "seeds", "median", "IQM", "mean", "optimality gap")
+    columns = ("scores", "algorithm", options.by, "seeds", "median", "IQM", "mean", "optimality gap")
     return Table("over_envs", "Over all environments", columns, rows, note)
 
 
-def _human(analysis: Analysis) -> Table:
-    rows = []
-    for task in analysis.tasks:
-        for group in task.groups:
-            if found := analysis.aggregate(group, "human_normalised_score"):
-                scale = analysis.scales[task.label]
-                row = (task.label, group.algorithm, found.seeds, found.estimate, scale.low, scale.high, scale.source)
-                rows.append(row)
-    columns = ("env", "algorithm", "seeds", "human-normalised score", "random play", "human", "source")
-    return Table("human", "Scores and their scale", columns, rows, "(return - random) / (human - random), mean.")
-
-
-def _references(analysis: Analysis) -> Table:
+def _references(analysis: Analysis, about: Sequence[str]) -> Table:
     rows = []
     for group, ours, sps, reference, low, high, comparison in analysis.references:
         own = f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})" if ours else ""
@@ -164,7 +153,7 @@ def _references(analysis: Analysis) -> Table:
             difference = Estimate(ours.mean - reference.mean, low, high)
         rows.append(
             (
-                group.task, group.algorithm, group.first.env_id, group.first.total_timesteps,
+                group.task, group.algorithm, group.name, group.first.env_id, group.first.total_timesteps,
                 own if reference.mean is not None else "", theirs, difference,
                 comparison.verdict if comparison else "", sps if reference.sps else None,
                 reference.sps, f"{reference.system} {reference.variant}", reference.env, reference.steps,
@@ -172,13 +161,58 @@ def _references(analysis: Analysis) -> Table:
             )
         )  # fmt: skip
     columns = (
-        *("env", "algorithm", "id", "steps", "return", "published return", "difference", "verdict", "steps/s"),
+        *(*about, "id", "steps", "return", "published return", "difference", "verdict", "steps/s"),
         *("published steps/s", "published by", "their id", "their steps", "their hardware", "source"),
     )
     note = (
         "Mean ± standard deviation (seeds). Where the numbers of steps are equal: the difference with Welch's 95% "
         "interval, and, for the same version of the environment, the verdict of two one-sided tests within the margin "
-        "of equivalence. Steps/s are means over the training, as the published ones are. Ids, steps and "
-        "hardware often differ: compare them first."
+        "of equivalence. Ids, steps and hardware often differ: compare them first."
     )
-    return Table("references", "Side by side", columns, rows, note)
+    return Table("references", "Ours and published", columns, rows, note)
+
+
+def _settings(analysis: Analysis) -> Table:
+    """A row for each task that has others of its environment beside it: the hyperparameters in which tasks differ."""
+    settings = {(task.label, task.env_id): task.groups[0].first.setting for task in analysis.tasks}
+    keys = differing(settings.values())
+    rows = [
+        (*task, *(json.dumps(setting[key]) if key in setting else "" for key in keys))
+        for task, setting in settings.items()
+        if keys
+    ]
+    return Table("settings", "Hyperparameters that differ", ("env", "id", *keys), rows)
+
+
+def _runs(runs: Sequence[Run]) -> Table:
+    """A row for each run, including the facts in which runs differ."""
+    keys = differing([run.facts for run in runs])
+    measured = sorted({name for run in runs for name in run.measured})
+    rows = [
+        (
+            *(run.folder, run.env, run.backend, run.framework, run.seed, "finished" if run.finished else "unfinished"),
+            *(run.global_step, run.recent_return_mean, run.steady_sps, run.mean_sps, run.compile_seconds),
+            *(run.wall_seconds, run.resumes, run.cut_episodes, run.cut_fraction),
+            *(run.measured.get(name) for name in measured),
+            *(_text(run.facts.get(key, "")) for key in keys),
+        )
+        for run in runs
+    ]
+    columns = (
+        *("folder", "env", "backend", "framework", "seed", "state", "steps", "return", "steady steps/s"),
+        *("mean steps/s", "compilation (s)", "training (s)", "resumes", "cut episodes", "cut steps (fraction)"),
+        *(*measured, *keys),
+    )
+    return Table("runs", "Every run", columns, rows, "The last columns are the facts in which runs differ.")
+
+
+def _same(runs: Sequence[Run]) -> Table:
+    """A row for each hyperparameter and each fact that all runs share."""
+    trees = [run.setting | run.facts for run in runs]
+    apart = set(differing(trees))
+    rows = [(key, _text(value)) for key, value in trees[0].items() if key not in apart]
+    return Table("same", "The same for all runs", ("what", "value"), rows)
+
+
+def _text(value: object) -> str:
+    return "none" if value is None else str(value)
