@@ -28,13 +28,19 @@ def verdicts(docs: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_what_is_committed_is_what_the_command_makes(tmp_path: Path) -> None:
     shutil.copytree(DOCS, tmp_path / "docs")
+    for path in (tmp_path / "docs" / "results").glob("*.svg"):
+        path.unlink()
     results("--docs", tmp_path / "docs")
-    committed = {path.relative_to(DOCS): path.read_bytes() for path in DOCS.rglob("*") if path.is_file()}
-    made = {path.relative_to(tmp_path / "docs"): path for path in (tmp_path / "docs").rglob("*") if path.is_file()}
+    committed, made = (
+        {path.relative_to(docs): path for path in docs.rglob("*") if path.is_file()}
+        for docs in (DOCS, tmp_path / "docs")
+    )
     assert set(made) == set(committed)
-    assert [str(name) for name, path in made.items() if path.read_bytes() != committed[name]] == []
+    texts = [name for name in made if name.suffix != ".svg"]  # how matplotlib draws is up to its version
+    assert [str(name) for name in texts if made[name].read_bytes() != committed[name].read_bytes()] == []
     assert sum(path.stat().st_size for path in (DOCS / "results").glob("*.parquet")) < 5_000_000
 
 

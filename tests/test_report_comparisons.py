@@ -135,16 +135,6 @@ def test_executions_that_differ_are_told_apart(tmp_path: Path, capfd: pytest.Cap
     assert ("cartpole", "torch_eager precision=float64", "steady_sps") in aggregates(tmp_path / "o" / "report")
 
 
-def test_runs_at_the_same_time_are_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for seed in range(1, 11):  # of about 10 s each
-        write_run(tmp_path / "o", seed=seed, changes={"started": f"2026-01-01T00:0{seed % 10}:00+00:00"})
-    assert report(capfd, tmp_path / "o")[2] == ""
-    for seed in (11, 12):
-        write_run(tmp_path / "o", seed=seed, changes={"started": "2026-01-01T00:01:04+00:00"})
-    _, _, errors = report(capfd, tmp_path / "o")
-    assert "2 runs began while others ran on hardware of the same kind" in errors
-
-
 def test_a_machine_with_more_to_do_than_cores_is_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for seed, load in ((1, 2.4), (2, 3.5)):
         path = write_run(tmp_path / "o", seed=seed) / "result.json"
@@ -185,8 +175,7 @@ def test_seeds_of_one_program_are_one_measurement_of_its_speed(
         about = json.loads((folder / "result.json").read_text())
         speeds = {"steady_sps": 30_000.0, "mean_sps": 20_000.0, "wall_seconds": 10.0, "compile_seconds": 5.0}
         (folder / "result.json").write_text(json.dumps(about | speeds))
-    _, _, errors = report(capfd, tmp_path / "o", "--png")
-    assert "ran on hardware of the same kind" not in errors
+    report(capfd, tmp_path / "o", "--png")
     found = aggregates(tmp_path / "o" / "report")
     point, low, high, programs = found["cartpole", "jax_xla", "steady_sps"]
     assert (point, programs) == (30_000.0, 1)

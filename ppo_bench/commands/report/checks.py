@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any
 
 from ppo_bench.commands.report.folders import LeftOut, Run
@@ -19,10 +18,6 @@ EARLY = 0.2
 """Fraction of a run's episodes that its final return may hold without a warning."""
 LOST = 0.1
 """Fraction of a run's steps that restarts may cut without a warning."""
-SHARED = 0.05
-"""Fraction of a run's duration during which another run may overlap without a warning."""
-Span = tuple[float, float]
-"""Start and end of a run, in seconds since the epoch."""
 SPARE_LOAD = 0.5
 """Excess of the load average over the number of cores without a warning, since recently ended threads still count."""
 NAMED = 6
@@ -31,7 +26,7 @@ NAMED = 6
 
 def warnings(tasks: Sequence[ComparedTask], options: Options) -> list[str]:
     """A sentence for each warning."""
-    checks = (_few_seeds, _early, _cut, _unfinished, _without_returns, _unlike, _at_once, _loaded, _apart)
+    checks = (_few_seeds, _early, _cut, _unfinished, _without_returns, _unlike, _loaded, _apart)
     return [sentence for check in checks for sentence in check(tasks)] + _backends(tasks, options)
 
 
@@ -120,26 +115,6 @@ def _backends(tasks: Sequence[ComparedTask], options: Options) -> list[str]:
     return [f"frameworks are compared on different backends, whose speeds differ too: {_some(found)}"] if found else []
 
 
-def _at_once(tasks: Sequence[ComparedTask]) -> list[str]:
-    """The number of runs that overlapped in time with others on equal hardware, perhaps the same machine."""
-    runs = [run for task in tasks for group in task.groups for run in group.runs]
-    # Runs of one program count as one; they have exactly the same duration, and two programs never have.
-    programs = {run.wall_seconds if "runs_at_once" in run.execution else run.path: run for run in runs}
-    machines: dict[str, list[Span]] = {}
-    for run in programs.values():
-        if (began := _began(run)) is not None and run.wall_seconds:
-            hardware = str([value for key, value in run.facts.items() if key.startswith("hardware.")])
-            machines.setdefault(hardware, []).append((began, began + run.wall_seconds))
-    shared = sum(
-        min(end, other_end) - max(begin, other_begin) > SHARED * (end - begin)
-        for spans in machines.values()
-        for (begin, end), (other_begin, other_end) in _neighbours(sorted(spans))
-    )
-    if not shared:
-        return []
-    return [f"{shared} runs began while others ran on hardware of the same kind: on one machine they slow each other"]
-
-
 def _loaded(tasks: Sequence[ComparedTask]) -> list[str]:
     """Runs whose final load average exceeded the number of cores, so that they were slowed by other processes."""
     runs = [run for task in tasks for group in task.groups for run in group.finished]
@@ -151,21 +126,6 @@ def _loaded(tasks: Sequence[ComparedTask]) -> list[str]:
         and run.load_average > cores + SPARE_LOAD
     ]
     return [f"the machine had more to do than it has cores, which slows runs: {_some(names)}"] if names else []
-
-
-def _neighbours(spans: Sequence[Span]) -> Iterator[tuple[Span, Span]]:
-    """Pairs of each span but the first with that earlier span that ends last; `spans` are sorted by their start."""
-    latest = spans[0]
-    for span in spans[1:]:
-        yield span, latest
-        latest = max(latest, span, key=lambda each: each[1])
-
-
-def _began(run: Run) -> float | None:
-    try:
-        return datetime.fromisoformat(run.started).timestamp()
-    except (TypeError, ValueError):
-        return None
 
 
 def _apart(tasks: Sequence[ComparedTask]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.algorithms.ppo import Ppo
 from ppo_bench.commands.report.folders import LeftOut, Run, Unreadable, find, read
-from ppo_bench.commands.report.json_lines import columns_of, duckdb_error, first_line, is_cut, rows_of
+from ppo_bench.commands.report.json_lines import columns_of, duckdb_error, first_line, rows_of
 from ppo_bench.common.errors import ConfigError, require
 from ppo_bench.runs.results import RECENT_EPISODES, error_of
 
@@ -160,11 +160,6 @@ def _read_steps(database: Database) -> None:
             except duckdb_error() as error:
                 damaged[number] = f"metrics.jsonl: {first_line(error)}"
     _cut(database, damaged)
-    database.warnings += [
-        f"{run.folder}: the last line of episodes.jsonl is cut; it is used up to there"
-        for run in database.runs
-        if is_cut(run.path / "episodes.jsonl")
-    ]
 
 
 def _insert_steps(connection: DuckDBPyConnection, folders: Sequence[Path], columns: Sequence[str]) -> None:

@@ -69,16 +69,6 @@ def _ends(path: Path) -> tuple[bytes, bytes]:
         return first, last
 
 
-def is_cut(path: Path) -> bool:
-    """Whether the last line of a file lacks its newline."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read() != b"\n"
-    except OSError:  # the file is missing or empty
-        return False
-
-
 def first_line(error: Exception) -> str:
     """The first line of an error's message."""
     return str(error).strip().partition("\n")[0]

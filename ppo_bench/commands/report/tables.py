@@ -70,9 +70,9 @@ def _returns(analysis: Analysis, about: Sequence[str]) -> Table:
                 rows.append((task.env, -found[0].point, row))
     columns = (*about, "seeds", "mean", "median", "IQM", "score", "optimality gap", "scores from 0 to 1 are")
     note = (
-        "Best first. Mean return of the last 100 training episodes of each seed; 95% intervals over seeds, Student's for means, by "
-        "the bootstrap for median, IQM and optimality gap, which is how far scores stay below 1. Of many settings one "
-        "leads by chance: train more seeds of the first few."
+        "Best first: of many settings one leads by chance. Mean return of the last 100 training episodes of each seed; "
+        "95% intervals over seeds, Student's for means, by the bootstrap for median, IQM and optimality gap, which is "
+        "how far scores stay below 1."
     )
     best_first = [row for *_, row in sorted(rows, key=lambda each: each[:2])]
     return Table("returns", "Final returns", columns, best_first, note)
