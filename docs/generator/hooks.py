@@ -66,7 +66,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         page.meta["hide"] = ["navigation"]
     place = _place(name)
     here = posixpath.dirname(name)
-    markdown = MARK.sub(_caption, markdown)
+    markdown = MARK.sub("", markdown)
     markdown = PICTURE.sub(_light_and_dark, markdown)
 
     def linked(match: re.Match[str]) -> str:
@@ -142,13 +142,3 @@ def _relative(path: str, here: str) -> str:
 def _light_and_dark(match: re.Match[str]) -> str:
     dark, before, light, after = match.groups()
     return f'<img {before}src="{light}#only-light"{after}><img {before}src="{dark}#only-dark"{after}>'
-
-
-def _caption(match: re.Match[str]) -> str:
-    """HTML that tells the reader of a block whether the tests run it (and with which words), or why not."""
-    kind, words = match[1], match[2]
-    if kind == "not run":
-        return ""
-    where = " on a cluster of their own" if kind == "slurm" else ""
-    shorter = f" with `{words}` added to each command" if words else " as it stands"
-    return f'<p class="tested" markdown="span">The tests run this block{where}{shorter}.</p>\n\n'

@@ -1,4 +1,4 @@
-"""A page for each preset `experiment=cleanrl/...`: usage, results, logged metrics and implementation details.
+"""A page for each preset `experiment=cleanrl/...`: usage, results, logged metrics and hyperparameters.
 
 All numbers are read from conf/, docs/results/ and ppo_bench/commands/report/data/references.csv.
 """
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from details import DETAILS, Settings
 from logged import METRICS
 from omegaconf import OmegaConf
+from settings import explained, table
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.report.published import Reference, references
@@ -33,6 +33,8 @@ SUITES = {"ppo_trxl_minigrid": "ppo_trxl", "ppo_trxl_proof_of_memory": "ppo_trxl
 REPEATS = {"ppo_atari_envpool_xla_jax_scan": "ppo_atari_envpool_xla_jax"}
 """Presets of scripts that train what another's does, and the name of that one's preset."""
 Table = dict[str, Any]
+Settings = dict[str, Any]
+"""A resolved configuration, as plain values."""
 
 
 def preset_names() -> list[str]:
@@ -95,10 +97,8 @@ def _page(name: str) -> str:
         _results(name),
         "## What is logged",
         _logged(config),
-        "## Implementation details",
-        _details(settings, config.ppo),
         "## Hyperparameters",
-        _hyperparameters(name),
+        _hyperparameters(name, settings),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -227,7 +227,7 @@ def _hardware(campaigns: list[str]) -> str:
     return "; ".join(f"{cpu}, {cores} {'core' if cores == 1 else 'cores'} a run" for cpu, cores in found)
 
 
-# --- What is logged, details, hyperparameters -------------------------------------------------------------------------
+# --- What is logged, hyperparameters -------------------------------------------------------------------------
 
 
 def _logged(config: Any) -> str:
@@ -242,26 +242,25 @@ def _logged(config: Any) -> str:
     return "\n".join(lines) + f"\n\n{means} {episodes}"
 
 
-def _details(settings: Settings, ppo: Any) -> str:
-    values = {
-        **settings["ppo"], **settings["network"], **settings["algorithm"], **(settings["env"]["atari"] or {}),
-        "batch_size": ppo.batch_size, "minibatch_size": ppo.minibatch_size,
-        "every_iterations": settings["checkpoint"]["every_iterations"],
-    }  # fmt: skip
-    shown = [detail for detail in DETAILS if detail.applies(settings)]
-    lines = []
-    for number, detail in enumerate(shown, 1):
-        path, _, name = detail.source.partition("#")
-        lines.append(f"{number}. {detail.text.format(**values)} [`{name}` in `{path}`](../../{detail.source})")
-    return "\n".join(lines)
+def _hyperparameters(name: str, settings: Settings) -> str:
+    """A table of every key of the algorithm and the network with the preset's value and the key's meaning."""
+    base = [d for d in _keys(FOLDER / f"{name}.yaml")["defaults"] if isinstance(d, str) and d.startswith("/experiment")]
+    also = f"It builds on [`{base[0].rpartition('/')[2]}`]({base[0].rpartition('/')[2]}.md). " if base else ""
+    rows = []
+    for group, choice in (("ppo", "classic"), *((group, _choice(name, group)) for group in ("network", "algorithm"))):
+        for row in explained(CONF / group / f"{choice}.yaml", f"{group}.").rows:
+            given = {key: settings[group].get(key.partition(".")[2]) for key in row.keys}
+            values = [value if isinstance(value, str) else json.dumps(value) for value in given.values()]
+            rows.append(row._replace(values=values))
+    return f"{also}What differs from the script is in [From CleanRL](../cleanrl.md).\n\n{table(rows, 'value')}"
 
 
-def _hyperparameters(name: str) -> str:
-    file = _keys(FOLDER / f"{name}.yaml")
-    shown = ["| key | value |", "|---|---|"]
-    for group in ("network", "algorithm", "ppo"):
-        for key, value in file.get(group, {}).items():
-            shown.append(f"| `{group}.{key}` | `{json.dumps(value) if not isinstance(value, str) else value}` |")
-    base = [d for d in file["defaults"] if isinstance(d, str) and d.startswith("/experiment")]
-    also = f"All else is that of [`{base[0].rpartition('/')[2]}`]({base[0].rpartition('/')[2]}.md). " if base else ""
-    return f"{also}[Configuration](../configuration.md) explains every key.\n\n" + "\n".join(shown)
+def _choice(name: str, group: str) -> str:
+    """The choice of a group that the preset's file makes, or the one that it builds on."""
+    chosen = {"network": "auto", "algorithm": "ppo"}[group]
+    for entry in _keys(FOLDER / f"{name}.yaml")["defaults"]:
+        if isinstance(entry, str) and entry.startswith("/experiment"):
+            chosen = _choice(entry.rpartition("/")[2], group)
+        elif isinstance(entry, dict):
+            chosen = next((value for key, value in entry.items() if key.endswith(f"/{group}")), chosen)
+    return str(chosen)

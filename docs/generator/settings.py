@@ -86,9 +86,9 @@ def explained(path: Path, prefix: str = "", hidden: tuple[str, ...] = HIDDEN) ->
     return Explained(" ".join(line.lstrip("# ") for line in lines[:begin]), rows)
 
 
-def table(rows: list[Row]) -> str:
-    """A Markdown table of keys, default values and meanings."""
-    lines = ["| key | default | meaning |", "|---|---|---|"]
+def table(rows: list[Row], values_are: str = "default") -> str:
+    """A Markdown table of keys, their values and meanings."""
+    lines = [f"| key | {values_are} | meaning |", "|---|---|---|"]
     for row in rows:
         keys = "<br>".join(f"`{key}`" for key in row.keys)
         values = "<br>".join("*must be given*" if v == "???" else f"`{v}`" if v else "" for v in row.values)
