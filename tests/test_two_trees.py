@@ -16,7 +16,7 @@ from tests.source_mutations import ROOT, Mutation, copy_checkout
 from tests.two_trees.cases import CASES
 from tests.two_trees.lockstep import Distance, compare, distance, new_words
 from tests.two_trees.same import differences
-from tests.two_trees.speed import ratio
+from tests.two_trees.speed import interval, turns
 
 NOTHING = Distance(0.0, 0.0, 0.0, ())
 MLP = next(case for case in CASES if case.name == "mlp" and "framework=torch_eager" in case.words)
@@ -144,5 +144,10 @@ def test_what_compares_nothing_is_refused(words: list[str], fragment: str) -> No
 @pytest.mark.slow
 def test_speed_is_a_ratio_of_iterations_in_alternation() -> None:
     """No figure is asserted: it is of the machine."""
-    median, low, high = ratio(ROOT, ROOT, ["env=cartpole", "framework=torch_eager"], rounds=2, seconds=0.2)
-    assert 0 < low <= median <= high
+    assert all(ratio > 0 for ratio in turns(ROOT, ROOT, ["env=cartpole", "framework=torch_eager"], 2, 0.2))
+
+
+def test_an_interval_has_the_spread_between_processes() -> None:
+    """Of two pairs that differ, whatever their number of rounds."""
+    assert interval(np.array([[1.0] * 50, [2.0] * 50])) == (1.5, 1.0, 2.0)
+    assert interval(np.array([[1.0] * 5] * 3)) == (1.0, 1.0, 1.0)

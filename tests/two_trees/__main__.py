@@ -64,7 +64,8 @@ def main() -> int:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("words", nargs="*", metavar="WORD")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--pairs", type=int, default=3, help="processes of each tree, one after the other")
+    parser.add_argument("--rounds", type=int, default=10, help="turns of each process")
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
     trees = options.old.resolve(), options.new.resolve()
@@ -80,7 +81,7 @@ def main() -> int:
         return min(1, same(*trees, commands))
     if options.what == "lockstep":
         return min(1, lockstep(*trees, cases))
-    return min(1, speed(*trees, commands, options.rounds, options.seconds))
+    return min(1, speed(*trees, commands, pairs=options.pairs, rounds=options.rounds, seconds=options.seconds))
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ class Training:
             self._rows.close()
 
 
-def ratio(old: Path, new: Path, words: Sequence[str], rounds: int, seconds: float) -> tuple[float, float, float]:
-    """New speed / old speed: the median over `rounds` of turns of `seconds` each, and its bootstrapped 95% interval."""
+def turns(old: Path, new: Path, words: Sequence[str], rounds: int, seconds: float) -> list[float]:
+    """New speed / old speed in each of `rounds`, by one process of each tree with turns of `seconds`."""
     trainings: list[Training] = []
     with tempfile.TemporaryDirectory() as scratch:
         try:
@@ -98,17 +98,27 @@ def ratio(old: Path, new: Path, words: Sequence[str], rounds: int, seconds: floa
         finally:
             for training in trainings:
                 training.close()
-    rng = np.random.default_rng(0)
-    medians = np.median(rng.choice(ratios, (10_000, rounds)), 1)
-    low, high = np.quantile(medians, [0.025, 0.975])
+    return ratios
+
+
+def interval(ratios: np.ndarray) -> tuple[float, float, float]:
+    """The median of `ratios [pairs, rounds]` and its 95% interval by the bootstrap, of pairs and of rounds in them."""
+    rng, (pairs, rounds) = np.random.default_rng(0), ratios.shape
+    chosen = rng.integers(0, pairs, (10_000, pairs, 1)), rng.integers(0, rounds, (10_000, pairs, rounds))
+    low, high = np.quantile(np.median(ratios[chosen], (1, 2)), [0.025, 0.975])
     return float(np.median(ratios)), float(low), float(high)
 
 
-def speed(old: Path, new: Path, commands: Sequence[Sequence[str]], rounds: int, seconds: float) -> int:
-    """Time every command in both trees; how many are slower beyond doubt."""
+def speed(old: Path, new: Path, commands: Sequence[Sequence[str]], *, pairs: int, rounds: int, seconds: float) -> int:
+    """Time every command in both trees; how many are slower beyond doubt.
+
+    Processes of the same tree differ by some percent for as long as they live, so that several `pairs` are timed.
+    """
     slower = 0
     for words in commands:
-        median, low, high = ratio(old, new, words, rounds, seconds)
+        ratios = [turns(old, new, words, rounds, seconds) for _ in range(pairs)]
+        median, low, high = interval(np.array(ratios))
         slower += high < SLOWER
-        print(f"{median:5.3f} [{low:.3f}, {high:.3f}]  {' '.join(words)}", flush=True)
+        by_pair = ", ".join(f"{each:.3f}" for each in np.median(ratios, 1))
+        print(f"{median:5.3f} [{low:.3f}, {high:.3f}]  {' '.join(words)} (pairs: {by_pair})", flush=True)
     return slower
