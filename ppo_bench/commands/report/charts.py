@@ -160,12 +160,14 @@ def _curves(
         made = []
         for panel, kept in zip(panels, best, strict=True):
             left = len(panel.groups) - len(kept)
-            note = f"{left} more, which end lower, are in the tables." if left and weight == "episodes" else ""
+            of_returns = weight == "episodes"
+            note = f"{left} more, which end lower, are in the tables." if left and of_returns else ""
             series = [
-                Series(panel.names[k], panel.colours[k], curve.x, *curve.band, runs)
+                Series(
+                    panel.names[k], panel.colours[k], curve.x, *curve.band, curve.runs if of_returns else curve.runs[:0]
+                )
                 for k, curve in zip(kept, found, strict=False)
-                if len(runs := curve.runs if weight == "episodes" else curve.runs[:0])
-                or np.isfinite(curve.band.mean).any()
+                if of_returns or np.isfinite(curve.band.mean).any()
             ]
             made.append(Lines(title, x_label, y_label, series, note))
         return made
