@@ -55,7 +55,9 @@
 
   function draw(host) {
     const chart = figures[host.dataset.figure][host.dataset.chart];
-    const narrow = host.clientWidth < 500, label = wrapped(chart.x_label, narrow && chart.rows ? 14 : 60);
+    const most = host.clientWidth < 500 ? 22 : 44; // letters of a name beside the bars
+    const beside = chart.rows ? Math.min(most, Math.max(...chart.rows.map((row) => row.name.length))) : 0;
+    const label = wrapped(chart.x_label, Math.max(12, Math.floor((host.clientWidth - 80) / 6.5 - beside - 6)));
     const ink = css("--ink"), grid = { gridcolor: css("--line"), zeroline: false, automargin: true, ticklabelstandoff: 4, fixedrange: true };
     const layout = {
       title: { text: clipped(chart.title, 60), font: { size: 14 }, x: 0, xref: "paper", xanchor: "left", y: 0.98, yref: "container", yanchor: "top" },
@@ -75,7 +77,7 @@
       layout.legend = { orientation: "h", x: 0, y: 0, yref: "container", yanchor: "bottom", maxheight: room + 10, font: { size: 11 } };
     } else {
       traces = bars(chart);
-      const ticks = chart.rows.map((row) => clipped(row.name, narrow ? 22 : 44));
+      const ticks = chart.rows.map((row) => clipped(row.name, most));
       Object.assign(layout, { height: 75 + 15 * label.split("<br>").length + 28 * chart.rows.length, showlegend: false, hovermode: "closest" });
       Object.assign(layout.yaxis, { tickvals: chart.rows.map((_, k) => k), ticktext: ticks, range: [chart.rows.length - 0.5, -0.5], showgrid: false });
       Object.assign(layout.xaxis, chart.from_zero ? { rangemode: "tozero" } : {});
