@@ -89,7 +89,7 @@ def test_charts_have_the_numbers_of_the_database(by: str, tmp_path: Path, capfd:
 
 
 def test_values_are_compared_over_environments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """By hand: scores 0.8, 1, 1, 0 and 0, 0.2, 0.5, 0.5, of which the middle two count."""
+    """By hand: scores 0.8, 1, 1, 0 and 0, 0.2, 0.5, 0.5; the middle two count."""
     finals = {
         ("alpha", 0.9): (8.0, 10.0),
         ("alpha", 0.99): (0.0, 2.0),

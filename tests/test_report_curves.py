@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ppo_bench.commands.report.analysis import analyse
-from ppo_bench.commands.report.charts import figures
+from ppo_bench.commands.report.chart_builders import figures
 from ppo_bench.commands.report.curves import CELLS, curves
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.commands.report.groups import sort_runs

@@ -36,7 +36,7 @@ THRESHOLDS = 101
 HIGHEST_THRESHOLD = 8.0
 """Upper limit of the thresholds, as in Agarwal et al.; single games have far higher scores."""
 MEANS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
-"""Measurements of speed, of which the report has means over seeds."""
+"""Measurements of speed, averaged over seeds."""
 
 
 class Aggregate(NamedTuple):
@@ -85,7 +85,7 @@ class Analysis:
     names: list[str]
     """Names of all groups, in order."""
     scales: dict[str, Scale]
-    """The scale by which a task's scores are normalised, by the task's label."""
+    """Scale of each task's normalised scores, by the task's label."""
     aggregates: dict[tuple[str, str, str], Aggregate]
     """By env, group and metric."""
     pairs: list[Pair]
@@ -210,13 +210,13 @@ def _of_pair(pair: Pair) -> list[Aggregate]:
     return [Aggregate(*about, metric, *estimate, seeds) for metric, estimate in found.items() if estimate]
 
 
-def _of_name(tasks: Sequence[ComparedTask], name: str) -> list[Group]:
+def _groups_named(tasks: Sequence[ComparedTask], name: str) -> list[Group]:
     """The group `name` of each task."""
     return [group for task in tasks for group in task.groups if group.name == name]
 
 
 def _scores(tasks: Sequence[ComparedTask], name: str, scales: dict[str, Scale]) -> list[Array]:
-    return [normalise(_finals(group), scales[group.task]) for group in _of_name(tasks, name)]
+    return [normalise(_finals(group), scales[group.task]) for group in _groups_named(tasks, name)]
 
 
 def _over_tasks(
@@ -228,7 +228,7 @@ def _over_tasks(
     for tasks, kind in ((shared, "normalised_score"), (human, "human_normalised_score")):
         for name in names if len(tasks) > 1 else []:
             scores = _scores(tasks, name, scales)
-            algorithms = ", ".join(sorted({group.algorithm for group in _of_name(tasks, name)}))
+            algorithms = ", ".join(sorted({group.algorithm for group in _groups_named(tasks, name)}))
             statistics = {f"{kind}_median": median, f"{kind}_iqm": iqm, f"{kind}_mean": mean}
             if tasks is shared:
                 statistics["optimality_gap"] = optimality_gap
@@ -258,7 +258,7 @@ def _improvements(
 ) -> Iterator[Improvement]:
     """Probabilities of improvement of each group over each earlier one: per task, and over several shared tasks."""
     for env, own in [*((task.label, [task]) for task in tasks), *([(ALL, shared)] if len(shared) > 1 else [])]:
-        finals = {name: [_finals(group) for group in _of_name(own, name) if len(_finals(group))] for name in names}
+        finals = {name: [_finals(group) for group in _groups_named(own, name) if len(_finals(group))] for name in names}
         known = [name for name in names if finals[name]]
         for later, ours in enumerate(known):
             for theirs in known[:later]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ppo_bench.commands.report.analysis import analyse
-from ppo_bench.commands.report.charts import figures
+from ppo_bench.commands.report.chart_builders import figures
 from ppo_bench.commands.report.checks import left_out, warnings
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.commands.report.figures import draw
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
         parser.error("--seed must not be negative, and --resamples at least 100")
     out = words.out or Path(words.folders[0]) / "report"
     _check_out(out)
-    for package in ("jinja2", "scipy", *(["matplotlib"] if words.png else [])):
+    for package in ("jinja2", "scipy"):
         require(package, "report", "the report")
     database = open_database(words.folders)
     tasks = sort_runs(database.runs, words.by)

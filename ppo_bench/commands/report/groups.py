@@ -153,9 +153,10 @@ def _split(trees: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict[str, 
         raise ConfigError(f"--by {by}: the runs do not differ in it; they differ in {others}")
     rest = [{key: value for key, value in tree.items() if key not in owned} for tree in trees]
     if len(keys) == 1:
-        return rest, [said(tree, keys[0]) for tree in trees]
+        return rest, [value_text(tree, keys[0]) for tree in trees]
     named = [
-        " ".join(f"{key.removeprefix(by + '.')}={said(tree, key)}" for key in keys if key in tree) for tree in trees
+        " ".join(f"{key.removeprefix(by + '.')}={value_text(tree, key)}" for key in keys if key in tree)
+        for tree in trees
     ]
     return rest, named
 
@@ -175,7 +176,7 @@ def _labels(envs: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[
         for code, setting in own.items():
             # A key of few that is unset, such as a limit that others have, tells by its absence.
             shown = [key for key in keys if (key in setting if few else str(setting.get(key)) != usual[key])]
-            label = " ".join(f"{key}={said(setting, key)}" for key in shown)
+            label = " ".join(f"{key}={value_text(setting, key)}" for key in shown)
             if len(shown) > SHOWN_KEYS:
                 label = f"({code})"
             elif not label and len(own) > 1:
@@ -184,7 +185,7 @@ def _labels(envs: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[
     return [labels[env, digest(setting)] for env, setting in zip(envs, settings, strict=True)]
 
 
-def said(setting: Mapping[str, Any], key: str) -> str:
+def value_text(setting: Mapping[str, Any], key: str) -> str:
     """The value of a hyperparameter as labels have it."""
     value = setting.get(key, "unset")
     return "null" if value is None else str(value)
