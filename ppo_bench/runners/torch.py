@@ -242,8 +242,10 @@ def _act(
     `others` are the legal choices, if the environment masks actions (`masks`), then the start flags and the carry, if
     the network has one.
     """
-    (arrays,) = fixed
+    (arrays,), network = fixed, computation.network
     legal, others = (others[0], others[1:]) if masks else (None, others)
-    start, *remembered = others or (None,)
-    carry = dict(zip([array.name for array in computation.network.carry], remembered, strict=True))
-    return computation.network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)
+    if not others:
+        return network.act(computation.ops, arrays, obs, noise_of_step, {}, None, legal)
+    start, *remembered = others
+    carry = dict(zip([array.name for array in network.carry], remembered, strict=True))
+    return network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)
