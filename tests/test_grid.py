@@ -14,8 +14,8 @@ from ppo_bench.__main__ import main
 from ppo_bench.commands.report.command import main as report
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.jax.base import JaxEnv
-from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner

@@ -15,8 +15,8 @@ from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
 from ppo_bench.envs.base import Task
-from ppo_bench.envs.jax import acrobot
-from ppo_bench.envs.jax.acrobot import Acrobot, AcrobotState
+from ppo_bench.envs.dynamics import acrobot
+from ppo_bench.envs.dynamics.acrobot import Acrobot, AcrobotState
 from ppo_bench.envs.jax.backend import JaxBackend
 from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.mathematics import noise
@@ -163,8 +163,8 @@ def test_acrobots_angles_stay_within_a_turn_from_the_fastest_states(monkeypatch:
         angles = rng.uniform(-math.pi, math.pi, (2, num))
         speeds = rng.choice([-1.0, 1.0], (2, num)) * np.array(acrobot.MAX_VELOCITIES)[:, None]
         state = AcrobotState(*(jnp.asarray(x) for x in (*angles, *speeds)))
-        moved, _, _ = Acrobot().step(state, jnp.asarray(rng.integers(0, 3, num)))
+        moved, _, _ = Acrobot().over(jnp).step(state, jnp.asarray(rng.integers(0, 3, num)))
         assert max(float(jnp.abs(angle).max()) for angle in moved[:2]) <= math.pi
         monkeypatch.setattr(acrobot, "TURNS", 2)
-        moved, _, _ = Acrobot().step(state, jnp.asarray(rng.integers(0, 3, num)))
+        moved, _, _ = Acrobot().over(jnp).step(state, jnp.asarray(rng.integers(0, 3, num)))
         assert max(float(jnp.abs(angle).max()) for angle in moved[:2]) > math.pi  # such states are among them

@@ -20,9 +20,9 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.jax.backend import DYNAMICS, JaxBackend
 from ppo_bench.envs.jax.base import JaxEnv
-from ppo_bench.envs.jax.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics import noise
 from tests.policies import balance

@@ -16,8 +16,8 @@ from ppo_bench.__main__ import main
 from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
+from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.jax.base import JaxEnv
-from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics

@@ -16,7 +16,7 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import VectorEnv
 from ppo_bench.envs.host import on_host
-from ppo_bench.envs.proof_of_memory import Line, first, moved, observed
+from ppo_bench.envs.proof_of_memory import Line, ProofOfMemory
 from ppo_bench.mathematics import noise
 
 LEFT, RIGHT = np.array([0]), np.array([1])
@@ -27,20 +27,21 @@ def test_an_episode_by_hand() -> None:
     line = Line(np.array([-1]), np.array([1]), np.array([0]))
     rows = []
     for _ in range(8):
-        shown = observed(np, line)[0]
-        line, reward, arrived = moved(np, line, RIGHT)
+        shown = ProofOfMemory().observe(line)[0]
+        line, reward, arrived = ProofOfMemory().step(line, RIGHT)
         rows.append((*shown.tolist(), float(reward[0]), bool(arrived[0])))
     expected = [(-1, -0.2, 1, 0, False), (-1, -0.2, 1, 0, False), (-1, -0.2, 1, -0.1, False)]
     expected += [(0, x, 0, -0.1, False) for x in (0, 0.2, 0.4, 0.6)] + [(0, 0.8, 0, 1.6, True)]
     assert_allclose(np.array(rows, float), np.array(expected, float), rtol=1e-6)
     # The other end costs as much.
     line = Line(np.array([-4]), np.array([1]), np.array([5]))
-    _, reward, arrived = moved(np, line, LEFT)
+    _, reward, arrived = ProofOfMemory().step(line, LEFT)
     assert (float(reward[0]), bool(arrived[0])) == (-1.6, True)
 
 
 def test_episodes_begin_everywhere_about_the_middle_and_either_end_pays() -> None:
-    lines = first(np, noise.reset_words(np, np.zeros(10_000, np.int32), np.arange(10_000, dtype=np.int32), 2))
+    episodes = np.arange(10_000, dtype=np.int32)
+    lines = ProofOfMemory().reset(noise.reset_words(np, 0 * episodes, episodes, 2))
     places, counts = np.unique(lines.position, return_counts=True)
     assert_array_equal(places, [-2, -1, 0, 1, 2])
     assert np.abs(counts / 2_000 - 1).max() < 0.1  # five standard deviations are 0.1

@@ -10,8 +10,8 @@ from numpy.testing import assert_array_equal
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import FailedRuns
+from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.jax.base import JaxEnv
-from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.runners.base import Episode, Problem
 from ppo_bench.runners.episodes import Totals
 from ppo_bench.runners.program import Played

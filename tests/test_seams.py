@@ -13,8 +13,8 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.envs.base import Seen, Start, Step
+from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.jax.base import JaxEnv
-from ppo_bench.envs.jax.cartpole import CartPole
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics import distributions
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, of_kinds, under

@@ -17,8 +17,8 @@ import pytest
 from ppo_bench.common.errors import Failed, FailedRuns
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv
+from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.jax.base import JaxEnv
-from ppo_bench.envs.jax.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.observed import make_env
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner

@@ -2,8 +2,7 @@
 
 The diver sinks one row per step, and reaches the treasure only by going right in each of the N steps. Each move to the
 right has a small cost. The action that goes right differs from cell to cell, so that random play finds the treasure
-once in 2^N episodes. The rules are written once, over NumPy and JAX. This module makes a gymnasium environment of them,
-`ppo_bench/envs/jax/deep_sea.py` one inside a JAX program.
+once in 2^N episodes. The rules are written once, for gymnasium and for environments on the device.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from ppo_bench.envs.dynamics.base import Portable
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -37,47 +37,60 @@ def right_actions(size: int) -> np.ndarray:
     return ((words >> 16) & 1).reshape(size, size)
 
 
-def moved(xp: Any, size: int, right: Array, diver: Diver, actions: Array) -> tuple[Diver, Array, Array]:
-    """Next states, rewards `[N]` and terminated `[N]` after actions `[N]`; `right` is `right_actions`."""
-    row = xp.clip(diver.row, 0, size - 1)  # it exceeds the last row only after the end of an episode
-    goes = right[row, diver.column] == actions
-    found = goes & (diver.column == size - 1)
-    rewards = xp.where(found, 1.0, 0.0) - xp.where(goes, COST / size, 0.0)
-    column = xp.clip(diver.column + xp.where(goes, 1, -1), 0, size - 1)
-    return Diver(diver.row + 1, column), rewards, diver.row + 1 >= size
+class DeepSea(Portable):
+    """`Dynamics` of deep sea in one size; every episode begins at the top left."""
+
+    num_words = 1
+    """The word is not used."""
+
+    def __init__(self, size: int) -> None:
+        self.time_limit = self._size = size
+        self._right = right_actions(size)
+        self.observation_space = spaces.Box(0.0, 1.0, (size * size,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, words: Array) -> Diver:
+        """See `Dynamics.reset`."""
+        zeros = self.xp.zeros_like(words[:, 0])
+        return Diver(zeros, zeros)
+
+    def step(self, state: Diver, actions: Array) -> tuple[Diver, Array, Array]:
+        """See `Dynamics.step`."""
+        xp, last = self.xp, self._size - 1
+        row = xp.clip(state.row, 0, last)  # it exceeds the last row only after the end of an episode
+        goes = xp.asarray(self._right)[row, state.column] == actions
+        found = goes & (state.column == last)
+        rewards = xp.asarray(found, dtype=xp.float64) - xp.asarray(goes, dtype=xp.float64) * (COST / self._size)
+        column = xp.clip(state.column + xp.where(goes, 1, -1), 0, last)
+        return Diver(state.row + 1, column), rewards, state.row + 1 >= self._size
+
+    def observe(self, state: Diver) -> Array:
+        """Observations `[N, size * size]` float32: 1 in the diver's cell, else 0; all 0 after the end of an episode."""
+        xp, size = self.xp, self._size
+        cell = xp.where(state.row < size, state.row * size + state.column, -1)
+        return xp.asarray(cell[:, None] == xp.arange(size * size)[None, :], dtype=xp.float32)
 
 
-def observed(xp: Any, size: int, diver: Diver) -> Array:
-    """Observations `[N, size * size]` float32: 1 in the diver's cell, else 0; all 0 after the end of an episode."""
-    cell = xp.where(diver.row < size, diver.row * size + diver.column, -1)
-    return (cell[:, None] == xp.arange(size * size)[None, :]).astype(xp.float32)
-
-
-def observation_space(size: int) -> spaces.Box[Any]:
-    """Observation space of one environment."""
-    return spaces.Box(0.0, 1.0, (size * size,), np.float32)
-
-
-class DeepSea(gymnasium.Env[np.ndarray, np.int64]):
+class DeepSeaEnv(gymnasium.Env[np.ndarray, np.int64]):
     """The task as a gymnasium environment."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
 
     def __init__(self, size: int, render_mode: str | None = None) -> None:
-        self.observation_space, self.action_space = observation_space(size), spaces.Discrete(2)
+        self._dynamics, self._size = DeepSea(size), size
+        self.observation_space, self.action_space = self._dynamics.observation_space, self._dynamics.action_space
         self.render_mode = render_mode
-        self._size, self._right = size, right_actions(size)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """See `gymnasium.Env.reset`; every episode begins at the top left."""
         super().reset(seed=seed)
         self._diver = Diver(np.zeros(1, int), np.zeros(1, int))
-        return observed(np, self._size, self._diver)[0], {}
+        return self._dynamics.observe(self._diver)[0], {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         """See `gymnasium.Env.step`."""
-        self._diver, rewards, over = moved(np, self._size, self._right, self._diver, np.asarray(action)[None])
-        return observed(np, self._size, self._diver)[0], float(rewards[0]), bool(over[0]), False, {}
+        self._diver, rewards, over = self._dynamics.step(self._diver, np.asarray(action)[None])
+        return self._dynamics.observe(self._diver)[0], float(rewards[0]), bool(over[0]), False, {}
 
     def render(self) -> np.ndarray:
         """An image `[8 N, 8 N, 3]` uint8 of the sea: the diver orange, the treasure green."""
@@ -90,4 +103,4 @@ class DeepSea(gymnasium.Env[np.ndarray, np.int64]):
 
 
 for _size in SIZES:
-    gymnasium.register(f"DeepSea{_size}-v0", f"{__name__}:DeepSea", max_episode_steps=_size, kwargs={"size": _size})
+    gymnasium.register(f"DeepSea{_size}-v0", f"{__name__}:DeepSeaEnv", max_episode_steps=_size, kwargs={"size": _size})

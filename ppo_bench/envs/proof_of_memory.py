@@ -1,9 +1,8 @@
 """Proof of memory, a small memory task: walk to the end of a line whose goals are shown only at the start.
 
 A policy without memory cannot solve it (the proof-of-concept environment of Pleines et al. 2023, "Memory Gym"). The
-rules are written once, over NumPy and JAX. This module makes a gymnasium environment of them,
-`ppo_bench/envs/jax/proof_of_memory.py` one inside a JAX program. Both draw an episode from the seed and the episode's
-number, so that equal seeds and actions give equal episodes on both.
+rules are written once, for gymnasium and for environments on the device. Both draw an episode from the seed and the
+episode's number, so that equal seeds and actions give equal episodes on both.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from ppo_bench.envs.dynamics.base import Portable
 from ppo_bench.mathematics import noise
 from ppo_bench.mathematics.arrays import Array
 
@@ -41,44 +41,48 @@ class Line(NamedTuple):
     """Number of steps since the start of the episode."""
 
 
-def first(xp: Any, words: Array) -> Line:
-    """Initial states of N episodes, from random words `[N, 2]` int32."""
-    where, which = words.T
-    starts = noise.uniform(xp, where, xp.float32) * (2 * STARTS + 1)
-    right = noise.uniform(xp, which, xp.float32) < 0.5
-    return Line(starts.astype(xp.int32) - STARTS, xp.where(right, 1, -1), xp.zeros_like(where))
+class ProofOfMemory(Portable):
+    """`Dynamics` of the task: the action 1 goes right, 0 left."""
+
+    time_limit = TIME_LIMIT
+    num_words = 2
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Discrete(2)
+
+    def reset(self, words: Array) -> Line:
+        """See `Dynamics.reset`."""
+        xp, (where, which) = self.xp, words.T
+        starts = noise.uniform(xp, where, xp.float32) * (2 * STARTS + 1)
+        right = noise.uniform(xp, which, xp.float32) < 0.5
+        return Line(xp.asarray(starts, dtype=xp.int32) - STARTS, xp.where(right, 1, -1), xp.zeros_like(where))
+
+    def step(self, state: Line, actions: Array) -> tuple[Line, Array, Array]:
+        """See `Dynamics.step`."""
+        xp, walks = self.xp, state.steps >= SHOWN_STEPS
+        position = state.position + xp.where(actions == 1, 1, -1) * walks
+        arrived = abs(position) == ENDS
+        pays = PAYS * xp.sign(position) * state.pays
+        return Line(position, state.pays, state.steps + 1), xp.where(arrived, pays, -STEP_COSTS) * walks, arrived
+
+    def observe(self, state: Line) -> Array:
+        """Observations `[N, 3]` float32: sign of the left end's reward, position, sign of the right end's reward.
+
+        Both signs are 0 once they are no longer shown.
+        """
+        xp = self.xp
+        shown = xp.asarray(state.pays * (state.steps <= SHOWN_STEPS), dtype=xp.float32)
+        return xp.stack((-shown, xp.asarray(POSITIONS)[state.position + ENDS], shown), -1)
 
 
-def moved(xp: Any, line: Line, actions: Array) -> tuple[Line, Array, Array]:
-    """Next states, rewards `[N]` and terminated `[N]` after actions `[N]`: 1 goes right, 0 left."""
-    walks = line.steps >= SHOWN_STEPS
-    position = line.position + xp.where(actions == 1, 1, -1) * walks
-    arrived = abs(position) == ENDS
-    pays = PAYS * xp.sign(position) * line.pays
-    return Line(position, line.pays, line.steps + 1), xp.where(arrived, pays, -STEP_COSTS) * walks, arrived
-
-
-def observed(xp: Any, line: Line) -> Array:
-    """Observations `[N, 3]` float32: sign of the left end's reward, position, sign of the right end's reward.
-
-    Both signs are 0 once they are no longer shown.
-    """
-    shown = line.pays * (line.steps <= SHOWN_STEPS)
-    return xp.stack([-shown, xp.asarray(POSITIONS)[line.position + ENDS], shown], -1).astype(xp.float32)
-
-
-def observation_space() -> spaces.Box[Any]:
-    """Observation space of one environment."""
-    return spaces.Box(-1.0, 1.0, (3,), np.float32)
-
-
-class ProofOfMemory(gymnasium.Env[np.ndarray, np.int64]):
+class ProofOfMemoryEnv(gymnasium.Env[np.ndarray, np.int64]):
     """The task as a gymnasium environment."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
 
     def __init__(self, render_mode: str | None = None) -> None:
-        self.observation_space, self.action_space = observation_space(), spaces.Discrete(2)
+        self._dynamics = ProofOfMemory()
+        self.observation_space, self.action_space = self._dynamics.observation_space, self._dynamics.action_space
         self.render_mode = render_mode
         self._seed, self._episode = 0, -1
 
@@ -87,18 +91,18 @@ class ProofOfMemory(gymnasium.Env[np.ndarray, np.int64]):
         super().reset(seed=seed)
         self._seed, self._episode = (self._seed, self._episode + 1) if seed is None else (seed, 0)
         seeds, episodes = np.array([[self._seed], [self._episode]], np.int32)
-        self._line = first(np, noise.reset_words(np, seeds, episodes, 2))
-        return observed(np, self._line)[0], {}
+        self._line = self._dynamics.reset(noise.reset_words(np, seeds, episodes, 2))
+        return self._dynamics.observe(self._line)[0], {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         """See `gymnasium.Env.step`."""
-        self._line, rewards, arrived = moved(np, self._line, np.asarray(action)[None])
-        return observed(np, self._line)[0], float(rewards[0]), bool(arrived[0]), False, {}
+        self._line, rewards, arrived = self._dynamics.step(self._line, np.asarray(action)[None])
+        return self._dynamics.observe(self._line)[0], float(rewards[0]), bool(arrived[0]), False, {}
 
     def render(self) -> np.ndarray:
         """An image `[32, 352, 3]` uint8 of the line: the agent blue, the ends green and red while they are shown."""
         colours = np.full((2 * ENDS + 1, 3), 220, np.uint8)
-        left, _, right = observed(np, self._line)[0]
+        left, _, right = self._dynamics.observe(self._line)[0]
         for end, pays in ((0, left), (-1, right)):
             if pays:
                 colours[end] = (44, 160, 44) if pays > 0 else (214, 39, 40)
@@ -106,4 +110,4 @@ class ProofOfMemory(gymnasium.Env[np.ndarray, np.int64]):
         return np.kron(colours[None], np.ones((32, 32, 1), np.uint8))
 
 
-gymnasium.register("ProofOfMemory-v0", f"{__name__}:ProofOfMemory", max_episode_steps=TIME_LIMIT)
+gymnasium.register("ProofOfMemory-v0", f"{__name__}:ProofOfMemoryEnv", max_episode_steps=TIME_LIMIT)

@@ -13,15 +13,16 @@ from ppo_bench.envs.base import Task, require_no_info
 from ppo_bench.envs.turns import require_players
 
 if TYPE_CHECKING:
-    from ppo_bench.envs.jax.base import Dynamics, JaxEnv
+    from ppo_bench.envs.dynamics.base import Dynamics
+    from ppo_bench.envs.jax.base import JaxEnv
 
 DYNAMICS = {
-    "CartPole-v1": "ppo_bench.envs.jax.cartpole.CartPole",
-    "Acrobot-v1": "ppo_bench.envs.jax.acrobot.Acrobot",
-    "MountainCar-v0": "ppo_bench.envs.jax.mountain_car.MountainCar",
-    "MountainCarContinuous-v0": "ppo_bench.envs.jax.mountain_car.MountainCarContinuous",
-    "Pendulum-v1": "ppo_bench.envs.jax.pendulum.Pendulum",
-    "ProofOfMemory-v0": "ppo_bench.envs.jax.proof_of_memory.ProofOfMemory",
+    "CartPole-v1": "ppo_bench.envs.dynamics.cartpole.CartPole",
+    "Acrobot-v1": "ppo_bench.envs.dynamics.acrobot.Acrobot",
+    "MountainCar-v0": "ppo_bench.envs.dynamics.mountain_car.MountainCar",
+    "MountainCarContinuous-v0": "ppo_bench.envs.dynamics.mountain_car.MountainCarContinuous",
+    "Pendulum-v1": "ppo_bench.envs.dynamics.pendulum.Pendulum",
+    "ProofOfMemory-v0": "ppo_bench.envs.proof_of_memory.ProofOfMemory",
 }
 """Path of the `Dynamics` class of each id; the id `module:Class` names one of the user's own."""
 
@@ -88,9 +89,9 @@ def _dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
 
         return Brax(env_id)
     if env_id in DEEP_SEA:
-        from ppo_bench.envs.jax.deep_sea import DeepSea
+        from ppo_bench.envs.deep_sea import DeepSea
 
-        return DeepSea(env_id)
+        return DeepSea(int(env_id.removeprefix("DeepSea").removesuffix("-v0")))
     if env_id not in DYNAMICS:
         return _own_dynamics(env_id, kwargs)
     dynamics: Dynamics = class_named(env_id, DYNAMICS[env_id])()

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from ppo_bench.envs.base import NO_LIMIT, Start, Step, Task
-from ppo_bench.envs.jax.base import JaxEnv, JaxEnvState
+from ppo_bench.envs.dynamics.base import EnvState
+from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.pgx_games import PgxGames, PgxState
 from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
 
@@ -56,7 +57,7 @@ class JaxGames(JaxEnv):
         seen = seen_by_rows(jnp, self.players, start.seen.obs, game.current_player, game.legal_action_mask)
         return start._replace(seen=seen)
 
-    def step(self, state: JaxEnvState, actions: jax.Array) -> tuple[JaxEnvState, Step]:
+    def step(self, state: EnvState, actions: jax.Array) -> tuple[EnvState, Step]:
         """See `Start.step`."""
         state, step = super().step(state, actions.reshape(-1, self.players))
         step = step._replace(reward=step.reward.reshape(-1), raw_reward=step.raw_reward.reshape(-1))

@@ -71,7 +71,7 @@ def _supply_proof_of_memory(script: TorchScript) -> None:
         self.own_seed = self.own_seed if seed is None else seed
         seeds, episodes = np.array([[self.own_seed], [self.episode]], np.int32)
         words = noise.reset_words(np, seeds, episodes, 2)
-        line = proof_of_memory.first(np, words)
+        line = proof_of_memory.ProofOfMemory().reset(words)
         self._position = np.round(float(line.position[0]) / proof_of_memory.ENDS, 2)
         assert np.isclose(self._position, self.possible_positions).any()
         self._goals = np.array([-1.0, 1.0]) * line.pays[0]
