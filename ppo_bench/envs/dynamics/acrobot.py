@@ -104,7 +104,7 @@ def _along(xp: Any, state: AcrobotState, seconds: float, rates: AcrobotState) ->
 
 def _wrapped(xp: Any, angle: Array) -> Array:
     """`angle` wrapped to +-pi by one turn at a time, as in gymnasium."""
-    for _ in range(TURNS):
-        angle = xp.where(angle > math.pi, angle - 2 * math.pi, angle)
-        angle = xp.where(angle < -math.pi, angle + 2 * math.pi, angle)
+    turns, turn = xp.ceil((xp.abs(angle) - math.pi) / (2 * math.pi)), 2 * math.pi * xp.sign(angle)
+    for done in range(TURNS):
+        angle = angle - turn * xp.asarray(turns > done, dtype=xp.float64)
     return angle

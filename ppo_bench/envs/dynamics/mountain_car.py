@@ -47,8 +47,7 @@ class MountainCar(Portable):
 
     def reset(self, words: Array) -> MountainCarState:
         """See `Dynamics.reset`: at rest near the bottom of the valley."""
-        low, high = STARTS
-        position = low + (high - low) * noise.uniform(self.xp, words[:, 0], self.xp.float64)
+        position = _starts(self.xp, words)
         return MountainCarState(position, self.xp.zeros_like(position))
 
     def step(self, state: MountainCarState, actions: Array) -> tuple[MountainCarState, Array, Array]:
@@ -91,8 +90,8 @@ class MountainCarContinuous(Portable):
 
     def reset(self, words: Array) -> ContinuousState:
         """See `Dynamics.reset`: at rest near the bottom of the valley."""
-        position, velocity = MountainCar().over(self.xp).reset(words)
-        return ContinuousState(position, velocity, self.xp.zeros_like(position, dtype=self.xp.bool))
+        position = _starts(self.xp, words)
+        return ContinuousState(position, self.xp.zeros_like(position), self.xp.zeros_like(position, dtype=self.xp.bool))
 
     def step(self, state: ContinuousState, actions: Array) -> tuple[ContinuousState, Array, Array]:
         """See `Dynamics.step`: `actions [N, 1]` are pushes, rounded to float32 and clipped to +-1."""
@@ -112,6 +111,11 @@ class MountainCarContinuous(Portable):
     def observe(self, state: ContinuousState) -> Array:
         """See `Dynamics.observe`."""
         return self.xp.asarray(self.xp.stack((state.position, state.velocity), -1), dtype=self.xp.float32)
+
+
+def _starts(xp: Any, words: Array) -> Array:
+    low, high = STARTS
+    return low + (high - low) * noise.uniform(xp, words[:, 0], xp.float64)
 
 
 def _single(xp: Any, array: Array) -> Array:
