@@ -17,7 +17,7 @@ class JaxEnv(GraphEnv):
     """N environments of one `Dynamics`."""
 
     def __init__(self, dynamics: Dynamics, num_envs: int) -> None:
-        self.dynamics, self.num_envs = dynamics, num_envs
+        self.num_envs = num_envs
         self.observation_space = dynamics.observation_space
         self.action_space = dynamics.action_space
         self.time_limit = dynamics.time_limit if dynamics.time_limit < NO_LIMIT else None
