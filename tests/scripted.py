@@ -89,7 +89,8 @@ def collect(envs: HostEnvs, state: Arrays, act: Act) -> tuple[Arrays, Arrays, li
     rollout = envs.begin(state)
     for t in range(len(rollout["rewards"])):
         state, rollout = envs.step(state, rollout, t, act(t, envs.seen(state)))
-    return envs.end(state, rollout)
+    state, ended = envs.end(state, rollout)
+    return state, dict(ended.flags), ended.episodes
 
 
 def idle(t: int, seen: Seen) -> np.ndarray:

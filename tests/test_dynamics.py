@@ -50,10 +50,11 @@ def in_numpy(dynamics: Any, actions: np.ndarray) -> Iterator[Step]:
 
 
 def in_torch(dynamics: Any, actions: np.ndarray, compiled: bool) -> Iterator[Step]:
-    env = Autoreset(torch, dynamics.over(torch), map_fields, traced=compiled)
+    env = Autoreset(torch, dynamics.over(torch), map_fields, traced=False)
     torch.compiler.reset()
     step_of = torch.compile(env.step, fullgraph=True, dynamic=False) if compiled else env.step
     state, _ = env.fresh(torch.arange(NUM_ENVS, dtype=torch.int32))
+    state = env.draw(state, NUM_STEPS) if compiled else state
     for row in actions:
         state, step = step_of(state, torch.from_numpy(row))
         yield step.map(lambda array: array.numpy())

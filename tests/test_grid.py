@@ -15,7 +15,7 @@ from ppo_bench.commands.report.command import main as report
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.dynamics.cartpole import CartPole
-from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
@@ -49,7 +49,7 @@ EACH = {
     ],
 )
 def test_each_run_learns_what_it_learns_alone(words: list[str], names: Iterable[str]) -> None:
-    env = JaxEnv(CartPole(), 4)
+    env = DynamicsEnv(CartPole(), 4)
     problem = problem_for(env, 4, ["precision=float64", *words])
     base = {name: getattr(problem.ppo, name) for name in EACH}
     own: list[Mapping[str, float]] = [base, *(base | {name: EACH[name]} for name in names)]

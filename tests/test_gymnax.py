@@ -18,8 +18,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.backend import JaxBackend
-from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.mathematics import noise
 from tests.refusals import assert_one_line
 
@@ -72,7 +72,7 @@ class InParts(Counting):
         return {"time": obs}, state
 
 
-def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> JaxEnv:
+def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> DynamicsEnv:
     return JaxBackend("jax").make(Task("own", env_id, num_envs, kwargs=kwargs))
 
 

@@ -17,8 +17,8 @@ from numpy.testing import assert_array_equal
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.dynamics import acrobot
 from ppo_bench.envs.dynamics.acrobot import Acrobot, AcrobotState
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.backend import JaxBackend
-from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.mathematics import noise
 from tests.policies import balance
 
@@ -92,7 +92,7 @@ def episodes_in_gymnasium(env_id: str, good: bool) -> list[Episode]:
     return episodes
 
 
-def follow(env: JaxEnv, episodes: list[Episode]) -> list[Episode]:
+def follow(env: DynamicsEnv, episodes: list[Episode]) -> list[Episode]:
     """The same actions from the same first states: one compiled program, all episodes side by side."""
     start = env.reset(range(len(episodes)))
     with jax.enable_x64(True):

@@ -21,15 +21,15 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.backend import DYNAMICS, JaxBackend
-from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics import noise
 from tests.policies import balance
 
 
 def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
-    env = JaxEnv(CartPole(), 1)
+    env = DynamicsEnv(CartPole(), 1)
     start = env.reset([0])
     with jax.enable_x64(True):
         fallen = CartPoleState(*(jnp.full(1, x, jnp.float64) for x in (2.39, 9.0, 0.0, 0.0)))
@@ -46,7 +46,7 @@ def test_environments_in_jax_keep_the_contract(env_id: str) -> None:
 
 
 def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
-    env = HostView(JaxEnv(CartPole(), 3))
+    env = HostView(DynamicsEnv(CartPole(), 3))
     obs = env.reset([1, 2, 3]).obs
     for t in range(1, 503):
         step = env.step(balance(obs))
@@ -59,7 +59,7 @@ def test_a_truncated_episode_is_reset_in_the_next_step() -> None:
 
 
 def test_first_states_are_uniform_and_differ_between_environments_and_episodes() -> None:
-    env = JaxEnv(CartPole(), 2000)
+    env = DynamicsEnv(CartPole(), 2000)
     first = np.asarray(env.reset(noise.env_seeds(1, 0, 2000)).seen.obs)
     assert np.abs(first).max() <= 0.05
     np.testing.assert_allclose(first.mean(0), 0.0, atol=0.003)
@@ -69,7 +69,7 @@ def test_first_states_are_uniform_and_differ_between_environments_and_episodes()
 
 
 def test_an_environment_does_not_depend_on_the_others() -> None:
-    alone, together = HostView(JaxEnv(CartPole(), 1)), HostView(JaxEnv(CartPole(), 3))
+    alone, together = HostView(DynamicsEnv(CartPole(), 1)), HostView(DynamicsEnv(CartPole(), 3))
     assert_array_equal(alone.reset([7]).obs[0], together.reset([5, 7, 6]).obs[1])
     for t in range(200):
         mine, theirs = (env.step(np.full(env.num_envs, t % 3 == 0, np.int32)) for env in (alone, together))
@@ -177,7 +177,7 @@ def test_actions_of_float64_keep_their_digits_whatever_the_process_computes_in(o
 
 def test_a_view_on_the_host_steps_on_the_first_cpu_whatever_the_device_of_learning() -> None:
     first, other = jax.devices("cpu")[:2]
-    view = HostView(JaxEnv(CartPole(), 4))
+    view = HostView(DynamicsEnv(CartPole(), 4))
     with jax.default_device(other):
         view.reset([0, 1, 2, 3])
         view.step(np.zeros(4, np.int32))

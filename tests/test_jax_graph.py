@@ -17,7 +17,7 @@ from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole
-from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
@@ -51,7 +51,7 @@ def run(
 
 @functools.cache
 def run_in_a_program(*overrides: str) -> tuple[Arrays, list[Metrics], list[Episode]]:
-    return run("jax_xla", JaxEnv(CartPole(), 4), 4, list(overrides))
+    return run("jax_xla", DynamicsEnv(CartPole(), 4), 4, list(overrides))
 
 
 @pytest.mark.parametrize("framework", ACTING)
@@ -60,7 +60,7 @@ def test_an_iteration_in_one_program_is_that_of_every_framework_on_the_host(
     framework: str, overrides: list[str]
 ) -> None:
     precise = ["precision=float64", *overrides]
-    expected, expected_rows, expected_episodes = run(framework, HostView(JaxEnv(CartPole(), 4)), 4, precise)
+    expected, expected_rows, expected_episodes = run(framework, HostView(DynamicsEnv(CartPole(), 4)), 4, precise)
     found, rows, episodes = run_in_a_program(*precise)
     assert episodes == expected_episodes
     assert len(episodes) > 20
@@ -75,8 +75,8 @@ def test_an_iteration_in_one_program_is_that_of_every_framework_on_the_host(
 
 
 def test_the_same_holds_in_float32_with_float64_statistics() -> None:
-    expected, _, expected_episodes = run("jax_xla", HostView(JaxEnv(CartPole(), 4)), 4, NORMALIZED)
-    found, _, episodes = run("jax_xla", JaxEnv(CartPole(), 4), 4, NORMALIZED)
+    expected, _, expected_episodes = run("jax_xla", HostView(DynamicsEnv(CartPole(), 4)), 4, NORMALIZED)
+    found, _, episodes = run("jax_xla", DynamicsEnv(CartPole(), 4), 4, NORMALIZED)
     assert episodes == expected_episodes
     for name in found:
         assert found[name].dtype == expected[name].dtype, name
@@ -85,12 +85,12 @@ def test_the_same_holds_in_float32_with_float64_statistics() -> None:
 
 
 def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
-    first, second = (run("jax_xla", JaxEnv(CartPole(), 4), 3, NORMALIZED)[0] for _ in range(2))
+    first, second = (run("jax_xla", DynamicsEnv(CartPole(), 4), 3, NORMALIZED)[0] for _ in range(2))
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
-    runner, twin = (runner_for("jax_xla", problem_for(JaxEnv(CartPole(), 4), 10, NORMALIZED)) for _ in range(2))
+    runner, twin = (runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, NORMALIZED)) for _ in range(2))
     state, _, _ = runner.step(runner.init(SEED))
     arrays = runner.export(state)
     state, _, episodes = runner.step(runner.restart(state, 1))
@@ -103,11 +103,11 @@ def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
 
 def test_iterations_given_ahead_are_the_same_iterations() -> None:
     """Seven of them, in blocks of 3, 3 and 1."""
-    problem = problem_for(JaxEnv(CartPole(), 4), 7, NORMALIZED)
+    problem = problem_for(DynamicsEnv(CartPole(), 4), 7, NORMALIZED)
     ends: list[Arrays] = []
     given: list[list[tuple[Metrics, list[Episode]]]] = []
     for iterations_per_call in (1, 3):
-        runner = ProgramRunner(problem, JaxEnv(CartPole(), 4), iterations_per_call)
+        runner = ProgramRunner(problem, DynamicsEnv(CartPole(), 4), iterations_per_call)
         state = runner.init(SEED)
         rows = []
         for _ in range(7):
@@ -129,14 +129,14 @@ class Breaks(CartPole):
 
 
 def test_a_reward_that_is_no_number_names_its_environment() -> None:
-    runner = ProgramRunner(problem_for(JaxEnv(CartPole(), 4), 7, []), JaxEnv(Breaks(), 4), 1)
+    runner = ProgramRunner(problem_for(DynamicsEnv(CartPole(), 4), 7, []), DynamicsEnv(Breaks(), 4), 1)
     with pytest.raises(Failed, match="environment 2 gave a reward of nan, which is no finite number"):
         runner.step(runner.init(SEED))
 
 
 def test_a_device_never_has_more_than_it_takes_at_once_and_nothing_past_the_end_of_a_block() -> None:
-    problem = problem_for(JaxEnv(CartPole(), 4), 45, [])
-    runner = ProgramRunner(problem, JaxEnv(CartPole(), 4), iterations_per_call=20)
+    problem = problem_for(DynamicsEnv(CartPole(), 4), 45, [])
+    runner = ProgramRunner(problem, DynamicsEnv(CartPole(), 4), iterations_per_call=20)
     state, ahead = runner.init(SEED), []
     for _ in range(45):
         state, _, _ = runner.step(state)
@@ -160,7 +160,7 @@ def test_a_run_with_iterations_given_ahead_leaves_the_same_rows(tmp_path: Path) 
 
 
 def test_a_restart_of_environments_in_jax_compiles_nothing() -> None:
-    runner = runner_for("jax_xla", problem_for(JaxEnv(CartPole(), 4), 10, []))
+    runner = runner_for("jax_xla", problem_for(DynamicsEnv(CartPole(), 4), 10, []))
     state = runner.init(SEED)
     program = state.iterate
     state = runner.restart(runner.step(state)[0], 1)

@@ -14,8 +14,8 @@ from numpy.testing import assert_array_equal
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.backend import BRAX, JaxBackend
-from ppo_bench.envs.jax.base import JaxEnv
 from ppo_bench.envs.jax.brax import PIPELINE, Brax
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.envs.random_play import random_actions
@@ -37,7 +37,7 @@ def test_the_reacher_keeps_the_contract_and_is_cut_after_1000_steps() -> None:
 @pytest.fixture(scope="module")
 def pendulum() -> HostView:
     """Brax's smallest task, which ends when the pole falls."""
-    return HostView(JaxEnv(Brax("brax-inverted_pendulum"), 4))
+    return HostView(DynamicsEnv(Brax("brax-inverted_pendulum"), 4))
 
 
 def test_steps_are_those_of_brax_with_the_same_keys_until_each_pole_falls(pendulum: HostView) -> None:

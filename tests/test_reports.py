@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.common.errors import FailedRuns
 from ppo_bench.envs.dynamics.cartpole import CartPole
-from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.runners.base import Episode, Problem
 from ppo_bench.runners.episodes import Totals
 from ppo_bench.runners.program import Played
@@ -25,7 +25,7 @@ VALID = [[[1, 1], [1, 1], [0, 1]], [[1, 1], [1, 1], [1, 1]]]
 
 @pytest.fixture(scope="module")
 def problem() -> Problem:
-    return problem_for(JaxEnv(CartPole(), 2), 10, ["ppo.num_envs=2"])
+    return problem_for(DynamicsEnv(CartPole(), 2), 10, ["ppo.num_envs=2"])
 
 
 def iteration(problem: Problem, rewards: list[list[list[float]]]) -> Ahead:

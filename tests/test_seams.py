@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from ppo_bench.envs.base import Seen, Start, Step
 from ppo_bench.envs.dynamics.cartpole import CartPole
-from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics import distributions
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, of_kinds, under
@@ -46,7 +46,7 @@ def played(framework: str, env: Any, overrides: Sequence[str]) -> tuple[Arrays, 
 
 @functools.cache
 def played_eagerly(network: str) -> tuple[Arrays, list[dict[str, float]]]:
-    return played("torch_eager", HostView(JaxEnv(CartPole(), 4)), [*PRECISE, *ours(network)])
+    return played("torch_eager", HostView(DynamicsEnv(CartPole(), 4)), [*PRECISE, *ours(network)])
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -54,7 +54,7 @@ def played_eagerly(network: str) -> tuple[Arrays, list[dict[str, float]]]:
 def test_every_framework_learns_the_same_on_the_host_and_in_a_program(framework: str, network: str) -> None:
     expected, expected_rows = played_eagerly(network)
     in_program = framework == "in a program"
-    env = JaxEnv(CartPole(), 4) if in_program else HostView(JaxEnv(CartPole(), 4))
+    env = DynamicsEnv(CartPole(), 4) if in_program else HostView(DynamicsEnv(CartPole(), 4))
     found, rows = played("jax_xla" if in_program else framework, env, [*PRECISE, *ours(network)])
     assert [list(row) for row in rows] == [list(row) for row in expected_rows]
     for row, expected_row in zip(rows, expected_rows, strict=True):
@@ -67,9 +67,9 @@ def test_every_framework_learns_the_same_on_the_host_and_in_a_program(framework:
 
 
 def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
-    before = runner_for("torch_eager", problem_for(HostView(JaxEnv(CartPole(), 4)), 10, LEVELLED))
+    before = runner_for("torch_eager", problem_for(HostView(DynamicsEnv(CartPole(), 4)), 10, LEVELLED))
     begun = before.export(before.init(3))
-    arrays, rows = played("torch_eager", HostView(JaxEnv(CartPole(), 4)), LEVELLED)
+    arrays, rows = played("torch_eager", HostView(DynamicsEnv(CartPole(), 4)), LEVELLED)
     assert begun["params.level"] == 0.0
     assert arrays["params.level"] > 0.0
     assert arrays["adam.mean.level"] != 0.0
@@ -77,7 +77,7 @@ def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
     assert_allclose(begun["frozen.projection"] @ begun["frozen.projection"].T, np.eye(2), atol=1e-6)
     valid = sum(32 * (1.0 - row["masked_fraction"]) for row in rows)
     assert arrays["statistics.transitions"] == rows[-1]["transitions"] == valid
-    without, _ = played("torch_eager", HostView(JaxEnv(CartPole(), 4)), [])
+    without, _ = played("torch_eager", HostView(DynamicsEnv(CartPole(), 4)), [])
     assert not {name for name in without if "level" in name or name.startswith(("frozen.", "statistics."))}
 
 
@@ -85,7 +85,7 @@ def test_what_was_added_learns_is_counted_or_stays_as_its_kind_says() -> None:
 def test_all_that_is_declared_is_exported_but_a_rollouts_memory(framework: str) -> None:
     """And from a program what belongs to its environments."""
     in_program = framework == "in a program"
-    env: Any = JaxEnv(CartPole(), 4) if in_program else HostView(JaxEnv(CartPole(), 4))
+    env: Any = DynamicsEnv(CartPole(), 4) if in_program else HostView(DynamicsEnv(CartPole(), 4))
     problem = problem_for(env, 10, [*SMALL, *ours("AveragingMlp")])
     runner: Any = runner_for("jax_xla" if in_program else framework, problem)
     exported = runner.export(runner.init(3))
@@ -247,7 +247,7 @@ def test_of_illegal_choices_neither_probability_nor_entropy_nor_gradient_is_left
     assert_allclose(gradient.sum(), 0.0, atol=1e-15)
 
 
-class Ruled(JaxEnv):
+class Ruled(DynamicsEnv):
     """CartPole in which only a push to the right is legal after every second step."""
 
     masks_actions = True
@@ -267,7 +267,7 @@ class Ruled(JaxEnv):
 def test_rules_in_a_program_are_those_on_the_host() -> None:
     expected, expected_rows = played("torch_eager", HostView(Ruled(CartPole(), 4)), PRECISE)
     found, rows = played("jax_xla", Ruled(CartPole(), 4), PRECISE)
-    free, _ = played("jax_xla", JaxEnv(CartPole(), 4), PRECISE)
+    free, _ = played("jax_xla", DynamicsEnv(CartPole(), 4), PRECISE)
     assert_allclose([list(row.values()) for row in rows], [list(row.values()) for row in expected_rows], rtol=1e-8)
     weight = "params.actor.0.weight"
     assert_allclose(found[weight], expected[weight], rtol=1e-8)

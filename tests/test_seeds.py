@@ -18,7 +18,7 @@ from ppo_bench.common.errors import Failed, FailedRuns
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
-from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.runners.jax_seeds import JaxSeedsRunner
 from ppo_bench.runners.program_runner import ProgramRunner
@@ -43,7 +43,7 @@ NORMALIZED = ["precision=float64", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 def test_each_seed_learns_what_it_learns_alone(
     iterations_per_call: int, num_envs: int, seeds: Sequence[int], precision: str, tolerance: float
 ) -> None:
-    env = JaxEnv(CartPole(), num_envs)
+    env = DynamicsEnv(CartPole(), num_envs)
     problem = problem_for(env, 4, [*NORMALIZED, f"precision={precision}"])
     together = JaxSeedsRunner(problem, env, iterations_per_call)
     alone = ProgramRunner(problem, env, 1)
@@ -74,7 +74,7 @@ def test_each_seed_learns_what_it_learns_alone(
 
 @pytest.mark.parametrize(("num_seeds", "devices", "rows"), [(1, 1, 1), (2, 2, 2), (3, 2, 4), (4, 2, 4), (5, 2, 6)])
 def test_seeds_are_divided_among_devices_in_equal_parts(num_seeds: int, devices: int, rows: int) -> None:
-    runner = JaxSeedsRunner(problem_for(JaxEnv(CartPole(), 4), 4, []), JaxEnv(CartPole(), 4), 1)
+    runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 4, []), DynamicsEnv(CartPole(), 4), 1)
     state = runner.init(range(num_seeds))
     assert [int(arrays["seed"]) for arrays in runner.export(state)] == list(range(num_seeds))
     for array in (state.learnt.params["actor.0.weight"], state.envs.arrays["envs.obs"]):
@@ -110,10 +110,10 @@ def test_every_core_is_a_device_unless_the_user_says_how_many(env: str, said: di
 
 
 def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
-    runner = JaxSeedsRunner(problem_for(JaxEnv(CartPole(), 4), 9, NORMALIZED), JaxEnv(CartPole(), 4), 1)
+    runner = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), DynamicsEnv(CartPole(), 4), 1)
     state, _ = runner.step(runner.init(SEEDS))
     exported = runner.export(state)
-    twin = JaxSeedsRunner(problem_for(JaxEnv(CartPole(), 4), 9, NORMALIZED), JaxEnv(CartPole(), 4), 1)
+    twin = JaxSeedsRunner(problem_for(DynamicsEnv(CartPole(), 4), 9, NORMALIZED), DynamicsEnv(CartPole(), 4), 1)
     restarted, _ = runner.step(runner.restart(state, 1))
     restored, _ = twin.step(twin.restore(exported))
     for a, b in zip(runner.export(restarted), twin.export(restored), strict=True):
@@ -148,8 +148,8 @@ class BreaksToTheRight(CartPole):
 
 
 def test_rewards_that_are_no_numbers_name_their_seeds() -> None:
-    seeds, env = range(5, 11), JaxEnv(BreaksToTheRight(), 4)
-    problem = problem_for(JaxEnv(CartPole(), 4), 4, [])
+    seeds, env = range(5, 11), DynamicsEnv(BreaksToTheRight(), 4)
+    problem = problem_for(DynamicsEnv(CartPole(), 4), 4, [])
     failing = set()
     for position, seed in enumerate(seeds):
         alone = ProgramRunner(problem, env, 1)

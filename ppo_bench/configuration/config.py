@@ -56,12 +56,12 @@ class Config:
 
         `elsewhere` says that another machine will train, whose devices are unknown.
         """
-        if self.backend.in_graph and not self.framework.takes_graph_envs:
+        if not self.steps_envs:
             on_the_host = [name for name in ("gymnasium", "envpool") if name in self.root.env.ids]
             pairs = [("jax_xla", self.backend.name), *((self.framework.name, name) for name in on_the_host)]
             raise ConfigError(
-                f"framework={self.framework.name} cannot step backend={self.backend.name}, whose environments are part "
-                "of a JAX program; pairs that work: "
+                f"framework={self.framework.name} cannot step {self.task.id} of backend={self.backend.name}, which is "
+                "part of a JAX program; pairs that work: "
                 + ", ".join(f"framework={one} backend={other}" for one, other in pairs)
             )
         if self.trains_several and not (self.framework.takes_graph_envs and self.backend.vmappable):
@@ -98,6 +98,12 @@ class Config:
                 "choose a divisor"
             )
         self._require_source()
+
+    @property
+    def steps_envs(self) -> bool:
+        """Whether the framework steps the environments: those of a JAX program by JAX alone, unless portable."""
+        backend = self.backend
+        return self.framework.takes_graph_envs or not backend.in_graph or backend.portable(self.task.id)
 
     def _require_devices(self) -> None:
         """Raise `ConfigError` if this machine's devices are its CPU's and it has fewer cores than devices."""

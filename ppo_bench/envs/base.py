@@ -135,20 +135,26 @@ EnvStep = Callable[[Any, Any], tuple[Any, Step]]
 
 
 class Start(NamedTuple):
-    """The result of resetting the environments of a JAX program."""
+    """The result of resetting a `GraphEnv`."""
 
     step: EnvStep
-    """Step function `(state, actions [N] or [N, A]) -> (state, Step)` of JAX arrays, to be traced into a program. If it
+    """Step function `(state, actions [N] or [N, A]) -> (state, Step)` of arrays, to be traced into a program. If it
     equals the `step` of an earlier start, programs compiled from the earlier one may be used again; otherwise they must
     not."""
     state: Any
-    """State of the environments: a pytree of JAX arrays."""
+    """State of the environments: a pytree of arrays."""
     seen: Seen
     """First observations and the other inputs of the policy."""
+    draw: Callable[[Any, int], Any] = lambda state, num_steps: state
+    """Function `(state, num_steps) -> state` that draws the random words of all resets in the next steps. After it, a
+    step of `reset_over` does not branch on values, so that it can be compiled or recorded."""
 
 
 class GraphEnv(ABC):
-    """N environments that step together inside a JAX program, under the same contract as a `VectorEnv`."""
+    """N environments that step together inside a JAX program, under the same contract as a `VectorEnv`.
+
+    If they are `portable`, PyTorch and NumPy step them too.
+    """
 
     programs_last: ClassVar[bool] = True
     """Whether a compiled program that steps the environments can be cached for other processes."""
@@ -156,6 +162,8 @@ class GraphEnv(ABC):
     """Whether the environments say which choices are legal; see `Seen.legal`."""
     short_steps: bool = False
     """Whether a step is so few operations that a GPU takes several in one pass of a program's loop."""
+    portable: bool = False
+    """Whether they have `reset_over`."""
     num_envs: int
     observation_space: gymnasium.spaces.Box[Any]
     action_space: Any
@@ -163,6 +171,13 @@ class GraphEnv(ABC):
     @abstractmethod
     def reset(self, seeds: Sequence[int]) -> Start:
         """Restart all environments, with one seed each."""
+
+    def reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
+        """Restart all environments, with one seed each, as arrays of `xp`: `numpy`, or `torch` with `device=`.
+
+        The step function is equal to those of earlier calls, which are for the same device.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:
@@ -244,10 +259,13 @@ class Backend(Protocol):
     """A choice of the group `backend`, made from its YAML file: where environments come from."""
 
     in_graph: ClassVar[bool]
-    """Whether its environments are `GraphEnv`s, part of a JAX program; false if they run on the host."""
+    """Whether its environments are `GraphEnv`s; false if they run on the host."""
     vmappable: ClassVar[bool]
     """Whether `jax.vmap` can step several sets of its environments, as a training of several runs needs."""
     name: str
+
+    def portable(self, env_id: str) -> bool:
+        """Whether its environments with this id are `GraphEnv.portable`, so that PyTorch steps them too."""
 
     def require(self) -> None:
         """Raise `ConfigError` if a package of the backend is not installed or an option is out of range."""

@@ -46,6 +46,7 @@ class DeepSea(Portable):
     def __init__(self, size: int) -> None:
         self.time_limit = self._size = size
         self._right = right_actions(size)
+        self._cells = np.arange(size * size, dtype=np.int32)
         self.observation_space = spaces.Box(0.0, 1.0, (size * size,), np.float32)
         self.action_space = spaces.Discrete(2)
 
@@ -68,7 +69,7 @@ class DeepSea(Portable):
         """Observations `[N, size * size]` float32: 1 in the diver's cell, else 0; all 0 after the end of an episode."""
         xp, size = self.xp, self._size
         cell = xp.where(state.row < size, state.row * size + state.column, -1)
-        return xp.asarray(cell[:, None] == xp.arange(size * size)[None, :], dtype=xp.float32)
+        return xp.asarray(cell[:, None] == self._cells, dtype=xp.float32)
 
 
 class DeepSeaEnv(gymnasium.Env[np.ndarray, np.int64]):

@@ -34,6 +34,10 @@ class EnvPoolBackend:
     name: str
     num_threads: int = field(metadata=NOT_TRAINED)
 
+    def portable(self, env_id: str) -> bool:
+        """See `Backend.portable`."""
+        return False
+
     def require(self) -> None:
         """Raise `ConfigError` if EnvPool is not installed or an option is out of range."""
         require("envpool", "envpool", "backend=envpool")

@@ -22,6 +22,10 @@ class EnvPoolXlaBackend:
     name: str
     num_threads: int = field(metadata=NOT_TRAINED)
 
+    def portable(self, env_id: str) -> bool:
+        """See `Backend.portable`."""
+        return False
+
     def require(self) -> None:
         """Raise `ConfigError` if EnvPool or JAX is not installed or an option is out of range."""
         require("jax", "jax", "backend=envpool_xla")

@@ -39,6 +39,10 @@ class GymnasiumBackend:
     name: str
     vectorization: str = field(metadata=NOT_TRAINED)
 
+    def portable(self, env_id: str) -> bool:
+        """See `Backend.portable`."""
+        return False
+
     def require(self) -> None:
         """Raise `ConfigError` if an option is out of range."""
         require_vectorization(self.vectorization)

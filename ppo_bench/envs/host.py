@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
-from ppo_bench.envs.base import GraphEnv, VectorEnv
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.envs.base import GraphEnv, Seen, Step, VectorEnv
 
 
 def on_host(env: VectorEnv | GraphEnv) -> VectorEnv:
     """`env` itself if it is a `VectorEnv`, else a `VectorEnv` that steps the `GraphEnv` `env`."""
     if not isinstance(env, GraphEnv):
         return env
+    if env.portable:
+        return InNumpy(env)
     from ppo_bench.envs.jax.host import HostView
 
     return HostView(env)
+
+
+class InNumpy:
+    """A `VectorEnv` that steps a portable `GraphEnv` in NumPy."""
+
+    masks_actions = False
+
+    def __init__(self, env: GraphEnv) -> None:
+        self.num_envs = env.num_envs
+        self.observation_space: Any = env.observation_space
+        self.action_space: Any = env.action_space
+        self._env = env
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        """See `VectorEnv.reset`."""
+        start = self._env.reset_over(np, seeds)
+        self._step, self._state = start.step, start.state
+        return start.seen
+
+    def step(self, actions: np.ndarray) -> Step:
+        """See `VectorEnv.step`."""
+        self._state, step = self._step(self._state, actions)
+        return step
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._env.close()

@@ -10,6 +10,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Backend, EnvStep, GraphEnv, Seen, Start, Step, Task, VectorEnv
+from ppo_bench.mathematics.arrays import Array
 
 
 def make_env(backend: Backend, task: Task) -> VectorEnv | GraphEnv:
@@ -78,10 +79,15 @@ class _ObservedStep:
 
     step: EnvStep
     components: tuple[int, ...]
+    xp: Any
 
     def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
         state, step = self.step(state, actions)
-        return state, step._replace(obs=step.obs[:, np.array(self.components)])
+        return state, step._replace(obs=self.columns(step.obs))
+
+    def columns(self, obs: Array) -> Array:
+        """The components of `obs [N, D]`."""
+        return self.xp.stack([obs[:, component] for component in self.components], -1)
 
 
 class _ObservedGraph(GraphEnv):
@@ -92,6 +98,7 @@ class _ObservedGraph(GraphEnv):
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
         self.short_steps = env.short_steps
+        self.portable = env.portable
         self.programs_last = env.programs_last  # type: ignore[misc]  # a class variable elsewhere
 
     def __getattr__(self, name: str) -> Any:
@@ -100,9 +107,17 @@ class _ObservedGraph(GraphEnv):
 
     def reset(self, seeds: Sequence[int]) -> Start:
         """See `GraphEnv.reset`."""
-        start = self._env.reset(seeds)
-        seen = start.seen._replace(obs=start.seen.obs[:, self._components])
-        return Start(_ObservedStep(start.step, tuple(self._components.tolist())), start.state, seen)
+        import jax.numpy as jnp
+
+        return self._observed(jnp, self._env.reset(seeds))
+
+    def reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
+        """See `GraphEnv.reset_over`."""
+        return self._observed(xp, self._env.reset_over(xp, seeds, **device))
+
+    def _observed(self, xp: Any, start: Start) -> Start:
+        step = _ObservedStep(start.step, tuple(self._components.tolist()), xp)
+        return start._replace(step=step, seen=start.seen._replace(obs=step.columns(start.seen.obs)))
 
     def close(self) -> None:
         """See `GraphEnv.close`."""

@@ -33,6 +33,10 @@ class PettingZooBackend:
     name: str
     vectorization: str = field(metadata=NOT_TRAINED)
 
+    def portable(self, env_id: str) -> bool:
+        """See `Backend.portable`."""
+        return False
+
     def require(self) -> None:
         """Raise `ConfigError` if its package is missing or an option is out of range."""
         require("pettingzoo", "pettingzoo", "backend=pettingzoo")

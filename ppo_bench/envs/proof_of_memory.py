@@ -48,6 +48,7 @@ class ProofOfMemory(Portable):
     num_words = 2
 
     def __init__(self) -> None:
+        self._positions = POSITIONS
         self.observation_space, self.action_space = spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Discrete(2)
 
     def reset(self, words: Array) -> Line:
@@ -72,7 +73,7 @@ class ProofOfMemory(Portable):
         """
         xp = self.xp
         shown = xp.asarray(state.pays * (state.steps <= SHOWN_STEPS), dtype=xp.float32)
-        return xp.stack((-shown, xp.asarray(POSITIONS)[state.position + ENDS], shown), -1)
+        return xp.stack((-shown, xp.asarray(self._positions)[state.position + ENDS], shown), -1)
 
 
 class ProofOfMemoryEnv(gymnasium.Env[np.ndarray, np.int64]):

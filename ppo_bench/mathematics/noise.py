@@ -163,6 +163,6 @@ def reset_words(xp: Any, seeds: Array, episodes: Array, num_words: int) -> Array
     `seeds [N]` are the environments' seeds, `episodes [N]` the number of each one's episode, both int32.
     """
     key0, key1 = stream_key(xp, seeds, Stream.ENV_RESETS, episodes, xp.zeros_like(seeds))
-    lanes = xp.arange(num_words, dtype=xp.int32)[None, :]
+    lanes = xp.stack([xp.full_like(seeds, lane) for lane in range(num_words)], -1)  # on the device of the seeds
     words, _ = threefry2x32((key0[:, None], key1[:, None]), (xp.zeros_like(lanes), lanes))
     return words

@@ -198,7 +198,7 @@ class Framework(Protocol):
     """A choice of the group `framework`: how PPO is executed. Its fields are the keys of its YAML file."""
 
     takes_graph_envs: ClassVar[bool]
-    """Whether its runner can compile a `GraphEnv` into its program."""
+    """Whether its runner can compile any `GraphEnv` into its program; otherwise only a portable one."""
     process_per_device: ClassVar[bool]
     """Whether several devices need one process each, or those of a machine share one."""
     name: str

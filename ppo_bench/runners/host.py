@@ -1,4 +1,4 @@
-"""PPO iterations with environments on the host: collect, targets, update; the same code for every framework."""
+"""PPO iterations that the host leads: collect, targets, update; the same code for every framework."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, filled, of_kinds, restored
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros
-from ppo_bench.runners.host_envs import HostEnvs
+from ppo_bench.runners.envs import Envs, Rollout
 from ppo_bench.runners.learner import Learner
 
 
@@ -23,14 +23,14 @@ class HostState:
     iteration: int
     """Number of iterations done."""
     learner: Any
-    envs: Arrays
-    """State of the environments (`env_arrays`) and running statistics (`normalization_arrays`), by name."""
+    envs: Any
+    """State of the environments and running statistics."""
 
 
 class HostRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
-    def __init__(self, problem: Problem, envs: HostEnvs, learner: Learner[Any]) -> None:
+    def __init__(self, problem: Problem, envs: Envs[Any], learner: Learner[Any]) -> None:
         self._problem, self._ppo = problem, problem.ppo
         self._envs, self._learner = envs, learner
         self._declared = declared_arrays(problem)
@@ -42,19 +42,19 @@ class HostRunner:
         """See `Runner.step`."""
         iteration = state.iteration + 1
         learning_rate = self._ppo.learning_rate_of(iteration, self._problem.num_iterations)
-        learner, envs, flags, episodes = self._collect(state, iteration)
-        learner, batch, measured = self._learner.targets(learner, flags, state.seed, iteration)
+        learner, envs, rollout = self._collect(state, iteration)
+        learner, batch, measured = self._learner.targets(learner, rollout.flags, state.seed, iteration)
         learner, losses = self._learner.update(learner, batch, state.seed, iteration, learning_rate)
-        measured |= {"learning_rate": learning_rate, "masked_fraction": 1.0 - float(np.mean(flags["valid"]))} | losses
+        measured |= {"learning_rate": learning_rate, "masked_fraction": rollout.masked_fraction} | losses
         metrics = {
             metric.name: measured[metric.name] for metric in metrics_of(self._problem.algorithm, self._problem.network)
         }
-        return HostState(state.seed, iteration, learner, envs), metrics, episodes
+        return HostState(state.seed, iteration, learner, envs), metrics, rollout.episodes
 
-    def _collect(self, state: HostState, iteration: int) -> tuple[Any, Arrays, Arrays, list[Episode]]:
+    def _collect(self, state: HostState, iteration: int) -> tuple[Any, Any, Rollout]:
         """Run a rollout of `num_steps` steps and evaluate the values of its final observations.
 
-        Returns the learner's state, and the state, flags and episodes of `HostEnvs.end`.
+        Returns the states of learner and environments, and the rollout's result.
         """
         envs, rollout = state.envs, self._envs.begin(state.envs)
         learner = self._learner.begin(state.learner, state.seed, iteration)
@@ -75,8 +75,8 @@ class HostRunner:
         zeros = of_zeros(self._problem)
         state = self.restore(begun | zeros)
         for iteration in range(-warm_up, 0):
-            learner, envs, flags, _ = self._collect(state, iteration)
-            state = HostState(seed, 0, self._learner.warmed(learner, flags), envs)
+            learner, envs, rollout = self._collect(state, iteration)
+            state = HostState(seed, 0, self._learner.warmed(learner, rollout.flags), envs)
         return self.restore(self.export(state) | {name: begun[name] for name in zeros})
 
     def export(self, state: HostState) -> Arrays:
@@ -96,11 +96,11 @@ class HostRunner:
 
     def in_progress(self, state: HostState) -> np.ndarray:
         """See `Runner.in_progress`."""
-        return state.envs["envs.lengths"]
+        return self._envs.lengths(state.envs)
 
     def restart(self, state: HostState, iteration: int) -> HostState:
         """See `Runner.restart`. The network's carry resets in the next step, since `envs.start` is true everywhere."""
-        state.envs = self._envs.start(state.envs, state.seed, iteration)
+        state.envs = self._envs.start(self._envs.export(state.envs), state.seed, iteration)
         state.learner = self._learner.restart(state.learner)
         return state
 

@@ -13,8 +13,9 @@ from ppo_bench.envs.float_range import FLOAT32_MAX, fits, out_of_range
 from ppo_bench.mathematics import normalize
 from ppo_bench.mathematics.arrays import Arrays, filled
 from ppo_bench.mathematics.normalize import Moments
-from ppo_bench.runners.base import Episode, Problem
+from ppo_bench.runners.base import Problem
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
+from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.episodes import Totals, fold_episodes
 
 
@@ -97,6 +98,10 @@ class HostEnvs:
         """Close the environments."""
         self._env.close()
 
+    def lengths(self, state: Arrays) -> np.ndarray:
+        """Length so far of each environment's current episode, `[N]` int64."""
+        return state["envs.lengths"]
+
     # --- A rollout ----------------------------------------------------------------------------------------------------
 
     def seen(self, state: Arrays) -> Seen:
@@ -142,8 +147,8 @@ class HostEnvs:
                 rollout[f"info.{name}"] = np.full(rollout["rewards"].shape, np.nan)
             rollout[f"info.{name}"][t] = numbers
 
-    def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Arrays, list[Episode]]:
-        """State after a rollout, its arrays for learning (`Computation.flags`, `[T, N]`), and its finished episodes."""
+    def end(self, state: Arrays, rollout: Arrays) -> tuple[Arrays, Rollout]:
+        """State after a rollout, and its result."""
         rewards, raw_rewards, valid = rollout["rewards"], rollout["raw_rewards"], ~rollout["done"][:-1]
         for given, limit in ((raw_rewards, FLOAT32_MAX), (rewards, self._max_reward)):
             if not fits(given, limit):
@@ -162,7 +167,7 @@ class HostEnvs:
             "acts": rollout["acts"][:-1] & valid,
             "start": np.concatenate([rollout["start"][None], ~valid[:-1]]),
         }
-        return state, flags, episodes
+        return state, Rollout(flags, episodes, 1.0 - float(np.mean(valid)))
 
     def _observe(self, state: Arrays, raw: np.ndarray) -> np.ndarray:
         """Observations in the network's layout; with `norm_obs`, updates the statistics in `state` and normalises."""

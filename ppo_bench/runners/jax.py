@@ -92,13 +92,13 @@ class JaxLearner:
         memory, carry, actions = self._learning.act(*inputs)
         return memory, carry, jax.device_put(actions, jax.memory.Space.Host)
 
-    def warmed(self, state: JaxLearnerState, flags: Arrays) -> JaxLearnerState:
+    def warmed(self, state: JaxLearnerState, flags: Tree) -> JaxLearnerState:
         """See `Learner.warmed`."""
         with self.acting():
             state.learnt = self._warmed(state.learnt, state.memory, self._placed(flags))
         return state
 
-    def _placed(self, flags: Arrays) -> Tree:
+    def _placed(self, flags: Tree) -> Tree:
         """The flags that learning takes, `[T, N]`, divided among several devices."""
         own = {name: flags[name] for name in self._flags}
         return own if self._learning.devices.count == 1 else self._learning.devices.put(own, along(1))
@@ -109,7 +109,7 @@ class JaxLearner:
         return state
 
     def targets(
-        self, state: JaxLearnerState, flags: Arrays, seed: int, iteration: int
+        self, state: JaxLearnerState, flags: Tree, seed: int, iteration: int
     ) -> tuple[JaxLearnerState, Any, dict[str, float]]:
         """See `Learner.targets`; returns the flags as the batch, since the program of `update` computes the targets."""
         return state, self._placed(flags), {}

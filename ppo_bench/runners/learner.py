@@ -1,4 +1,4 @@
-"""Interface of a framework's policy and update for environments on the host: `Learner`."""
+"""Interface of a framework's policy and update: `Learner`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from ppo_bench.envs.base import Seen
-from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.arrays import Array, Arrays, Tree
 
 State = TypeVar("State")
 
@@ -33,20 +31,20 @@ class Learner(Protocol[State]):
     def begin(self, state: State, seed: int, iteration: int) -> State:
         """State for the first step of an iteration, with the iteration's action noise drawn."""
 
-    def act(self, state: State, t: int, seen: Seen) -> tuple[State, np.ndarray]:
-        """Actions `[N]` or `[N, A]` on the host for the inputs `seen`; both are written to row `t` of the memory.
+    def act(self, state: State, t: int, seen: Seen) -> tuple[State, Array]:
+        """Actions `[N]` or `[N, A]` for the inputs `seen`, where the environments are; both are kept in row `t`.
 
         A last call with `t = num_steps` evaluates the final observations: its actions are unused, and the carry is not
         advanced.
         """
 
-    def warmed(self, state: State, flags: Arrays) -> State:
+    def warmed(self, state: State, flags: Tree) -> State:
         """State with the algorithm's statistics updated by a warm-up rollout; nothing else learns from it."""
 
     def restart(self, state: State) -> State:
         """State with the algorithm's per-environment statistics reset, for environments that are reset."""
 
-    def targets(self, state: State, flags: Arrays, seed: int, iteration: int) -> tuple[State, Any, dict[str, float]]:
+    def targets(self, state: State, flags: Tree, seed: int, iteration: int) -> tuple[State, Any, dict[str, float]]:
         """The rollout's batch and metrics; `flags` are the arrays named by `Computation.flags`, `[T, N]` each.
 
         A learner whose `update` computes the targets in the same program returns the flags as the batch.

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ppo_bench.envs.base import EnvStep, Seen, Step
-from ppo_bench.mathematics import normalize
+from ppo_bench.envs.base import EnvStep, Seen
 from ppo_bench.mathematics.arrays import Tree
-from ppo_bench.mathematics.normalize import Across, here
-from ppo_bench.runners.base import Problem
+from ppo_bench.runners.env_steps import STEP_FLAGS, after_step
 from ppo_bench.runners.jax_learning import Learning, TrainState
 from ppo_bench.runners.jax_mesh import SAME, along
 
@@ -37,9 +35,6 @@ class Played(NamedTuple):
     valid: jax.Array
     """Flag that is false where a step only reset its environment."""
 
-
-STEP_FLAGS = ("terminated", "truncated", "valid", "acts", "start", "episode_over")
-"""Names of a step's flags, in the order of their bits."""
 
 Iterate = Callable[..., tuple[TrainState, Envs, Played, dict[str, jax.Array]]]
 """Compiled `iterate` of some environments: takes `(learnt, envs, seed, hyperparameters, iteration)`.
@@ -97,13 +92,14 @@ def _collect(
 
     `arrays` are the policy's.
     """
-    bounds = learning.problem.action_bounds
+    bounds, across = learning.problem.action_bounds, learning.computation.ops.across
 
     def step(carried: tuple[Envs, Tree], t: jax.Array) -> tuple[tuple[Envs, Tree], Any]:
         envs, memory = carried
         memory, carry, actions = learning.act(arrays, memory, envs.carry, noise, t, _seen(learning, envs))
         state, given = env_step(envs.state, bounds.within(jnp, actions) if bounds else actions)
-        stood, reward, flags = _take_in(learning, envs.arrays, given)
+        with jax.enable_x64(True):  # statistics are float64
+            stood, reward, flags = after_step(jnp, learning.problem, envs.arrays, given, across)
         return (Envs(state, stood, carry), memory), (reward, given.raw_reward, _packed(flags))
 
     memory = learning.remember(learning.allocate(), envs.carry)
@@ -145,49 +141,3 @@ def _seen(learning: Learning, envs: Envs) -> Seen:
     """Inputs of the policy for the next step; `start` is present only for a recurrent network."""
     start = envs.arrays["envs.start"] if learning.network.carry else None
     return Seen(envs.arrays["envs.obs"], legal=envs.arrays.get("envs.legal"), start=start)
-
-
-def _take_in(learning: Learning, before: Tree, given: Step) -> tuple[Tree, Any, Tree]:
-    """Arrays of the environments after a step that returned `given`; the step's rewards `[N]`, and its flags."""
-    problem, across = learning.problem, learning.computation.ops.across
-    hp, done = problem.ppo, before["envs.done"]
-    valid, after = ~done, {**before, "envs.start": done}
-    rewards = given.reward
-    with jax.enable_x64(True):  # statistics are float64, as on the host
-        if hp.norm_reward:
-            stats, returns, rewards = normalize.reward(
-                jnp,
-                normalize.stats_in(before, "normalize.return"),
-                before["envs.discounted_returns"],
-                rewards,
-                valid.astype(jnp.float64),
-                hp.gamma,
-                hp.reward_clip,
-                across,
-            )
-            after |= normalize.named_stats(stats, "normalize.return") | {"envs.discounted_returns": returns}
-        after["envs.done"] = given.terminated | given.truncated
-        after["envs.acts"] = jnp.ones_like(done) if given.acts is None else given.acts
-        if given.legal is not None:
-            after["envs.legal"] = given.legal
-        after |= observed(problem, after, given.obs, across)
-        rewards = rewards.astype(jnp.float32)
-    flags = {
-        "terminated": given.terminated,
-        "truncated": given.truncated,
-        "valid": valid,
-        "acts": before["envs.acts"] & valid,
-        "start": before["envs.start"],
-        "episode_over": given.episode_over,
-    }
-    return after, rewards, flags
-
-
-def observed(problem: Problem, stands: Tree, raw: Any, across: Across = here) -> dict[str, jax.Array]:
-    """Observations in the network's layout, `envs.obs`; with `norm_obs` normalised, and with the updated statistics."""
-    seen: dict[str, jax.Array] = {}
-    if problem.ppo.norm_obs:
-        stats = normalize.stats_in(stands, "normalize.obs")
-        stats, raw = normalize.observe(jnp, stats, raw.astype(jnp.float64), problem.ppo.obs_clip, across)
-        seen |= normalize.named_stats(stats, "normalize.obs")
-    return seen | {"envs.obs": problem.network.arrange(raw)}

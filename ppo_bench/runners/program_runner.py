@@ -15,10 +15,11 @@ from ppo_bench.envs.base import EnvStep, GraphEnv, Seen
 from ppo_bench.mathematics.arrays import KEPT, Arrays, Kind, Tree, filled, named, of_kinds, restored, under
 from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros
+from ppo_bench.runners.env_steps import observed
 from ppo_bench.runners.episodes import Totals, no_totals
 from ppo_bench.runners.jax_learning import Learning, TrainState
 from ppo_bench.runners.jax_mesh import SAME
-from ppo_bench.runners.program import Envs, Iterate, compiled, observed, specs_of_envs, warmed
+from ppo_bench.runners.program import Envs, Iterate, compiled, specs_of_envs, warmed
 from ppo_bench.runners.reports import Ahead, reported
 
 MOST_AHEAD = 8
@@ -180,7 +181,7 @@ class ProgramRunner:
         arrays |= {name: jnp.array(array) for name, array in statistics.items()}
         shown = seen._asdict().items()
         arrays |= {f"envs.{name}": array for name, array in shown if name != "obs" and array is not None}
-        arrays |= observed(self.problem, arrays, seen.obs, self.problem.across)
+        arrays |= observed(jnp, self.problem, arrays, seen.obs, self.problem.across)
         return Envs(state, arrays, carry)
 
     def iterate(self, env_step: EnvStep, envs: Envs) -> Iterate:

@@ -1,4 +1,4 @@
-"""`Learner` in PyTorch for environments on the host; its functions run eagerly, compiled, or as CUDA graphs."""
+"""`Learner` in PyTorch; its functions run eagerly, compiled, or as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import Seen
-from ppo_bench.mathematics.arrays import Arrays, Kind, filled, named, of_kinds, under
+from ppo_bench.envs.base import GraphEnv, Seen
+from ppo_bench.mathematics.arrays import Array, Arrays, Kind, Tree, filled, named, of_kinds, under
+from ppo_bench.mathematics.normalize import Across
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.network import Acted
 from ppo_bench.networks.torch.ops import TorchOps, named_views
@@ -47,29 +48,34 @@ class TorchLearner:
         self._problem, self._ppo, self._network = problem, problem.ppo, problem.network
         precision = PRECISIONS[problem.precision]
         self._dtype, layers = getattr(torch, precision.parameters), getattr(torch, precision.layers)
-        self._device = pick_device(problem.device, precision, problem.place)
-        on_gpu = self._device.type == "cuda"
+        self.device = pick_device(problem.device, precision, problem.place)
+        """Device of its tensors."""
+        on_gpu = self.device.type == "cuda"
         if on_gpu:
-            torch.cuda.set_device(self._device.index or 0)  # the device on which streams and graphs are created
+            torch.cuda.set_device(self.device.index or 0)  # the device on which streams and graphs are created
         if cuda_graphs and not on_gpu:
-            raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self._device}: use auto or false")
+            raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self.device}: use auto or false")
         own = (*problem.parameters, *problem.algorithm.frozen(problem.network))
         set_threads(threads_for(own, num_threads, cores_here() if problem.peers else DEFAULT_THREADS))
         self._replays = replay = on_gpu if cuda_graphs is None else cuda_graphs
         self.execution: Mapping[str, object] = {
-            "device": str(self._device),
+            "device": str(self.device),
             "devices": problem.devices,
             "threads": torch.get_num_threads(),
             "precision": set_precision(precision),
             "cuda_graphs": replay,
             "keeps_freed_memory": not on_gpu and problem.tuning.keep_freed_memory and keep_freed_memory(),
-        } | ({"gpu": torch.cuda.get_device_name(self._device)} if on_gpu else {})
-        self._peers = problem.peers
-        ops = TorchOps(self._dtype, layers, self._peers)
+        } | ({"gpu": torch.cuda.get_device_name(self.device)} if on_gpu else {})
+        ops = TorchOps(self._dtype, layers, problem.peers)
+        self.across: Across = ops.across
+        """Moments over all processes, from those of this one."""
         ops.function(problem.network.module)  # before it is compiled
         self._computation = computation_of(problem, ops)
-        self._memory = allocate(problem, self._device)
-        compiled: Compiler = compiler or (lambda function: function)
+        self._memory = allocate(problem, self.device)
+        self.compiles = compiler is not None
+        self.compiled = compiled = compiler or (lambda function: function)
+        """Transformation of functions before their first call."""
+        self._envs_on_host = not isinstance(problem.env, GraphEnv)
         # On a CPU the call overhead of a compiled policy exceeds its gain: 43 against 25 microseconds for CartPole.
         act: Callable[..., Acted] = functools.partial(_act, self._computation, problem.env.masks_actions)
         act = compiled(act) if on_gpu else act
@@ -82,7 +88,7 @@ class TorchLearner:
         self._learn: Recordable = Replayed(learn, changed=torch_learning.learnt_by) if replay else learn
         first_row = problem.part.index * problem.num_envs
         self._steps, self._env_ids, self._lanes, self._epochs, self._samples, self._first_row = (
-            torch.from_numpy(np.asarray(numbers, np.int32)).to(self._device)
+            torch.from_numpy(np.asarray(numbers, np.int32)).to(self.device)
             for numbers in (
                 np.arange(self._ppo.num_steps + 1),
                 problem.first_env + np.arange(problem.num_envs),
@@ -106,18 +112,18 @@ class TorchLearner:
         begin_rollout(self._network, state.carry, state.memory)
         return state
 
-    def act(self, state: TorchTrainState, t: int, seen: Seen) -> tuple[TorchTrainState, np.ndarray]:
+    def act(self, state: TorchTrainState, t: int, seen: Seen) -> tuple[TorchTrainState, Array]:
         """See `Learner.act`."""
         row = state.rows[t]
         # Moves observations in the host's memory layout and rearranges them on the device, where channels are last.
         # EnvPool's channels are first.
-        row["obs"].copy_(torch.from_numpy(seen.obs).to(self._device))
+        row["obs"].copy_(self._given(seen.obs))
         others: list[Tensor] = []
         if seen.legal is not None:
             row["legal"].copy_(torch.from_numpy(seen.legal))
             others.append(row["legal"])
         if state.carry:
-            others.append(torch.from_numpy(seen.start).to(self._device, self._dtype))
+            others.append(self._given(seen.start).to(self._dtype))
             others += remembered(self._network, state.carry, state.memory, t)
         acted: Acted = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
         row["actions"].copy_(acted.actions)
@@ -126,7 +132,11 @@ class TorchLearner:
         if state.carry:
             over = t == self._ppo.num_steps
             remember(self._network, state.carry, state.memory, state.rows, t, acted.carry, over)
-        return state, acted.actions.cpu().numpy()
+        return state, acted.actions.cpu().numpy() if self._envs_on_host else acted.actions
+
+    def _given(self, array: Array) -> Tensor:
+        """An array of the environments, from the host unless they are on the device."""
+        return torch.from_numpy(array).to(self.device) if self._envs_on_host else array
 
     def _action_noise(self, fixed: Any, *key: Tensor) -> Any:
         """`Computation.action_noise`; `key` are the seed and the iteration."""
@@ -134,7 +144,7 @@ class TorchLearner:
         return self._computation.action_noise(seed, iteration, self._steps, self._env_ids, self._lanes, self._dtype)
 
     @torch.no_grad()
-    def warmed(self, state: TorchTrainState, flags: Arrays) -> TorchTrainState:
+    def warmed(self, state: TorchTrainState, flags: Tree) -> TorchTrainState:
         """See `Learner.warmed`."""
         seen = state.memory | dict(zip(self._computation.flags, self._on_device(flags), strict=True))
         state.statistics = dict(self._computation.warmed(state.statistics, seen))
@@ -146,12 +156,12 @@ class TorchLearner:
         state.statistics |= {name: self._tensor(array) for name, array in under("statistics", anew).items()}
         return state
 
-    def _on_device(self, flags: Arrays) -> list[Tensor]:
-        return [torch.from_numpy(flags[name]).to(self._device, self._dtype) for name in self._computation.flags]
+    def _on_device(self, flags: Tree) -> list[Tensor]:
+        return [self._given(flags[name]).to(self._dtype) for name in self._computation.flags]
 
     @torch.no_grad()
     def targets(
-        self, state: TorchTrainState, flags: Arrays, seed: int, iteration: int
+        self, state: TorchTrainState, flags: Tree, seed: int, iteration: int
     ) -> tuple[TorchTrainState, Any, dict[str, float]]:
         """See `Learner.targets`."""
         statistics = (state.statistics[name] for name in self._computation.statistics)
@@ -183,7 +193,7 @@ class TorchLearner:
         return state, losses | {"learning_rate": float(rate)}
 
     def _scalar(self, value: int) -> Tensor:
-        return torch.full((1,), value, dtype=torch.int32, device=self._device)
+        return torch.full((1,), value, dtype=torch.int32, device=self.device)
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 
@@ -210,16 +220,16 @@ class TorchLearner:
     def _adam(self, steps: int, mean: Tensor, variance: Tensor) -> Adam:
         """Adam's state after `steps` steps. The learning rate is 0 here and set before every update."""
         # The fused GPU kernel reads the learning rate as float32, which is too coarse for float64 parameters.
-        fused = self._device.type != "cuda" or self._dtype != torch.float64
-        coarse = self._device.type == "cuda" and fused
-        learning_rate = torch.zeros((), dtype=torch.float32 if coarse else torch.float64, device=self._device)
+        fused = self.device.type != "cuda" or self._dtype != torch.float64
+        coarse = self.device.type == "cuda" and fused
+        learning_rate = torch.zeros((), dtype=torch.float32 if coarse else torch.float64, device=self.device)
         # The fused kernels require a float32 count. Unfused Adam computes powers in the count's own dtype.
-        count = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=self._device)
+        count = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=self.device)
         capturable = self._replays or not fused
         return Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable, self._ppo.weight_decay)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.tensor(array, device=self._device, dtype=self._dtype)
+        return torch.tensor(array, device=self.device, dtype=self._dtype)
 
     def export(self, state: TorchTrainState) -> Arrays:
         """See `Learner.export`."""

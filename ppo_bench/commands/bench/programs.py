@@ -92,7 +92,7 @@ def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:
             for framework in [[]] if "framework" in chosen else [[f"framework={name}"] for name in frameworks]:
                 words = [*job, *backend, *framework]
                 config = load(words)
-                if config.backend.in_graph and not config.framework.takes_graph_envs and not chosen >= CHOICES:
+                if not config.steps_envs and not chosen >= CHOICES:
                     continue
                 try:
                     config.require()

@@ -55,11 +55,23 @@ class Portable:
 
     xp: Any = np
 
-    def over(self, xp: Any) -> Self:
-        """A copy that computes with `xp`."""
+    def over(self, xp: Any, place: Callable[[np.ndarray], Array] = lambda array: array) -> Self:
+        """A copy that computes with `xp`, and whose constants, attributes that are NumPy arrays, are `place(array)`."""
         other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(other, name, place(value))
         other.xp = xp
         return other
+
+
+class Drawn(NamedTuple):
+    """Random words of several resets of N environments, drawn at once."""
+
+    words: Array
+    """Words `[K N, W]` int32: of the next reset of each environment, then of those after it."""
+    row: Array
+    """Row, `[N]`, of each environment's last reset."""
 
 
 class EnvState(NamedTuple):
@@ -75,6 +87,8 @@ class EnvState(NamedTuple):
     """Number of steps in the current episode, int32."""
     done: Array
     """Flags, bool, of the environments whose next step is a reset step."""
+    drawn: Drawn | None = None
+    """Random words of the next resets; None if they are drawn when an environment is reset."""
 
 
 class Autoreset:
@@ -84,23 +98,38 @@ class Autoreset:
         """`map_arrays(function, *states)` applies a function to the arrays of states, one by one.
 
         If `traced`, the functions become part of a program, which draws the first states of the next episodes in every
-        step; otherwise they are drawn only in steps that reset an environment.
+        step; otherwise they are drawn only in steps that reset an environment, or ahead by `draw`.
         """
         self.dynamics, self._xp, self._map, self._traced = dynamics, xp, map_arrays, traced
 
     def fresh(self, seeds: Array) -> tuple[EnvState, Array]:
         """Environments with the `seeds [N]` int32 before their first step, and their observations `[N, ...]`."""
         zeros, done = self._xp.zeros_like(seeds), self._xp.zeros_like(seeds, dtype=self._xp.bool)
-        dynamics = self._first(seeds, zeros)
+        dynamics = self.dynamics.reset(self._words(seeds, zeros))
         return EnvState(dynamics, seeds, zeros, zeros, done), self.dynamics.observe(dynamics)
+
+    def draw(self, state: EnvState, num_steps: int) -> EnvState:
+        """The same state with the words of all resets that `num_steps` steps can have.
+
+        Steps after it are branch-free and short to compile: PyTorch's compiler takes a minute for the generator.
+        """
+        xp, (num_envs,) = self._xp, state.seeds.shape
+        most = (num_steps + 1) // 2  # a reset step, then one step or more
+        resets = [state.episodes + k for k in range(1, most + 1)]
+        words = self._words(xp.concatenate([state.seeds] * len(resets)), xp.concatenate(resets))
+        row = xp.cumsum(xp.ones_like(state.seeds), 0) - 1 - num_envs
+        return state._replace(drawn=Drawn(words, row))
 
     def step(self, state: EnvState, actions: Array) -> tuple[EnvState, Step]:
         """State and result of a step; see `Step`."""
-        xp, reset = self._xp, state.done
+        xp, reset, drawn = self._xp, state.done, state.drawn
         dynamics, reward, terminated = self.dynamics.step(state.dynamics, actions)
         episodes = state.episodes + reset
-        if self._traced or bool(reset.any()):
-            first = self._first(state.seeds, episodes)
+        if drawn:
+            drawn = drawn._replace(row=drawn.row + len(reset) * reset)
+        if drawn or self._traced or bool(reset.any()):
+            words = drawn.words[drawn.row] if drawn else self._words(state.seeds, episodes)
+            first = self.dynamics.reset(words)
             dynamics = self._map(lambda fresh, old: _where(xp, reset, fresh, old), first, dynamics)
         steps = xp.where(reset, 0, state.steps + 1)
         reward = xp.asarray(_where(xp, reset, xp.zeros_like(reward), reward), dtype=xp.float32)
@@ -108,11 +137,11 @@ class Autoreset:
         over = terminated | truncated
         observed: Any = self.dynamics.observe(dynamics)
         step = Step(observed, reward, terminated, truncated, over, reward)
-        return EnvState(dynamics, state.seeds, episodes, steps, over), step
+        return EnvState(dynamics, state.seeds, episodes, steps, over, drawn), step
 
-    def _first(self, seeds: Array, episodes: Array) -> State:
-        """Initial states of the `episodes`-th episode of each environment."""
-        return self.dynamics.reset(noise.reset_words(self._xp, seeds, episodes, self.dynamics.num_words))
+    def _words(self, seeds: Array, episodes: Array) -> Array:
+        """Words `[N, num_words]` of the reset before the `episodes`-th episode of each environment."""
+        return noise.reset_words(self._xp, seeds, episodes, self.dynamics.num_words)
 
 
 def map_fields(function: Callable[..., Array], *states: Any) -> Any:

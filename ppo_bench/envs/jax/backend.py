@@ -14,7 +14,7 @@ from ppo_bench.envs.turns import require_players
 
 if TYPE_CHECKING:
     from ppo_bench.envs.dynamics.base import Dynamics
-    from ppo_bench.envs.jax.base import JaxEnv
+    from ppo_bench.envs.dynamics.env import DynamicsEnv
 
 DYNAMICS = {
     "CartPole-v1": "ppo_bench.envs.dynamics.cartpole.CartPole",
@@ -28,6 +28,9 @@ DYNAMICS = {
 
 PARTS = ("time_limit", "num_words", "observation_space", "action_space", "reset", "step", "observe")
 """Names of the attributes that every `Dynamics` has."""
+
+GYMNAX_METHODS = ("reset_env", "step_env")
+"""Methods by which a class with gymnax's interface is known; besides it needs `default_params` and the two spaces."""
 
 MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders"))
 """Ids of the MinAtar games of the package pgx."""
@@ -51,11 +54,18 @@ class JaxBackend:
     vmappable: ClassVar[bool] = True
     name: str
 
-    def require(self) -> None:
-        """Raise `ConfigError` if JAX is not installed."""
-        require("jax", "jax", "backend=jax")
+    def portable(self, env_id: str) -> bool:
+        """See `Backend.portable`; of one's own dynamics, those that are `Portable`."""
+        if ":" in env_id:
+            from ppo_bench.envs.dynamics.base import Portable
 
-    def make(self, task: Task) -> JaxEnv:
+            return issubclass(class_named("env.id", env_id.replace(":", ".")), Portable)
+        return env_id in (*DYNAMICS, *DEEP_SEA)
+
+    def require(self) -> None:
+        """Do nothing: `make` raises `ConfigError` if a package that the environments need is not installed."""
+
+    def make(self, task: Task) -> DynamicsEnv:
         """The environments of `task`. Raises `ConfigError` if its id is unknown or a package is missing."""
         task.plain("jax", kwargs_too=":" not in task.id)
         require_no_info(task, "jax")
@@ -65,16 +75,18 @@ class JaxBackend:
             raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(shown)}, and module:Class of your own")
         if task.atari:
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
-        share_gpu_memory()  # first, since constructors of dynamics may compute on the GPU
+        if not self.portable(task.id):
+            require("jax", "jax", f"{task.id} on backend=jax")
+            share_gpu_memory()  # first, since constructors of dynamics may compute on the GPU
         if task.id in GAMES:
             require("pgx", "minatar", f"{task.id} on backend=jax")
             from ppo_bench.envs.jax.games import JaxGames
 
             return JaxGames(task)
         require_players(task, 1)
-        from ppo_bench.envs.jax.base import JaxEnv
+        from ppo_bench.envs.dynamics.env import DynamicsEnv
 
-        return JaxEnv(_dynamics(task.id, task.kwargs or {}), task.num_envs)
+        return DynamicsEnv(_dynamics(task.id, task.kwargs or {}), task.num_envs)
 
 
 def _dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
@@ -105,12 +117,12 @@ def _own_dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
     neither.
     """
     of_id = class_named("env.id", env_id.replace(":", "."))
-    from ppo_bench.envs.jax import gymnax
-
     try:
         with exits_are_failures(f"backend=jax: {env_id}"):
-            if all(hasattr(of_id, name) for name in gymnax.METHODS):
-                return gymnax.Gymnax(of_id(), kwargs)
+            if all(hasattr(of_id, name) for name in GYMNAX_METHODS):
+                from ppo_bench.envs.jax.gymnax import Gymnax
+
+                return Gymnax(of_id(), kwargs)
             dynamics: Dynamics = of_id(**kwargs)
     except (ConfigError, Failed):
         raise

@@ -1,7 +1,7 @@
 """Brax's robot tasks, modelled on gymnasium's MuJoCo tasks, with physics in JAX (Freeman et al. 2021).
 
-This module uses Brax's unwrapped `reset` and `step`; `JaxEnv` adds time limits, autoreset and seeds. Brax computes in
-float32.
+This module uses Brax's unwrapped `reset` and `step`; `DynamicsEnv` adds time limits, autoreset and seeds. Brax computes
+in float32.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ppo_bench.envs.base import NO_LIMIT, Start, Step, Task
 from ppo_bench.envs.dynamics.base import EnvState
-from ppo_bench.envs.jax.base import JaxEnv
+from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.jax.pgx_games import PgxGames, PgxState
 from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
 
@@ -39,7 +39,7 @@ class Board(PgxGames):
             return seen.reshape(-1, *seen.shape[2:])
 
 
-class JaxGames(JaxEnv):
+class JaxGames(DynamicsEnv):
     """A `GraphEnv` of the G games of a task, in G P rows."""
 
     masks_actions = True

@@ -1,7 +1,7 @@
 """Environments with gymnax's interface (Lange 2022), such as gymnax's own and Craftax's, as `Dynamics`.
 
-Of an environment only `reset_env` and `step_env` are used, which do not reset by themselves; `JaxEnv` adds time limits,
-autoreset and seeds. It computes in 32 bits, and needs no package of gymnax's.
+Of an environment only `reset_env` and `step_env` are used, which do not reset by themselves; `DynamicsEnv` adds time
+limits, autoreset and seeds. It computes in 32 bits, and needs no package of gymnax's.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from gymnasium import spaces
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import NO_LIMIT
 
-METHODS = ("reset_env", "step_env")
-"""Methods by which a class with gymnax's interface is known; besides it needs `default_params` and the two spaces."""
 LIMITS = ("max_steps_in_episode", "max_timesteps")
 """Names that gymnax and Craftax have for the time limit among the environment's parameters."""
 

@@ -1,4 +1,4 @@
-"""Games of the package pgx in JAX (Koyamada et al. 2023). Its `step` is called directly; `JaxEnv` adds autoreset."""
+"""Games of the package pgx in JAX (Koyamada et al. 2023), whose `step` `DynamicsEnv` calls, with autoreset."""
 
 from __future__ import annotations
 

@@ -1,0 +1,82 @@
+"""Environments of one `Dynamics`: part of a JAX program, or stepped by PyTorch or NumPy."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.envs.base import NO_LIMIT, GraphEnv, Seen, Start, Step
+from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, Portable, map_fields
+from ppo_bench.mathematics.arrays import Array
+
+
+class DynamicsEnv(GraphEnv):
+    """N environments of one `Dynamics`. JAX is imported only where they become part of a JAX program."""
+
+    def __init__(self, dynamics: Dynamics, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.observation_space = dynamics.observation_space
+        self.action_space = dynamics.action_space
+        self.time_limit = dynamics.time_limit if dynamics.time_limit < NO_LIMIT else None
+        self.short_steps = getattr(dynamics, "short_steps", False)
+        self.portable = isinstance(dynamics, Portable)
+        self._dynamics = dynamics
+        self._over: dict[Any, Autoreset] = {}
+
+    # --- In JAX -------------------------------------------------------------------------------------------------------
+
+    def reset(self, seeds: Sequence[int]) -> Start:
+        """See `GraphEnv.reset`."""
+        import jax.numpy as jnp
+
+        with _in_full():
+            state, obs = self._start(jnp.asarray(seeds, jnp.int32))
+            return Start(self.step, state, Seen(obs))
+
+    def step(self, state: EnvState, actions: Array) -> tuple[EnvState, Step]:
+        """See `Start.step`."""
+        with _in_full():
+            return self._in_jax.step(state, actions)
+
+    @functools.cached_property
+    def _in_jax(self) -> Autoreset:
+        import jax
+        import jax.numpy as jnp
+
+        dynamics: Dynamics = self._dynamics.over(jnp) if isinstance(self._dynamics, Portable) else self._dynamics
+        return Autoreset(jnp, dynamics, jax.tree.map, traced=True)
+
+    @functools.cached_property
+    def _start(self) -> Callable[[Array], tuple[EnvState, Array]]:
+        """`Autoreset.fresh`, compiled: its results have memory of their own, which a program can be donated."""
+        import jax
+
+        return jax.jit(self._in_jax.fresh)
+
+    # --- In PyTorch and NumPy -----------------------------------------------------------------------------------------
+
+    def reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
+        """See `GraphEnv.reset_over`."""
+        assert isinstance(self._dynamics, Portable)
+        place = functools.partial(xp.asarray, **device)
+        autoreset = self._over.get(xp)
+        if autoreset is None:
+            autoreset = self._over[xp] = Autoreset(xp, self._dynamics.over(xp, place), map_fields, traced=False)
+        state, obs = autoreset.fresh(place(np.asarray(seeds, np.int32)))
+        return Start(autoreset.step, state, Seen(obs), autoreset.draw)
+
+    def close(self) -> None:
+        """Do nothing: there are no resources to release."""
+
+
+@contextmanager
+def _in_full() -> Iterator[None]:
+    """A context with JAX's 64-bit types and, on a GPU, without TF32, whatever the precision of learning."""
+    import jax
+
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        yield

@@ -1,0 +1,147 @@
+"""Environments as tensors of PyTorch: the trainings are those of the JAX program."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ppo_bench.common.errors import Failed
+from ppo_bench.configuration.load import load_config
+from ppo_bench.envs.dynamics.cartpole import CartPole
+from ppo_bench.envs.dynamics.env import DynamicsEnv
+from ppo_bench.envs.observed import make_env
+from ppo_bench.mathematics.arrays import Array, Arrays
+from ppo_bench.runners import torch as torch_runner
+from ppo_bench.runners.base import Episode, Metrics
+from ppo_bench.runners.declared import normalization_arrays
+from ppo_bench.runners.torch_envs import TorchEnvs
+from tests.runners import problem_for, runner_for
+from tests.test_recordable import Recording
+from tests.training import ENVIRONMENT, rows, trained
+
+SMALL = ("backend=jax", "device=cpu", "precision=float64", "ppo.num_envs=8", "ppo.num_steps=64")
+CASES = {
+    "cartpole": ("env=cartpole",),
+    "normalized": ("env=cartpole", "ppo.norm_obs=true", "ppo.norm_reward=true", "env.observe=[0,2]"),
+    "gru": ("env=cartpole", "network=gru"),
+    "pendulum": ("env=pendulum", "ppo.num_steps=256", "ppo.norm_obs=true", "env.rescale_actions=true"),
+    "mountain_car": ("env=mountain_car_continuous", "ppo.num_steps=1024", "ppo.num_envs=2"),
+    "rnd": ("env=deep_sea", "algorithm=rnd"),
+}
+
+
+@functools.cache
+def played(framework: str, case: str, iterations: int = 2) -> tuple[Arrays, list[Metrics], list[Episode]]:
+    """Arrays at the end, metrics and episodes; the environments restart after the first iteration."""
+    config = load_config([*SMALL, *CASES[case], f"framework={framework}"])
+    runner = config.framework.runner(config.problem(make_env(config.backend, config.task)))
+    state, metrics, finished = runner.init(3), [], []
+    for i in range(iterations):
+        state, row, episodes = runner.step(state)
+        metrics.append(row)
+        finished += episodes
+        if i == 0:
+            state = runner.restart(state, 1)
+    arrays = runner.export(state)
+    runner.close()
+    return arrays, metrics, finished
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("framework", ["torch_eager", pytest.param("torch_compile", marks=pytest.mark.slow)])
+def test_a_training_is_that_of_the_jax_program(framework: str, case: str) -> None:
+    expected, expected_rows, expected_episodes = played("jax_xla", case)
+    found, measured, episodes = played(framework, case)
+    assert [each[:2] + each[3:] for each in episodes] == [each[:2] + each[3:] for each in expected_episodes]
+    returns, expected_returns = ([each.episode_return for each in played] for played in (episodes, expected_episodes))
+    np.testing.assert_allclose(returns, expected_returns, rtol=1e-7)  # Pendulum magnifies differences
+    assert len(episodes) >= 4
+    assert [[*row] for row in measured] == [[*row] for row in expected_rows]
+    numbers, expected_numbers = ([[*row.values()] for row in each] for each in (measured, expected_rows))
+    np.testing.assert_allclose(numbers, expected_numbers, rtol=1e-8, atol=1e-10)
+    assert {name for name in found if not name.startswith("envs.carry.")} == set(expected)
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype, name
+        np.testing.assert_allclose(found[name], array, rtol=1e-9, atol=1e-10, err_msg=name)
+
+
+def test_an_exported_state_goes_on_as_the_one_it_came_from() -> None:
+    words = ["ppo.norm_obs=true", "ppo.norm_reward=true"]
+    runner, twin = (runner_for("torch_eager", problem_for(DynamicsEnv(CartPole(), 4), 10, words)) for _ in range(2))
+    state, _, _ = runner.step(runner.init(3))
+    arrays = runner.export(state)
+    state, _, episodes = runner.step(runner.restart(state, 1))
+    twin_state, _, twin_episodes = twin.step(twin.restore(arrays))
+    expected, found = runner.export(state), twin.export(twin_state)
+    assert episodes == twin_episodes
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    assert runner.in_progress(state).shape == (4,)
+
+
+def test_a_run_is_trained_evaluated_and_loaded_by_another_framework(tmp_path: Path) -> None:
+    """Its evaluations are those of the JAX program's run, whose parameters are the same."""
+    words = [*SMALL, "env=cartpole", "total_timesteps=4096", "checkpoint.every_iterations=4"]
+    words += ["evaluation.every_iterations=4", "evaluation.episodes=4"]
+    first = trained(tmp_path, *words, "framework=torch_eager")
+    other = trained(tmp_path, *words, "framework=jax_xla")
+    evaluated, expected = ([row.get("evaluation_return_sampled") for row in rows(each)] for each in (first, other))
+    assert len({*evaluated}) > 2
+    assert evaluated == expected
+    assert (first / "episodes.jsonl").read_bytes() == (other / "episodes.jsonl").read_bytes()
+    again = [*words, "framework=torch_eager", "total_timesteps=6144", f"checkpoint.load={other}"]
+    assert len(rows(trained(tmp_path / "loaded", *again))) == 4
+
+
+def test_jax_is_not_needed() -> None:
+    program = (
+        "import sys; sys.modules['jax'] = None\n"
+        "from ppo_bench.configuration.load import load_config\n"
+        "from ppo_bench.envs.host import on_host\n"
+        "from ppo_bench.envs.observed import make_env\n"
+        "config = load_config(['backend=jax', 'framework=torch_eager', 'env=pendulum', 'device=cpu'])\n"
+        "config.require()\n"
+        "runner = config.framework.runner(config.problem(make_env(config.backend, config.task)))\n"
+        "runner.step(runner.init(1))\n"
+        "on_host(make_env(config.backend, config.task)).reset(range(config.ppo.num_envs))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+class Explodes(CartPole):
+    """CartPole whose reward is infinite while the cart is on the right."""
+
+    def step(self, state: Any, actions: Array) -> tuple[Any, Array, Array]:
+        moved, reward, terminated = super().step(state, actions)
+        return moved, self.xp.where(moved.x > 0, self.xp.inf, reward), terminated
+
+
+def test_a_reward_out_of_range_is_named() -> None:
+    runner = runner_for("torch_eager", problem_for(DynamicsEnv(Explodes(), 4), 4, []))
+    with pytest.raises(Failed, match="a reward of inf"):
+        runner.step(runner.init(1))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_can_be_recorded_on_a_gpu(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for the device or crosses to the host; shown on a device without data."""
+    monkeypatch.setattr(torch_runner, "pick_device", lambda *_: torch.device("meta"))
+    config = load_config([*SMALL, *CASES[case], "framework=torch_eager"])
+    problem = config.problem(make_env(config.backend, config.task))
+    learner: Any = torch_runner.TorchLearner(problem, None)
+    envs = TorchEnvs(problem, learner)
+    statistics = normalization_arrays(problem.env.observation_space.shape)
+    state = envs.start({each.name: each.filled() for each in statistics}, 1, 0)
+    actions = torch.empty_like(learner._memory["actions"][0])
+    with Recording():
+        rollout = envs.begin(state)
+        for t in range(3):
+            state, rollout = envs.step(state, rollout, t, actions)
+    assert {array.device.type for array in (*state.arrays.values(), *rollout.values())} == {"meta"}
