@@ -86,7 +86,7 @@ def begun(envs: HostEnvs) -> Arrays:
 
 def collect(envs: HostEnvs, state: Arrays, act: Act) -> tuple[Arrays, Arrays, list[Episode]]:
     """The state after one rollout, its flags `[T, N]` and the episodes that ended."""
-    rollout = envs.begin(state)
+    state, rollout = envs.begin(state)
     for t in range(len(rollout["rewards"])):
         state, rollout = envs.step(state, rollout, t, act(t, envs.seen(state)))
     state, ended = envs.end(state, rollout)

@@ -23,7 +23,7 @@ def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_thirteen_files
     config = load_config([f"env={env}", "framework=torch_eager", "backend=envpool", "device=cpu", "ppo.num_steps=64"])
     runner: Any = config.framework.runner(config.problem(config.backend.make(config.task)))
     state, _, _ = runner.step(runner.init(1))
-    rollout = runner._envs.begin(state.envs)
+    _, rollout = runner._envs.begin(state.envs)
     files = {"runners/host.py"}
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -47,7 +47,7 @@ def test_a_rollout_step_of_pytorch_on_envpool_is_followed_through_thirteen_files
 
 @pytest.mark.parametrize(
     ("file", "functions"),
-    [("runners/host.py", ["step", "_collect"]), ("runners/program.py", ["iterate", "_collect"])],
+    [("runners/host.py", ["step", "_steps"]), ("runners/program.py", ["iterate", "_collect"])],
 )
 def test_an_iteration_fits_a_screen(file: str, functions: list[str]) -> None:
     nodes = [node for node in ast.walk(ast.parse((PACKAGE / file).read_text())) if isinstance(node, ast.FunctionDef)]

@@ -62,12 +62,12 @@ def _devices(args: Any, kwargs: Any) -> set[str]:
 class Checked:
     """A function that is recorded on a GPU, called as `Replayed` calls it, with the checks of this file."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self.calls = function, 0
+    def __init__(self, function: Callable[..., Any], recording: Callable[[], Any] = Recording) -> None:
+        self._function, self._recording, self.calls = function, recording, 0
 
     def __call__(self, fixed: Sequence[Any], *inputs: torch.Tensor) -> Any:
         before = dict(_addresses(fixed))
-        with Recording():
+        with self._recording():
             outputs = self._function(tuple(fixed), *inputs)
         assert dict(_addresses(fixed)) == before, "a tensor lies at another address now"
         self.calls += 1

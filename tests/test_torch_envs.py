@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import subprocess
 import sys
@@ -19,11 +20,13 @@ from ppo_bench.envs.dynamics.env import DynamicsEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.arrays import Array, Arrays
 from ppo_bench.runners import torch as torch_runner
+from ppo_bench.runners import torch_envs
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.declared import normalization_arrays
+from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.torch_envs import TorchEnvs
 from tests.runners import problem_for, runner_for
-from tests.test_recordable import Recording
+from tests.test_recordable import Checked, Recording
 from tests.training import ENVIRONMENT, rows, trained
 
 SMALL = ("backend=jax", "device=cpu", "precision=float64", "ppo.num_envs=8", "ppo.num_steps=64")
@@ -130,6 +133,34 @@ def test_a_reward_out_of_range_is_named() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_a_rollout_that_is_recorded_is_the_same(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function that a GPU records, called each time: its tensors stay, and it trains what the others train."""
+    checked: list[Checked] = []
+
+    def replayed(function: Any, changed: Any) -> Checked:
+        checked.append(Checked(function, contextlib.nullcontext))  # dynamics call NumPy on a CPU
+        return checked[-1]
+
+    monkeypatch.setattr(torch_envs, "Replayed", replayed)
+    expected, _, expected_episodes = played("torch_eager", case)
+    config = load_config([*SMALL, *CASES[case], "framework=torch_eager"])
+    problem = config.problem(make_env(config.backend, config.task))
+    learner = torch_runner.TorchLearner(problem, None)
+    learner.replays = True
+    runner = HostRunner(problem, TorchEnvs(problem, learner), learner, torch_envs.RecordedRollouts)
+    state, finished = runner.init(3), list[Episode]()
+    for i in range(2):
+        state, _, episodes = runner.step(state)
+        finished += episodes
+        if i == 0:
+            state = runner.restart(state, 1)
+    found = runner.export(state)
+    assert finished == expected_episodes
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    assert [each.calls for each in checked] == [2 + problem.algorithm.warm_up]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_a_step_can_be_recorded_on_a_gpu(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for the device or crosses to the host; shown on a device without data."""
     monkeypatch.setattr(torch_runner, "pick_device", lambda *_: torch.device("meta"))
@@ -141,7 +172,7 @@ def test_a_step_can_be_recorded_on_a_gpu(case: str, monkeypatch: pytest.MonkeyPa
     state = envs.start({each.name: each.filled() for each in statistics}, 1, 0)
     actions = torch.empty_like(learner._memory["actions"][0])
     with Recording():
-        rollout = envs.begin(state)
+        state, rollout = envs.begin(state)
         for t in range(3):
             state, rollout = envs.step(state, rollout, t, actions)
     assert {array.device.type for array in (*state.arrays.values(), *rollout.values())} == {"meta"}

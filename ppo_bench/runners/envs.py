@@ -46,8 +46,8 @@ class Envs(Protocol[State]):
     def seen(self, state: State) -> Seen:
         """Inputs of the policy for the next step."""
 
-    def begin(self, state: State) -> Any:
-        """Uninitialised arrays for the steps of a rollout."""
+    def begin(self, state: State) -> tuple[State, Any]:
+        """State before the first step of a rollout, and uninitialised arrays for its steps."""
 
     def step(self, state: State, rollout: Any, t: int, actions: Any) -> tuple[State, Any]:
         """Step the environments, and write rewards and flags to row `t` of the rollout."""

@@ -20,7 +20,6 @@ from ppo_bench.envs.base import GraphEnv
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.runners.base import Peers, Policy, Problem
-from ppo_bench.runners.envs import Envs
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.tuning.cores import cores_here
@@ -31,7 +30,7 @@ from ppo_bench.tuning.switches import ON, Tuning
 if TYPE_CHECKING:
     from ppo_bench.runners.jax_seeds import JaxSeedsRunner
     from ppo_bench.runners.program_runner import ProgramRunner
-    from ppo_bench.runners.torch import Compiler, TorchLearner
+    from ppo_bench.runners.torch import Compiler
 
 
 INSTEAD_OF_HOME = "outputs/.compiled"
@@ -75,15 +74,16 @@ class Torch:
         if self.deterministic:
             compute_deterministically()
         learner = TorchLearner(problem, self.num_threads, self._compiler(), self._cuda_graphs)
-        return HostRunner(problem, self._envs(problem, learner), learner)
-
-    def _envs(self, problem: Problem, learner: TorchLearner) -> Envs[Any]:
-        """The environments of `problem`, on the host or, if they are a `GraphEnv`, on the device of `learner`."""
         if not isinstance(problem.env, GraphEnv):
-            return HostEnvs(problem)
-        from ppo_bench.runners.torch_envs import TorchEnvs
+            return HostRunner(problem, HostEnvs(problem), learner)
+        from ppo_bench.runners.torch_envs import RecordedRollouts, TorchEnvs
 
-        return TorchEnvs(problem, learner)
+        envs = TorchEnvs(problem, learner)
+        return (
+            HostRunner(problem, envs, learner, RecordedRollouts)
+            if learner.replays
+            else HostRunner(problem, envs, learner)
+        )
 
     def join(self, told: Launched, timeout_seconds: float) -> Peers:
         """See `Framework.join`."""

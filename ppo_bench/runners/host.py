@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ from ppo_bench.runners.base import Episode, Metrics, Problem
 from ppo_bench.runners.declared import COUNTERS, declared_arrays, initial_arrays, of_zeros
 from ppo_bench.runners.envs import Envs, Rollout
 from ppo_bench.runners.learner import Learner
+
+Play = Callable[[Any, Any], tuple[Any, Any, Any]]
+"""See `HostRunner._steps`."""
 
 
 @dataclass
@@ -30,7 +34,11 @@ class HostState:
 class HostRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
-    def __init__(self, problem: Problem, envs: Envs[Any], learner: Learner[Any]) -> None:
+    def __init__(
+        self, problem: Problem, envs: Envs[Any], learner: Learner[Any], recorded: Callable[[Play], Play] | None = None
+    ) -> None:
+        """`recorded` transforms the function that plays a rollout, for example to a CUDA graph."""
+        self._play: Play = recorded(self._steps) if recorded else self._steps
         self._problem, self._ppo = problem, problem.ppo
         self._envs, self._learner = envs, learner
         self._declared = declared_arrays(problem)
@@ -56,14 +64,19 @@ class HostRunner:
 
         Returns the states of learner and environments, and the rollout's result.
         """
-        envs, rollout = state.envs, self._envs.begin(state.envs)
         learner = self._learner.begin(state.learner, state.seed, iteration)
         with self._learner.acting():
-            for t in range(self._ppo.num_steps):
-                learner, actions = self._learner.act(learner, t, self._envs.seen(envs))
-                envs, rollout = self._envs.step(envs, rollout, t, actions)
-            learner, _ = self._learner.act(learner, self._ppo.num_steps, self._envs.seen(envs))
+            learner, envs, rollout = self._play(learner, state.envs)
         return learner, *self._envs.end(envs, rollout)
+
+    def _steps(self, learner: Any, envs: Any) -> tuple[Any, Any, Any]:
+        """The states of learner and environments after the steps of a rollout, and what `Envs.end` takes."""
+        envs, rollout = self._envs.begin(envs)
+        for t in range(self._ppo.num_steps):
+            learner, actions = self._learner.act(learner, t, self._envs.seen(envs))
+            envs, rollout = self._envs.step(envs, rollout, t, actions)
+        learner, _ = self._learner.act(learner, self._ppo.num_steps, self._envs.seen(envs))
+        return learner, envs, rollout
 
     # --- Initialising, exporting and restoring ------------------------------------------------------------------------
 

@@ -108,8 +108,8 @@ class HostEnvs:
         """Inputs of the policy for the next step."""
         return Seen(state["envs.obs"], state["envs.acts"], state.get("envs.legal"), state["envs.start"])
 
-    def begin(self, state: Arrays) -> Arrays:
-        """Uninitialised arrays `[T, N]` for the steps of a rollout, with the flags before its first step filled in."""
+    def begin(self, state: Arrays) -> tuple[Arrays, Arrays]:
+        """The same state, and arrays `[T, N]` for a rollout, with the flags before its first step filled in."""
         shape = (self._ppo.num_steps, self._num_envs)
         rollout: Arrays = {name: np.empty(shape, np.float32) for name in ("rewards", "raw_rewards")}
         rollout |= {name: np.empty(shape, bool) for name in ("terminated", "truncated", "episode_over")}
@@ -117,7 +117,7 @@ class HostEnvs:
         rollout |= {name: np.empty((shape[0] + 1, shape[1]), bool) for name in ("done", "acts")}
         rollout["done"][0], rollout["acts"][0] = state["envs.done"], state["envs.acts"]
         rollout["start"] = state["envs.start"]
-        return rollout
+        return state, rollout
 
     def step(self, state: Arrays, rollout: Arrays, t: int, actions: np.ndarray) -> tuple[Arrays, Arrays]:
         """Step the environments, and write rewards and flags to row `t` of the rollout."""

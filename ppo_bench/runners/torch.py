@@ -57,7 +57,8 @@ class TorchLearner:
             raise ConfigError(f"framework.cudagraphs=true needs a GPU, not device={self.device}: use auto or false")
         own = (*problem.parameters, *problem.algorithm.frozen(problem.network))
         set_threads(threads_for(own, num_threads, cores_here() if problem.peers else DEFAULT_THREADS))
-        self._replays = replay = on_gpu if cuda_graphs is None else cuda_graphs
+        self.replays = replay = on_gpu if cuda_graphs is None else cuda_graphs
+        """Whether functions are recorded as CUDA graphs."""
         self.execution: Mapping[str, object] = {
             "device": str(self.device),
             "devices": problem.devices,
@@ -83,7 +84,8 @@ class TorchLearner:
         gradient = functools.partial(torch_learning.clipped_gradient, self._computation, problem.parameters)
         learn = functools.partial(torch_learning.learn, compiled(gradient))
         self._noise: Recordable = Replayed(self._action_noise) if replay else self._action_noise
-        self._policy: Recordable = Replayed(act) if replay else act
+        # A rollout of environments on the device is recorded as a whole (ppo_bench/runners/torch_envs.py).
+        self._policy: Recordable = Replayed(act) if replay and self._envs_on_host else act
         self._targets: Recordable = Replayed(targets) if replay else targets
         self._learn: Recordable = Replayed(learn, changed=torch_learning.learnt_by) if replay else learn
         first_row = problem.part.index * problem.num_envs
@@ -225,7 +227,7 @@ class TorchLearner:
         learning_rate = torch.zeros((), dtype=torch.float32 if coarse else torch.float64, device=self.device)
         # The fused kernels require a float32 count. Unfused Adam computes powers in the count's own dtype.
         count = torch.tensor(float(steps), dtype=torch.float32 if fused else torch.float64, device=self.device)
-        capturable = self._replays or not fused
+        capturable = self.replays or not fused
         return Adam(mean, variance, count, learning_rate, self._ppo.adam_eps, fused, capturable, self._ppo.weight_decay)
 
     def _tensor(self, array: np.ndarray) -> Tensor:

@@ -12,14 +12,17 @@ from torch import Tensor
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import EnvStep, GraphEnv, Seen
+from ppo_bench.envs.dynamics.base import EnvState, map_fields
 from ppo_bench.envs.float_range import fits, out_of_range
 from ppo_bench.mathematics.arrays import Arrays, filled, under
 from ppo_bench.mathematics.normalize import Across, ActionBounds
 from ppo_bench.runners.base import Problem
+from ppo_bench.runners.cuda_graphs import Recordable, Replayed
 from ppo_bench.runners.declared import env_arrays, normalization_arrays
 from ppo_bench.runners.env_steps import STEP_FLAGS, after_step, observed
 from ppo_bench.runners.envs import Rollout
 from ppo_bench.runners.episodes import Totals, fold_episodes, no_totals
+from ppo_bench.runners.host import Play
 from ppo_bench.runners.torch import TorchLearner
 
 Tensors = dict[str, Tensor]
@@ -29,12 +32,29 @@ Tensors = dict[str, Tensor]
 class TorchEnvState:
     """State of the environments, on the device but for `totals`."""
 
-    state: Any
+    state: EnvState
     """State that the environments' step function takes and returns."""
     arrays: Tensors
     """The `normalization_arrays`, and the `env_arrays` except episode returns and lengths."""
     totals: Totals
     """Return and length so far of each environment's current episode, on the host."""
+
+    def tensors(self) -> list[Tensor]:
+        """Its tensors, without random words that were drawn ahead."""
+        dynamics, *counters = self.state[:-1]
+        return [*dynamics, *counters, *(self.arrays[name] for name in sorted(self.arrays))]
+
+    def copy(self) -> TorchEnvState:
+        """A state with tensors of its own."""
+        state = self.state._replace(dynamics=map_fields(torch.clone, self.state.dynamics), drawn=None)
+        state = EnvState(state.dynamics, *(array.clone() for array in state[1:-1]))
+        return TorchEnvState(state, {name: array.clone() for name, array in self.arrays.items()}, self.totals)
+
+    def overwrite(self, other: TorchEnvState) -> None:
+        """Set its tensors, which stay where they are, to those of `other`, which may be some of them."""
+        for tensor, value in zip(self.tensors(), [value.clone() for value in other.tensors()], strict=True):
+            tensor.copy_(value)
+        self.totals = other.totals
 
 
 class TorchEnvs:
@@ -51,6 +71,8 @@ class TorchEnvs:
             bounds = ActionBounds(low, high, bounds.rescaled)  # type: ignore[arg-type]  # tensors serve as well
         self._step_envs = functools.partial(_step, problem, learner.across, bounds)
         self._compiled: dict[EnvStep, Any] = {}
+        self._recorded: TorchEnvState | None = None
+        """The state whose tensors a recorded rollout reads and writes."""
 
     # --- Between rollouts ---------------------------------------------------------------------------------------------
 
@@ -73,7 +95,13 @@ class TorchEnvs:
             del numbers[name]
         tensors = {name: torch.from_numpy(np.array(array)).to(device) for name, array in numbers.items()}
         tensors |= observed(torch, self._problem, tensors, start.seen.obs, self._learner.across)
-        return TorchEnvState(start.state, tensors, no_totals(self._problem.num_envs))
+        state = TorchEnvState(start.state, tensors, no_totals(self._problem.num_envs))
+        if not self._learner.replays:
+            return state
+        if self._recorded is None:
+            self._recorded = state.copy()
+        self._recorded.overwrite(state)
+        return self._recorded
 
     def export(self, state: TorchEnvState) -> Arrays:
         """See `Envs.export`: the running statistics alone."""
@@ -94,12 +122,13 @@ class TorchEnvs:
         """See `Envs.seen`."""
         return Seen(state.arrays["envs.obs"], start=state.arrays["envs.start"])
 
-    def begin(self, state: TorchEnvState) -> Tensors:
+    def begin(self, state: TorchEnvState) -> tuple[TorchEnvState, Tensors]:
         """See `Envs.begin`: `rewards [T, 2, N]`, raw ones last, and `flags [T, F, N]`."""
-        state.state = self._draw(state.state, self._problem.ppo.num_steps)
+        drawn = self._draw(state.state, self._problem.ppo.num_steps)
         shape, device = (self._problem.ppo.num_steps, 2, self._problem.num_envs), self._learner.device
         flags = torch.empty(shape[0], len(STEP_FLAGS), shape[2], dtype=torch.bool, device=device)
-        return {"rewards": torch.empty(shape, dtype=torch.float32, device=device), "flags": flags}
+        rewards = torch.empty(shape, dtype=torch.float32, device=device)
+        return TorchEnvState(drawn, state.arrays, state.totals), {"rewards": rewards, "flags": flags}
 
     def step(self, state: TorchEnvState, rollout: Tensors, t: int, actions: Tensor) -> tuple[TorchEnvState, Tensors]:
         """See `Envs.step`."""
@@ -110,15 +139,35 @@ class TorchEnvs:
     def end(self, state: TorchEnvState, rollout: Tensors) -> tuple[TorchEnvState, Rollout]:
         """See `Envs.end`."""
         rewards, flags = rollout["rewards"], dict(zip(STEP_FLAGS, rollout["flags"].unbind(1), strict=True))
-        raw_rewards = rewards[:, 1].cpu().numpy()
-        over, valid = (flags[name].cpu().numpy() for name in ("episode_over", "valid"))
+        # One copy to the host.
+        raw_rewards, *ends = torch.stack([rewards[:, 1], flags["episode_over"], flags["valid"]]).cpu().numpy()
+        over, valid = (array.astype(bool) for array in ends)
         if not fits(raw_rewards, self._problem.max_reward):
             raise out_of_range("a reward", raw_rewards.T, self._problem.first_env, self._problem.max_reward)
-        totals, episodes = fold_episodes(state.totals, raw_rewards, over, valid)
-        masked_fraction = 1.0 - float(np.mean(valid))
-        return TorchEnvState(state.state, state.arrays, totals), Rollout(
-            {"rewards": rewards[:, 0], **flags}, episodes, masked_fraction
+        state.totals, episodes = fold_episodes(state.totals, raw_rewards, over, valid)
+        return state, Rollout({"rewards": rewards[:, 0], **flags}, episodes, 1.0 - float(np.mean(valid)))
+
+
+class RecordedRollouts:
+    """The function that plays a rollout, as a CUDA graph that is replayed by one launch; `Play` of `HostRunner`."""
+
+    def __init__(self, steps: Play) -> None:
+        self._steps = steps
+        self._replayed: Recordable = Replayed(
+            self._in_place, changed=lambda learner, envs: [*learner.carry.values(), *envs.tensors()]
         )
+
+    def __call__(self, learner: Any, envs: Any) -> tuple[Any, Any, Any]:
+        """See `HostRunner._steps`; both states keep their tensors."""
+        return learner, envs, self._replayed((learner, envs))
+
+    def _in_place(self, fixed: Any) -> Tensors:
+        """Play a rollout from the states in `fixed`, and overwrite them by those after it."""
+        learner, envs = fixed
+        _, after, rollout = self._steps(learner, envs)
+        envs.overwrite(after)
+        found: Tensors = rollout
+        return found
 
 
 def _step(

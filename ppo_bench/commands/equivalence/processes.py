@@ -146,7 +146,7 @@ def played(config: Config, led: IterationOutcome) -> tuple[Problem, list[Seen]]:
     problem = config.problem(replay)
     envs = HostEnvs(problem)
     state = restored((*env_arrays(problem), *normalization_arrays(replay.observation_space.shape)), led.before)
-    rollout, seen = envs.begin(state), []
+    (state, rollout), seen = envs.begin(state), []
     for t, actions in enumerate(led.actions):
         seen.append(Seen(*(None if array is None else np.array(array) for array in envs.seen(state))))
         state, rollout = envs.step(state, rollout, t, actions)
