@@ -27,7 +27,7 @@ class Proof:
     def parts(self) -> dict[str, list[Check]]:
         """The checks of each part, the most valuable first."""
         atari, hopper = ["env=breakout", "backend=envpool"], ["env=hopper", "backend=envpool"]
-        inside = ["env=cartpole", "framework=jax_xla", "backend=jax"]
+        inside = ["env=cartpole", "framework=jax_xla", "backend=device"]
         both = f"variants={{device:[cpu,{self.device}]}}"
         graphs = "variants={framework.cudagraphs:[false,true]}"
         recorded = ["frameworks=[torch_compile]", graphs]
@@ -82,7 +82,7 @@ class Proof:
         checks = []
         for num_envs, num_seeds in ((64, 1), (4, 2)) if self.few else ((2048, 1), (4, 256)):
             for own, of_jax in (("float32", "highest"),) if self.few else (("float32", "highest"), ("tf32", "default")):
-                inside = ["env=cartpole", "framework=jax_xla", "backend=jax", f"device={self.device}"]
+                inside = ["env=cartpole", "framework=jax_xla", "backend=device", f"device={self.device}"]
                 inside += [f"ppo.num_envs={num_envs}", f"num_seeds={num_seeds}", f"precision={own}"]
                 inside += [f"total_timesteps={num_envs * 128 * updates}", f"framework.iterations_per_call={updates}"]
                 inside += [f"checkpoint.every_iterations={updates}"]

@@ -31,7 +31,7 @@ BREAKOUT = ["env=breakout", "total_timesteps=36864", "checkpoint.every_iteration
 FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 RUNS = [
     *([*CARTPOLE, f"backend={b}", f"framework={f}"] for b in ("gymnasium", "envpool") for f in FRAMEWORKS),
-    [*IN_JAX, "backend=jax", "framework=jax_xla"],
+    [*IN_JAX, "backend=device", "framework=jax_xla"],
     [*CARTPOLE, "backend=envpool_xla", "framework=jax_xla"],
     *([*BREAKOUT, "backend=envpool", f"framework={f}"] for f in FRAMEWORKS),
 ]

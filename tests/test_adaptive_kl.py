@@ -58,7 +58,7 @@ def schedule(first: float, divergences: list[float], target: float = 0.01) -> li
 @pytest.mark.parametrize(("first", "target"), [(1e-4, 0.01), (1e-3, 1e-4)], ids=["rises", "falls"])
 def test_every_framework_follows_the_schedule_and_they_agree(first: float, target: float) -> None:
     found = []
-    for framework, backend in [*((name, "gymnasium") for name in FRAMEWORKS), ("jax_xla", "jax")]:
+    for framework, backend in [*((name, "gymnasium") for name in FRAMEWORKS), ("jax_xla", "device")]:
         words = [*PENDULUM, *BOUNDED, f"backend={backend}", f"ppo.learning_rate={first}", f"ppo.adaptive_kl={target}"]
         config = load_config([*words, "precision=float64", f"framework={framework}"])
         problem = problem_for(config.backend.make(config.task), 12, [*words, "precision=float64"])
@@ -87,7 +87,7 @@ def test_a_restored_runner_goes_on_with_its_learning_rate(framework: str) -> Non
 
 
 def test_seeds_in_one_program_have_learning_rates_of_their_own() -> None:
-    words = [*PENDULUM, *BOUNDED, "framework=jax_xla", "backend=jax", "num_seeds=3", "precision=float64"]
+    words = [*PENDULUM, *BOUNDED, "framework=jax_xla", "backend=device", "num_seeds=3", "precision=float64"]
     config = load_config(words)
     runner = config.framework.seeds_runner(config.problem(config.backend.make(config.task)), ())
     state, rates, divergences = runner.init([1, 2, 3]), [], []

@@ -59,7 +59,7 @@ def test_restarts_that_cut_many_episodes_are_warned_of(overrides: list[str], eve
         ["env=hopper"],
         ["env=brax_ant"],
         ["env=tic_tac_toe", "backend=envpool"],  # whose episodes have no limit
-        ["env=tic_tac_toe", "backend=jax", "checkpoint.every_iterations=1"],
+        ["env=tic_tac_toe", "backend=device", "checkpoint.every_iterations=1"],
         ["env=breakout", "total_timesteps=512000"],  # one window in all: nothing restarts
     ],
 )

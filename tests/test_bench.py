@@ -112,8 +112,8 @@ def test_lists_of_two_keys_are_every_pair_of_their_values() -> None:
 
 
 def test_a_backend_without_a_number_of_environments_is_asked_for_one() -> None:
-    with pytest.raises(ConfigError, match=r"throughput_num_envs has no backend jax: choose by ppo\.num_envs="):
-        load(["workload=throughput", "backend=jax", "framework=jax_xla", "~throughput_num_envs.jax"])
+    with pytest.raises(ConfigError, match=r"throughput_num_envs has no backend device: choose by ppo\.num_envs="):
+        load(["workload=throughput", "backend=device", "framework=jax_xla", "~throughput_num_envs.device"])
 
 
 def test_environments_in_processes_of_their_own_are_measured_beside_others(
@@ -159,9 +159,9 @@ def test_one_and_two_devices_are_measured_beside_each_other(tmp_path: Path, capf
 def test_the_throughput_workload_has_more_environments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = [
         "framework=jax_xla",
-        "backend=jax",
+        "backend=device",
         "workload=throughput",
-        "throughput_num_envs.jax=256",
+        "throughput_num_envs.device=256",
         "rounds=1",
         "iterations=1",
     ]
@@ -176,7 +176,7 @@ def test_the_throughput_workload_has_more_environments(tmp_path: Path, capfd: py
     [
         (["workload=huge"], "workload=huge: choose one of canonical, throughput"),
         (["rounds=0"], "rounds=0: must be at least 1"),
-        (["framework=torch_eager", "backend=jax"], "framework=torch_eager cannot step backend=jax"),
+        (["framework=torch_eager", "env=minatar_breakout"], "framework=torch_eager cannot step minatar-breakout of"),
         (["ppo.target_kl=0.01"], "ppo.target_kl=0.01: a bench measures all epochs; use ppo.target_kl=null"),
         (["env=nope"], "env/nope"),
         (["num_seeds=2"], "num_seeds=2: a bench measures one training; leave it out"),

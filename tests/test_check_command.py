@@ -68,7 +68,11 @@ def test_what_an_environment_raises_is_shown_and_a_line() -> None:
 def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = [("acrobot", "gymnasium", "Acrobot-v1"), ("cartpole", "envpool", "CartPole-v1"), ("no_such", "jax", "None")]
+    pairs = [
+        ("acrobot", "gymnasium", "Acrobot-v1"),
+        ("cartpole", "envpool", "CartPole-v1"),
+        ("no_such", "device", "None"),
+    ]
     monkeypatch.setattr(check, "offered", lambda: pairs)
     assert check.main(["--all", "--jobs", "2", "--num-steps", "300"]) == 1
     header, *rows, verdict = capsys.readouterr().out.splitlines()
@@ -83,7 +87,7 @@ def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(
 def test_all_compares_with_gymnasium_what_gymnasium_has(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = [("cartpole", "envpool", "CartPole-v1"), ("minatar_breakout", "jax", "minatar-breakout")]
+    pairs = [("cartpole", "envpool", "CartPole-v1"), ("minatar_breakout", "device", "minatar-breakout")]
     monkeypatch.setattr(check, "offered", lambda: pairs)
     assert check.main(["--all", "--distribution", "--num-episodes", "100", "--num-steps", "300"]) == 0
     _, *rows, verdict = capsys.readouterr().out.splitlines()

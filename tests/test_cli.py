@@ -26,10 +26,9 @@ WRONG = {
     "ppo=3": "ppo=3",
     "env=null": "env=null",
     # pairs
-    "framework=torch_eager backend=jax": "pairs that work: framework=jax_xla backend=jax, framework=torch_eager",
-    "framework=torch_eager env=minatar_breakout ppo.num_envs=4": "that work: framework=jax_xla backend=jax",
+    "framework=torch_eager env=minatar_breakout ppo.num_envs=4": "that work: framework=jax_xla backend=device",
     "framework=torch_eager backend=envpool_xla": "pairs that work: framework=jax_xla backend=envpool_xla",
-    "framework=jax_xla env=pong backend=jax": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
+    "framework=jax_xla env=pong backend=device": "it is by backend=envpool, backend=envpool_xla, backend=gymnasium",
     # keys
     "--config-dir=nowhere": "nowhere' not found",
     "tests": "'tests'",
@@ -99,7 +98,7 @@ WRONG = {
     "framework=torch_compile framework.mode=fast": "framework.mode=fast: choose default or",
     "framework=jax_xla framework.iterations_per_call=0": "framework.iterations_per_call=0: must be at least 1",
     "framework=jax_xla framework.iterations_per_call=2": "framework.iterations_per_call=2 needs environments that are",
-    "framework=jax_xla backend=jax framework.iterations_per_call=3": "does not divide checkpoint.every_iterations=200",
+    "framework=jax_xla backend=device framework.iterations_per_call=3": "not divide checkpoint.every_iterations=200",
     "framework.num_threads=0": "framework.num_threads=0: must be at least 1, or null",
     "backend=gymnasium backend.vectorization=fork": "backend.vectorization=fork: choose sync or async",
     # what does not go together
@@ -220,7 +219,7 @@ def test_a_wrong_command_line_ends_a_process_with_exit_code_2(text: str, fragmen
         ("torch", [], "framework=torch_eager needs torch, which is not installed: pip install 'ppo-bench[torch]'"),
         ("torch", ["-m", "seed=1,2"], "framework=torch_eager needs torch, which is not installed"),
         ("ale_py", ["env=pong", *GYM], "PongNoFrameskip-v4 on backend=gymnasium needs ale_py, which is not installed"),
-        ("brax", ["env=brax_ant", "ppo.num_envs=4"], "brax-ant on backend=jax needs brax, which is not installed"),
+        ("brax", ["env=brax_ant", "ppo.num_envs=4"], "brax-ant on backend=device needs brax, which is not installed"),
     ],
     ids=["envpool", "torch", "torch in a sweep", "ale_py", "brax"],
 )

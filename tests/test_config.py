@@ -210,7 +210,7 @@ def test_an_env_brings_a_backend_that_it_offers_and_windows_of_whole_episodes(en
     [
         (["env=hopper", "backend=envpool", "seed=3"], [3]),
         (["env.id=Pendulum-v1", "backend=envpool"], [1]),
-        (["framework=jax_xla", "backend=jax", "seed=4", "num_seeds=2"], [4, 5]),
+        (["framework=jax_xla", "backend=device", "seed=4", "num_seeds=2"], [4, 5]),
     ],
 )
 def test_the_overrides_of_a_configuration_compose_it_again(words: list[str], seeds: list[int]) -> None:

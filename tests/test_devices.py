@@ -247,7 +247,7 @@ def test_arrays_are_cut_and_joined_along_the_environments() -> None:
         (["ppo.shards=3"], "ppo.shards=3 does not divide ppo.num_envs=4: choose a divisor"),
         (["devices=2", "ppo.shards=2", "device=cuda:1"], "device=cuda:1 names one, and devices=2: use device=cuda"),
         (
-            ["devices=2", "ppo.shards=2", "num_seeds=2", "framework=jax_xla", "backend=jax"],
+            ["devices=2", "ppo.shards=2", "num_seeds=2", "framework=jax_xla", "backend=device"],
             "devices=2: num_seeds=2 and grid divide the devices among runs; use one run",
         ),
         (

@@ -59,10 +59,10 @@ def test_whatever_is_trained_two_devices_do_as_one(words: list[str], tmp_path: P
 
 
 PROGRAMS = [
-    ("jax", ["env=cartpole", "ppo.norm_obs=true", "ppo.norm_reward=true"]),
-    ("jax", ["env=cartpole_masked", "network=gru", "ppo.num_envs=8"]),
-    ("jax", ["env=deep_sea", "algorithm=rnd", "algorithm.features=16", "ppo.num_envs=4"]),
-    ("jax", ["env=brax_reacher", "ppo.num_envs=4", "ppo.num_steps=8", "ppo.num_minibatches=2"]),
+    ("device", ["env=cartpole", "ppo.norm_obs=true", "ppo.norm_reward=true"]),
+    ("device", ["env=cartpole_masked", "network=gru", "ppo.num_envs=8"]),
+    ("device", ["env=deep_sea", "algorithm=rnd", "algorithm.features=16", "ppo.num_envs=4"]),
+    ("device", ["env=brax_reacher", "ppo.num_envs=4", "ppo.num_steps=8", "ppo.num_minibatches=2"]),
     ("envpool_xla", ["env=hopper", "ppo.num_envs=2", "ppo.num_steps=256"]),
 ]
 

@@ -9,9 +9,9 @@ import pytest
 from scipy import special, stats
 
 from ppo_bench.envs.base import Seen, Step, Task
+from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.distribution import Episodes, compare_distributions, kolmogorov_smirnov, random_episodes
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
-from ppo_bench.envs.jax.backend import JaxBackend
 from tests.test_check_command import run_check
 
 NUM_ENVS = 20
@@ -101,7 +101,7 @@ def test_false_alarms_are_as_rare_as_promised() -> None:
     ("make", "same"),
     [
         (cartpole, True),
-        (lambda: JaxBackend("jax").make(Task("cartpole", "CartPole-v1", NUM_ENVS)), True),
+        (lambda: DeviceBackend("device").make(Task("cartpole", "CartPole-v1", NUM_ENVS)), True),
         (skipping, False),
     ],
 )
@@ -112,7 +112,7 @@ def test_cartpole_is_the_same_and_one_that_skips_a_step_is_not(make: Callable[[]
 
 
 def test_the_command_compares_with_gymnasium() -> None:
-    done = run_check("env=cartpole", "backend=jax", "--num-steps=100", "--distribution", "--num-episodes=100")
+    done = run_check("env=cartpole", "backend=device", "--num-steps=100", "--distribution", "--num-episodes=100")
     assert done.returncode == 0
     assert done.stdout.count("as gymnasium's: mean ") == 2
     done = run_check("env=minatar_breakout", "--num-steps=100", "--distribution")

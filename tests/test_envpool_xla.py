@@ -204,11 +204,11 @@ def test_options_and_pairs_are_checked() -> None:
 def test_programs_of_a_pool_are_not_kept_for_other_processes(tmp_path: Path) -> None:
     """They hold its address; those of environments in JAX are kept."""
     kept = {}
-    for backend in ("jax", "envpool_xla"):
+    for backend in ("device", "envpool_xla"):
         cache = tmp_path / backend
         command = [*TRAIN, "framework=jax_xla", f"backend={backend}", "total_timesteps=512"]
         options = [f"framework.compile_cache={cache}", f"outputs={tmp_path}/outputs"]
         subprocess.run([*command, *options], check=True, capture_output=True, env=ENVIRONMENT)
         kept[backend] = list(cache.rglob("jit_iterate*"))
-    assert kept["jax"]
+    assert kept["device"]
     assert not kept["envpool_xla"]

@@ -104,7 +104,9 @@ def test_continuous_actions_count_once_a_vector_and_only_beyond_the_tolerance() 
     assert compare(leader, other, 1e-4, LOSSES)[:2] == (1, 1)
 
 
-@pytest.mark.parametrize(("mode", "backend"), [("lockstep", "gymnasium"), ("free", "gymnasium"), ("lockstep", "jax")])
+@pytest.mark.parametrize(
+    ("mode", "backend"), [("lockstep", "gymnasium"), ("free", "gymnasium"), ("lockstep", "device")]
+)
 def test_frameworks_take_the_same_actions(
     mode: str, backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -270,7 +272,7 @@ def test_leaders_restart_their_environments_when_training_does() -> None:
         ("framework=jax_xla", "here choose several by frameworks="),
         ("backend=envpool_xla", "cannot be stepped outside of their program and recorded; use backend=envpool"),
         ("checkpoint.load=somewhere", "checkpoint.load"),
-        ("backend=jax num_seeds=2", "num_seeds=2 has no meaning here"),
+        ("backend=device num_seeds=2", "num_seeds=2 has no meaning here"),
         ("tracker=tensorboard", "tracker has no meaning here"),
         ("video.every_episodes=9", "video.every_episodes has no meaning here"),
         ("rerun=true", "rerun has no meaning here"),

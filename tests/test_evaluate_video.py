@@ -92,9 +92,9 @@ def test_what_gymnasium_does_not_offer_is_drawn_by_envpool(run: Path) -> None:
 
 
 def test_what_nothing_can_draw_is_evaluated_and_not_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    elsewhere = load_config(["backend=jax", "framework=jax_xla", "~env.ids.gymnasium", "~env.ids.envpool"]).resolved
+    elsewhere = load_config(["backend=device", "framework=jax_xla", "~env.ids.gymnasium", "~env.ids.envpool"]).resolved
     config_with(run, env=elsewhere["env"], backend=elsewhere["backend"])
-    assert evaluated(run, "episodes=1")["backend"] == "jax"
+    assert evaluated(run, "episodes=1")["backend"] == "device"
     capsys.readouterr()
     assert exit_code(main, [str(run), ON_CPU, "episodes=1", "seed=5", "video=true"]) == 2
     assert "video=true: CartPole-v1 cannot be drawn: neither gymnasium nor EnvPool" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def test_an_evaluation_starts_no_process_beside_the_threads_of_a_training(tmp_pa
     [
         ["framework=torch_eager", "backend=gymnasium"],
         ["framework=torch_eager", "backend=envpool", "ppo.norm_obs=true"],
-        ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=2"],
+        ["framework=jax_xla", "backend=device", "framework.iterations_per_call=2"],
         ["framework=jax_xla", "backend=envpool", "network=gru", "ppo.num_minibatches=2"],
     ],
 )
@@ -105,7 +105,7 @@ def test_a_training_is_the_same_with_evaluations_and_without(
 
 
 def test_each_seed_of_a_program_has_its_own_evaluations(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ["framework=jax_xla", "backend=jax", *EVALUATED]
+    words = ["framework=jax_xla", "backend=device", *EVALUATED]
     trained(tmp_path / "together", *SMALL, *words, "num_seeds=2")
     together = sorted((tmp_path / "together").rglob("seed*"))
     alone = [trained(tmp_path / "alone", *SMALL, *words, f"seed={seed}") for seed in (1, 2)]
@@ -164,10 +164,10 @@ def test_stopped_in_an_evaluation_it_goes_on_as_if_nothing_had_been(
         (["evaluation.every=1"], "'evaluation.every'"),
         (["env=tic_tac_toe", "evaluation.every_iterations=2"], "plays checkpoints of games"),
         (
-            ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=2", "evaluation.every_iterations=3"],
+            ["framework=jax_xla", "backend=device", "framework.iterations_per_call=2", "evaluation.every_iterations=3"],
             "framework.iterations_per_call=2 does not divide evaluation.every_iterations=3",
         ),
-        (["backend=jax", "framework=jax_xla", "env.info=[speed]"], "env.info: backend=jax tells none"),
+        (["backend=device", "framework=jax_xla", "env.info=[speed]"], "env.info: backend=device tells none"),
     ],
 )
 def test_wrong_input_is_one_line(

@@ -30,7 +30,7 @@ SMALL = ["ppo.num_envs=8", "ppo.num_steps=32"]
 
 
 def config_of(game: str, backend: str, *words: str) -> Any:
-    return load_config([f"env={game}", f"backend={backend}", *(["framework=jax_xla"] * (backend == "jax")), *words])
+    return load_config([f"env={game}", f"backend={backend}", *(["framework=jax_xla"] * (backend == "device")), *words])
 
 
 def env_of(game: str, backend: str, rows: int) -> VectorEnv:
@@ -38,7 +38,7 @@ def env_of(game: str, backend: str, rows: int) -> VectorEnv:
     return on_host(config.backend.make(config.task))
 
 
-@pytest.mark.parametrize("backend", ["envpool", "jax"])
+@pytest.mark.parametrize("backend", ["envpool", "device"])
 @pytest.mark.parametrize("game", GAMES)
 def test_every_game_keeps_the_contract(game: str, backend: str) -> None:
     findings = check_contract(lambda: env_of(game, backend, 6), 200)
@@ -139,7 +139,7 @@ def course(env: VectorEnv, words: np.ndarray) -> Course:
 @pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "othello"])
 def test_both_backends_play_the_same_game(game: str) -> None:
     words = np.random.default_rng(1).integers(0, 60, (70, 8))
-    host, program = (course(env_of(game, backend, 16), words) for backend in ("envpool", "jax"))
+    host, program = (course(env_of(game, backend, 16), words) for backend in ("envpool", "device"))
     for name in Course._fields:
         assert_array_equal(getattr(host, name), getattr(program, name), name)
     assert set(host.rewards[host.done > 0].tolist()) >= {-1.0, 1.0}
@@ -148,7 +148,7 @@ def test_both_backends_play_the_same_game(game: str) -> None:
 
 def test_a_boards_lines_are_in_the_order_of_its_squares() -> None:
     """The one who begins takes squares 0, 1 and 2 against 3 and 4: the first plane is one's own, and 5 moves end it."""
-    for backend in ("envpool", "jax"):
+    for backend in ("envpool", "device"):
         env = env_of("tic_tac_toe", backend, 2)
         seen = env.reset([1, 2])
         for square in (0, 3, 1, 4, 2):
@@ -174,7 +174,7 @@ def test_lockstep_holds(precision: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert "the frameworks do the same" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("backend", ["envpool", "jax"])
+@pytest.mark.parametrize("backend", ["envpool", "device"])
 def test_training_counts_games_by_player_and_takes_no_illegal_action(backend: str) -> None:
     """A move against the rules would lose at once: the shortest game of Othello without has nine moves."""
     config = config_of("othello", backend, "ppo.num_envs=16", "ppo.num_steps=128")
@@ -209,7 +209,7 @@ def test_random_actions_are_legal_and_all_of_them_come() -> None:
         (["env.players=1"], "env.players=1: TicTacToe-v1 is a game of 2 players; set env.players=2"),
         (["env.players=0"], "env.players=0: must be at least 1"),
         (
-            ["backend=jax", "framework=jax_xla", "env.players=3", "ppo.num_envs=6"],
+            ["backend=device", "framework=jax_xla", "env.players=3", "ppo.num_envs=6"],
             "env.players=3: tic_tac_toe is a game of 2 players; set env.players=2",
         ),
         (
@@ -242,12 +242,12 @@ def returns_against_random(folder: Path, capsys: pytest.CaptureFixture[str], *wo
     return list(found["returns"])
 
 
-@pytest.mark.parametrize("backend", ["envpool", "jax"])
+@pytest.mark.parametrize("backend", ["envpool", "device"])
 def test_a_policy_is_evaluated_against_random_play(
     backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Random play beside random play wins as often as it loses; after 100,000 steps it loses three times as often."""
-    framework = "jax_xla" if backend == "jax" else "torch_eager"
+    framework = "jax_xla" if backend == "device" else "torch_eager"
     words = ["env=tic_tac_toe", f"backend={backend}", f"framework={framework}", "device=cpu", f"outputs={tmp_path}"]
     assert exit_code(main, [*words, *TINY[1:3], "total_timesteps=128", "ppo.learning_rate=1e-9"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])

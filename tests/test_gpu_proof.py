@@ -184,7 +184,7 @@ def test_a_race_alternates_and_tells_ratios(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
 def test_a_training_of_ours_races_by_its_rows(num_seeds: int, tmp_path: Path) -> None:
-    words = ["env=cartpole", "framework=jax_xla", "backend=jax", f"num_seeds={num_seeds}", "total_timesteps=8192"]
+    words = ["env=cartpole", "framework=jax_xla", "backend=device", f"num_seeds={num_seeds}", "total_timesteps=8192"]
     assert training_speed(*words, "device=cpu")(tmp_path) > 0
 
 

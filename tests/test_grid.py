@@ -25,7 +25,7 @@ from tests.refusals import assert_one_line
 from tests.runners import problem_for
 from tests.training import ENVIRONMENT, rows, timeless
 
-RUN = ["framework=jax_xla", "backend=jax", "total_timesteps=4096"]
+RUN = ["framework=jax_xla", "backend=device", "total_timesteps=4096"]
 GRID = "grid={ppo.learning_rate:[1e-3,2.5e-4],ppo.ent_coef:[0,0.01]}"
 ALL = [(1e-3, 0.0), (1e-3, 0.01), (2.5e-4, 0.0), (2.5e-4, 0.01)]
 EACH = {
@@ -169,7 +169,7 @@ def test_runs_go_on_without_those_whose_learning_diverges(tmp_path: Path, capfd:
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [
-        ([GRID, "framework=torch_eager", "backend=gymnasium"], "grid is for framework=jax_xla backend=jax"),
+        ([GRID, "framework=torch_eager", "backend=gymnasium"], "grid is for framework=jax_xla backend=device"),
         (
             [GRID, "framework=torch_eager", "backend=gymnasium"],
             "-m ppo.learning_rate=0.001,0.00025 ppo.ent_coef=0.0,0.01",

@@ -18,8 +18,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.backend import JaxBackend
 from ppo_bench.mathematics import noise
 from tests.refusals import assert_one_line
 
@@ -73,7 +73,7 @@ class InParts(Counting):
 
 
 def made(env_id: str, num_envs: int = 2, **kwargs: Any) -> DynamicsEnv:
-    return JaxBackend("jax").make(Task("own", env_id, num_envs, kwargs=kwargs))
+    return DeviceBackend("device").make(Task("own", env_id, num_envs, kwargs=kwargs))
 
 
 @pytest.mark.parametrize("env_id", [CARTPOLE, PENDULUM, BREAKOUT, LAKE])
@@ -134,7 +134,7 @@ def test_a_time_limit_is_no_end_of_the_game_in_the_older_interface_either() -> N
 def test_observations_of_several_parts_are_refused_in_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["framework=jax_xla", "backend=jax", "env.id=tests.test_gymnax:InParts", f"outputs={tmp_path}"]
+    words = ["framework=jax_xla", "backend=device", "env.id=tests.test_gymnax:InParts", f"outputs={tmp_path}"]
     assert exit_code(main, words) == 2
     assert_one_line(capfd.readouterr().err, "observations of InParts are of several parts: give them as one array")
 
@@ -153,7 +153,7 @@ def test_parameters_are_those_that_are_given() -> None:
 
 @pytest.mark.slow
 def test_craftax_is_trained_in_two_seeds_of_one_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = [f"env.id={CRAFTAX}", "framework=jax_xla", "backend=jax", "num_seeds=2", "ppo.num_envs=8"]
+    words = [f"env.id={CRAFTAX}", "framework=jax_xla", "backend=device", "num_seeds=2", "ppo.num_envs=8"]
     words += ["ppo.num_steps=32", f"outputs={tmp_path}"]
     assert exit_code(main, [*words, "total_timesteps=1024"]) == 0
     assert len(capfd.readouterr().out.split()) == 2

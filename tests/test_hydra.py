@@ -100,7 +100,7 @@ def test_another_folder_is_that_of_hydra_run_dir(capsys: pytest.CaptureFixture[s
         assert exit_code(main, [*RUN, "hydra.run.dir=mine", other]) == 2
         assert_one_line(capsys.readouterr().err, "hydra.run.dir=mine: another run is there; choose another folder")
     assert printed(capsys, *RUN, "hydra.run.dir=mine") == "mine\n"
-    several = ["num_seeds=2", "framework=jax_xla", "backend=jax", "hydra.run.dir=mine"]
+    several = ["num_seeds=2", "framework=jax_xla", "backend=device", "hydra.run.dir=mine"]
     assert exit_code(main, [*several, "total_timesteps=1024"]) == 2
     assert_one_line(capsys.readouterr().err, "num_seeds and grid train several runs")
 

@@ -20,7 +20,7 @@ FOLDERS = {
     "": "default/cartpole-gymnasium-torch_eager-447e5784",
     "env=breakout": "default/breakout-envpool-torch_eager-f8559201",
     "env=hopper": "default/hopper-gymnasium-torch_eager-1bd818fe",
-    "framework=jax_xla backend=jax num_seeds=3": "default/cartpole-jax-jax_xla-dab2764a",
+    "framework=jax_xla backend=device num_seeds=3": "default/cartpole-jax-jax_xla-dab2764a",
     "experiment=cleanrl/ppo_atari_lstm": "cleanrl/ppo_atari_lstm/breakout-gymnasium-torch_eager-ebc94ea8",
 }
 """Folders of this revision. A key that is added and moves one is to be `younger`; a correction is a new `REVISION`."""

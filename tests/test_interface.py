@@ -71,7 +71,14 @@ def test_a_listener_hears_all_runs_of_a_program_and_its_time_counts_nowhere(tmp_
         heard.append((folder.name, row["iteration"]))
         time.sleep(1.5)
 
-    words = [*WORDS, "framework=jax_xla", "backend=jax", "num_seeds=2", "total_timesteps=1024", f"outputs={tmp_path}"]
+    words = [
+        *WORDS,
+        "framework=jax_xla",
+        "backend=device",
+        "num_seeds=2",
+        "total_timesteps=1024",
+        f"outputs={tmp_path}",
+    ]
     folders = ppo_bench.train(words, listen)
     assert heard == [("seed1", 1), ("seed2", 1), ("seed1", 2), ("seed2", 2)]
     first, second = (row["wall_seconds"] for row in rows(folders[0]))
@@ -85,7 +92,7 @@ def test_a_listener_is_called_when_a_block_of_iterations_has_ended(tmp_path: Pat
         heard.append((row["iteration"], rows(folder)[-1]["iteration"]))
         time.sleep(1.0)
 
-    words = [*WORDS, "framework=jax_xla", "backend=jax", "framework.iterations_per_call=2", f"outputs={tmp_path}"]
+    words = [*WORDS, "framework=jax_xla", "backend=device", "framework.iterations_per_call=2", f"outputs={tmp_path}"]
     (folder,) = ppo_bench.train(words, listen)
     assert heard == [(1, 2), (2, 2), (3, 4), (4, 4), (5, 6), (6, 6), (7, 8), (8, 8)]
     assert min(row["sps"] for row in rows(folder)[2:]) > 512  # an iteration has 512 steps

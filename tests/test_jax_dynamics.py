@@ -15,10 +15,10 @@ from gymnasium import spaces
 from numpy.testing import assert_array_equal
 
 from ppo_bench.envs.base import Task
+from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics import acrobot
 from ppo_bench.envs.dynamics.acrobot import Acrobot, AcrobotState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.backend import JaxBackend
 from ppo_bench.mathematics import noise
 from tests.policies import balance
 
@@ -116,7 +116,7 @@ def follow(env: DynamicsEnv, episodes: list[Episode]) -> list[Episode]:
 @pytest.mark.parametrize("good", [True, False])
 def test_whole_episodes_follow_gymnasium(env_id: str, good: bool) -> None:
     theirs = episodes_in_gymnasium(env_id, good)
-    ours = follow(JaxBackend("jax").make(Task("any", env_id, len(SEEDS))), theirs)
+    ours = follow(DeviceBackend("device").make(Task("any", env_id, len(SEEDS))), theirs)
     for mine, expected in zip(ours, theirs, strict=True):
         assert_array_equal(mine.flags, expected.flags)
         np.testing.assert_allclose(mine.obs, expected.obs, rtol=0, atol=TOLERANCE)
@@ -129,7 +129,7 @@ def test_whole_episodes_follow_gymnasium(env_id: str, good: bool) -> None:
 
 @pytest.mark.parametrize("env_id", GOOD)
 def test_spaces_are_gymnasiums(env_id: str) -> None:
-    theirs, ours = gymnasium.make(env_id), JaxBackend("jax").make(Task("any", env_id, 1))
+    theirs, ours = gymnasium.make(env_id), DeviceBackend("device").make(Task("any", env_id, 1))
     assert ours.action_space == theirs.action_space
     assert ours.observation_space == theirs.observation_space
 
@@ -149,7 +149,7 @@ def test_first_states_are_uniform_within_gymnasiums_limits(env_id: str) -> None:
     for seed, row in enumerate(theirs):
         env.reset(seed=seed)
         row[:] = env.state  # type: ignore[attr-defined]
-    start = JaxBackend("jax").make(Task("any", env_id, 4000)).reset(noise.env_seeds(1, 0, 4000))
+    start = DeviceBackend("device").make(Task("any", env_id, 4000)).reset(noise.env_seeds(1, 0, 4000))
     ours = np.stack([np.asarray(x) for x in start.state.dynamics[: len(low)]], 1)
     for values, spread in ((theirs, 0.15), (ours, 0.05)):  # the limits above are gymnasium's, and ours
         assert ((low - 1e-7 <= values) & (values <= high + 1e-7)).all()

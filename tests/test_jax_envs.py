@@ -20,9 +20,9 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Atari, Task
 from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.device import DYNAMICS, DeviceBackend
 from ppo_bench.envs.dynamics.cartpole import CartPole, CartPoleState
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.backend import DYNAMICS, JaxBackend
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.mathematics import noise
 from tests.policies import balance
@@ -40,7 +40,7 @@ def test_a_fall_in_the_last_step_is_both_as_in_gymnasium() -> None:
 
 @pytest.mark.parametrize("env_id", DYNAMICS)
 def test_environments_in_jax_keep_the_contract(env_id: str) -> None:
-    findings = check_contract(lambda: JaxBackend("jax").make(Task("any", env_id, 4)), 1200)
+    findings = check_contract(lambda: DeviceBackend("device").make(Task("any", env_id, 4)), 1200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
     assert len(findings) == 16
 
@@ -78,12 +78,12 @@ def test_an_environment_does_not_depend_on_the_others() -> None:
 
 def test_rules_of_atari_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"CartPole-v1 is not an Atari game: add env\.atari=null"):
-        JaxBackend("jax").make(Task("any", "CartPole-v1", 1, Atari(episodic_life=True, reward_clip=True)))
+        DeviceBackend("device").make(Task("any", "CartPole-v1", 1, Atari(episodic_life=True, reward_clip=True)))
 
 
 def test_an_id_that_is_not_written_in_jax_is_refused() -> None:
-    with pytest.raises(ConfigError, match="backend=jax has CartPole-v1, Acrobot-v1"):
-        JaxBackend("jax").make(Task("hopper", "Hopper-v4", 4))
+    with pytest.raises(ConfigError, match="backend=device has CartPole-v1, Acrobot-v1"):
+        DeviceBackend("device").make(Task("hopper", "Hopper-v4", 4))
 
 
 class Counter:
@@ -109,7 +109,7 @@ class Counter:
 
 
 def test_dynamics_of_ones_own_are_trained_by_their_id(tmp_path: Path) -> None:
-    words = ["env.id=tests.test_jax_envs:Counter", "framework=jax_xla", "backend=jax", "total_timesteps=4096"]
+    words = ["env.id=tests.test_jax_envs:Counter", "framework=jax_xla", "backend=device", "total_timesteps=4096"]
     (folder,) = train([*words, "device=cpu", f"outputs={tmp_path}"])
     result = json.loads((folder / "result.json").read_text())
     assert result["env_id"] == "tests.test_jax_envs:Counter"
@@ -118,12 +118,12 @@ def test_dynamics_of_ones_own_are_trained_by_their_id(tmp_path: Path) -> None:
 
 
 def test_the_constructor_of_ones_own_dynamics_has_the_arguments_that_are_given() -> None:
-    view = HostView(JaxBackend("jax").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"end": 2})))
+    view = HostView(DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"end": 2})))
     begun = int(view.reset([1]).obs[0, 0])
     ends = [bool(view.step(np.ones(1, np.int32)).terminated[0]) for _ in range(2 - begun)]
     assert ends == [False] * (1 - begun) + [True]
     with pytest.raises(ConfigError, match=r"cannot make 'tests.test_jax_envs:Counter': .* argument 'ends'"):
-        JaxBackend("jax").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"ends": 2}))
+        DeviceBackend("device").make(Task("own", "tests.test_jax_envs:Counter", 1, kwargs={"ends": 2}))
 
 
 class Leaving(Counter):
@@ -139,13 +139,13 @@ class Leaving(Counter):
 
 
 @pytest.mark.parametrize(
-    ("at_once", "said"), [(True, "backend=jax: tests.test_jax_envs:Leaving raises"), (False, "the command raises")]
+    ("at_once", "said"), [(True, "backend=device: tests.test_jax_envs:Leaving raises"), (False, "the command raises")]
 )
 def test_an_exit_of_dynamics_is_a_failure(
     at_once: bool, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["env.id=tests.test_jax_envs:Leaving", f"env.kwargs={{at_once:{at_once}}}", "framework=jax_xla"]
-    words += ["backend=jax", "device=cpu", "total_timesteps=4096", f"outputs={tmp_path}"]
+    words += ["backend=device", "device=cpu", "total_timesteps=4096", f"outputs={tmp_path}"]
     assert exit_code(main, words) == 1
     assert capfd.readouterr().err.splitlines()[-1].startswith(f"ppo_bench: {said} SystemExit: 0 ({__file__}, line ")
 
@@ -154,20 +154,20 @@ def test_an_exit_of_dynamics_is_a_failure(
     ("env_id", "fragment"),
     [
         ("nowhere:Counter", "there is no module 'nowhere' where Python looks"),
-        ("tests.test_jax_envs:Task", "backend=jax cannot make 'tests.test_jax_envs:Task'"),
+        ("tests.test_jax_envs:Task", "backend=device cannot make 'tests.test_jax_envs:Task'"),
         ("tests.broken:Sound", "a Dynamics (docs/environments.md) has time_limit, num_words, observe too"),
     ],
 )
 def test_what_is_no_dynamics_is_refused(env_id: str, fragment: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(fragment)):
-        JaxBackend("jax").make(Task("own", env_id, 2))
+        DeviceBackend("device").make(Task("own", env_id, 2))
 
 
 @pytest.mark.parametrize("of_process", [False, True])
 def test_actions_of_float64_keep_their_digits_whatever_the_process_computes_in(of_process: bool) -> None:
     torque = 1 + 2.0**-30  # 1 in float32
     with jax.enable_x64(of_process):
-        view = HostView(JaxBackend("jax").make(Task("pendulum", "Pendulum-v1", 1)))
+        view = HostView(DeviceBackend("device").make(Task("pendulum", "Pendulum-v1", 1)))
         view.reset([1])
         (theta,), (speed,) = (np.array(of) for of in view._state.dynamics)
         view.step(np.array([[torque]]))

@@ -34,7 +34,7 @@ WRONG = {
     "launch.gpus=null": "launch.gpus=null: ",
     "launch.memory_gb=0": "launch.memory_gb=0.0: must be a number of at least 0.001",
     "launch.memory_gb=inf": "launch.memory_gb=inf: must be a number of at least 0.001",
-    "framework=jax_xla backend=jax num_seeds=2 seed=1,2": "seed2 would be trained by two jobs at once",
+    "framework=jax_xla backend=device num_seeds=2 seed=1,2": "seed2 would be trained by two jobs at once",
     "launch.time_minutes=0": "launch.time_minutes=0: must be at least 1",
     "launch.time_minutes=2": "launch.time_minutes=2: must be over launch.signal_seconds=60 and a minute more",
     "launch.array_parallelism=0": "launch.array_parallelism=0: must be at least 1",

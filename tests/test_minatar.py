@@ -1,4 +1,4 @@
-"""The MinAtar games on backend=jax: pgx's dynamics under the contract, and a network that learns them."""
+"""The MinAtar games on backend=device: pgx's dynamics under the contract, and a network that learns them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.device import MINATAR, DeviceBackend
 from ppo_bench.envs.distribution import random_episodes
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.backend import MINATAR, JaxBackend
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.envs.jax.minatar import MinAtar
 from ppo_bench.envs.random_play import random_actions
@@ -33,19 +33,19 @@ SHAPES = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": 
 
 def test_space_invaders_keeps_the_contract() -> None:
     """One game: all that differs between them is pgx's; `python -m ppo_bench.check --all` checks the others."""
-    findings = check_contract(lambda: JaxBackend("jax").make(Task("any", "minatar-space_invaders", 3)), 200)
+    findings = check_contract(lambda: DeviceBackend("device").make(Task("any", "minatar-space_invaders", 3)), 200)
     assert {finding.rule: finding.evidence for finding in findings if not finding.kept} == {}
 
 
 @pytest.mark.parametrize("env_id", MINATAR)
 def test_every_game_has_its_images_and_actions_and_a_file(env_id: str) -> None:
     channels, num_actions = SHAPES[env_id.removeprefix("minatar-")]
-    env = JaxBackend("jax").make(Task("any", env_id, 2))
+    env = DeviceBackend("device").make(Task("any", env_id, 2))
     assert env.observation_space.shape == (10, 10, channels)
     assert env.observation_space.dtype == bool
     assert env.action_space == spaces.Discrete(num_actions)
     config = load_config([f"env={env_id.replace('-', '_')}"])
-    assert (config.task.id, config.backend.name, config.framework.name) == (env_id, "jax", "jax_xla")
+    assert (config.task.id, config.backend.name, config.framework.name) == (env_id, "device", "jax_xla")
 
 
 def test_a_game_is_made_and_played_where_jax_computes_in_float64() -> None:

@@ -1,4 +1,4 @@
-"""Brax's robots on backend=jax: its own physics and rewards, under the contract of every environment."""
+"""Brax's robots on backend=device: its own physics and rewards, under the contract of every environment."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.testing import assert_array_equal
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
+from ppo_bench.envs.device import BRAX, DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
-from ppo_bench.envs.jax.backend import BRAX, JaxBackend
 from ppo_bench.envs.jax.brax import PIPELINE, Brax
 from ppo_bench.envs.jax.host import HostView
 from ppo_bench.envs.random_play import random_actions
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 def test_the_reacher_keeps_the_contract_and_is_cut_after_1000_steps() -> None:
     """One robot: all that differs between them is Brax's; `python -m ppo_bench.check --all` checks the others."""
-    env = JaxBackend("jax").make(Task("any", "brax-reacher", 3))
+    env = DeviceBackend("device").make(Task("any", "brax-reacher", 3))
     findings = {finding.rule: finding for finding in check_contract(lambda: env, 1_200)}
     assert {finding.rule: finding.evidence for finding in findings.values() if not finding.kept} == {}
     (limit,) = (finding for rule, finding in findings.items() if "time limit" in rule)
@@ -83,5 +83,5 @@ def test_a_time_limit_is_a_truncation_that_shows_the_last_observation(pendulum: 
 def test_every_robot_has_a_file(env_id: str) -> None:
     name = env_id.replace("-", "_").replace("halfcheetah", "half_cheetah")
     config = load_config([f"env={name}"])
-    assert (config.task.id, config.backend.name, config.framework.name) == (env_id, "jax", "jax_xla")
+    assert (config.task.id, config.backend.name, config.framework.name) == (env_id, "device", "jax_xla")
     assert config.num_iterations >= 2 * config.root.checkpoint.every_iterations

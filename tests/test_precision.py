@@ -162,7 +162,7 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA d
 
 @no_gpu
 def test_a_gpu_with_which_jax_cannot_begin_is_one_line() -> None:
-    options = ["framework=jax_xla", "backend=jax", "device=cpu", "total_timesteps=512"]
+    options = ["framework=jax_xla", "backend=device", "device=cpu", "total_timesteps=512"]
     command = [*TRAIN, *options]
     environment = ENVIRONMENT | {"JAX_PLATFORMS": "cuda"}  # which is not there
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

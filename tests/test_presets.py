@@ -163,7 +163,7 @@ SETTINGS = {
     "cleanrl/ppo_atari_envpool_xla_jax": (10_000_000, "envpool_xla", "Breakout-v5", NatureCnn),
     "cleanrl/ppo_atari_envpool_xla_jax_scan": (10_000_000, "envpool_xla", "Breakout-v5", NatureCnn),
     "cleanrl/ppo_continuous_action": (1_000_000, "gymnasium", "Hopper-v4", Mlp),
-    "cleanrl/ppo_continuous_action_isaacgym": (30_000_000, "jax", "brax-ant", Mlp),
+    "cleanrl/ppo_continuous_action_isaacgym": (30_000_000, "device", "brax-ant", Mlp),
     "cleanrl/ppo_trxl": (200_000_000, "gymnasium", "memory_gym:MortarMayhem-Grid-v0", Trxl),
     "cleanrl/ppo_trxl_proof_of_memory": (
         25_000,

@@ -50,13 +50,13 @@ def test_episodes_begin_everywhere_about_the_middle_and_either_end_pays() -> Non
 
 def env(backend: str, num_envs: int = 4) -> VectorEnv:
     words = ["env=proof_of_memory", f"backend={backend}", f"ppo.num_envs={num_envs}"]
-    words += ["framework=jax_xla"] if backend == "jax" else []
+    words += ["framework=jax_xla"] if backend == "device" else []
     config = load_config(words)
     return on_host(config.backend.make(config.task))
 
 
 def test_both_backends_play_the_same_trajectories() -> None:
-    host, program = env("gymnasium"), env("jax")
+    host, program = env("gymnasium"), env("device")
     assert_array_equal(host.reset([5, 6, 7, 8]).obs, program.reset([5, 6, 7, 8]).obs)
     rng, ends, limits = np.random.default_rng(1), 0, 0
     for _ in range(500):
@@ -86,7 +86,7 @@ def test_a_memory_learns_it_and_none_does_not(tmp_path: Path) -> None:
     """Who knows the end gets 1.2 on average, who does not 0: each end is right half of the time."""
     returns = {}
     for network in ("lstm", "gru", "mlp"):
-        words = ["env=proof_of_memory", "backend=jax", "framework=jax_xla", f"network={network}"]
+        words = ["env=proof_of_memory", "backend=device", "framework=jax_xla", f"network={network}"]
         words += ["total_timesteps=40960", "checkpoint.every_iterations=5", f"outputs={tmp_path}"]
         assert exit_code(main, words) == 0
         result = json.loads((load_config(words).run_folder / "result.json").read_text())

@@ -61,7 +61,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
 def test_a_run_that_is_stopped_before_its_first_checkpoint_can_be_evaluated(
     at_once: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    backend = ["framework=jax_xla", "backend=jax", "framework.iterations_per_call=3"] if at_once > 1 else []
+    backend = ["framework=jax_xla", "backend=device", "framework.iterations_per_call=3"] if at_once > 1 else []
     arguments = ["env=cartpole", *backend, "checkpoint.every_iterations=900", f"outputs={tmp_path}"]
     folder = run_folder(*arguments)
     with started(*arguments) as run:

@@ -20,8 +20,8 @@ from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import Task
 from ppo_bench.envs.deep_sea import SIZES
+from ppo_bench.envs.device import DEEP_SEA, DeviceBackend
 from ppo_bench.envs.gymnasium import GymnasiumBackend
-from ppo_bench.envs.jax.backend import DEEP_SEA, JaxBackend
 from ppo_bench.mathematics.arrays import Arrays, under
 from ppo_bench.mathematics.normalize import RunningStats, update_about_mean
 from ppo_bench.networks.torch.ops import TorchOps
@@ -150,7 +150,7 @@ def test_warm_up_sees_the_same_in_every_framework_and_backend() -> None:
     words = [*SMALL, "algorithm.warm_up_iterations=3"]
     host = Task("deep_sea", "ppo_bench.envs.deep_sea:DeepSea10-v0", 4)
     seen = [statistics_of(f, GymnasiumBackend("gymnasium", "sync").make(host), words) for f in FRAMEWORKS]
-    seen.append(statistics_of("jax_xla", JaxBackend("jax").make(Task("deep_sea", "DeepSea10-v0", 4)), words))
+    seen.append(statistics_of("jax_xla", DeviceBackend("device").make(Task("deep_sea", "DeepSea10-v0", 4)), words))
     cold = statistics_of(
         "torch_eager", GymnasiumBackend("gymnasium", "sync").make(host), [*words[:-1], "algorithm.warm_up_iterations=0"]
     )

@@ -53,7 +53,7 @@ sys.exit(exit_code(main, sys.argv[1:]))
 """A training that is killed as it is to write its third checkpoint: it has four rows more than the second."""
 
 
-@pytest.mark.parametrize(("framework", "backend"), [("torch_eager", "gymnasium"), ("jax_xla", "jax")])
+@pytest.mark.parametrize(("framework", "backend"), [("torch_eager", "gymnasium"), ("jax_xla", "device")])
 def test_a_killed_run_ends_as_it_would_have(framework: str, backend: str, tmp_path: Path) -> None:
     words = [*RUN, f"framework={framework}", f"backend={backend}", *ours("AveragingMlp")]
     whole = [*words, f"outputs={tmp_path / 'whole'}"]
@@ -72,7 +72,7 @@ def test_a_killed_run_ends_as_it_would_have(framework: str, backend: str, tmp_pa
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_seeds_of_one_program_learn_as_alone(network: str, tmp_path: Path) -> None:
-    words = [*RUN, "framework=jax_xla", "backend=jax", "precision=float64", *ours(network)]
+    words = [*RUN, "framework=jax_xla", "backend=device", "precision=float64", *ours(network)]
     assert exit_code(main, [*words, "num_seeds=2", f"outputs={tmp_path / 'together'}"]) == 0
     assert exit_code(main, [*words, "seed=2", f"outputs={tmp_path / 'alone'}"]) == 0
     (together,), (alone,) = ((tmp_path / name).rglob("seed2") for name in ("together", "alone"))

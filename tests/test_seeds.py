@@ -122,7 +122,7 @@ def test_a_restored_state_goes_on_as_the_one_it_came_from() -> None:
 
 @pytest.mark.parametrize("env", ["env=tic_tac_toe", "env=deep_sea"])
 def test_games_and_rnd_learn_in_one_program_what_they_learn_alone(env: str) -> None:
-    config = load_config([env, "backend=jax", "framework=jax_xla", "precision=float64", *SMALL])
+    config = load_config([env, "backend=device", "framework=jax_xla", "precision=float64", *SMALL])
     envs = make_env(config.backend, config.task)
     assert isinstance(envs, GraphEnv)
     problem = replace(config.problem(envs), device="cpu")

@@ -26,7 +26,7 @@ from tests.training import ENVIRONMENT, rows, snapshot, timeless
 
 pytestmark = pytest.mark.slow
 
-RUN = ["framework=jax_xla", "backend=jax", "total_timesteps=4096"]
+RUN = ["framework=jax_xla", "backend=device", "total_timesteps=4096"]
 ITERATIONS = 8
 SEEDS = (5, 6, 7)
 STEPS = r"jax_xla (seeds? [\d, ]+)  step 4,096 of"
@@ -277,7 +277,7 @@ def test_a_stop_at_the_very_end_of_some_seeds_leaves_the_others_for_later(
         (["framework=torch_eager", "num_seeds=2"], "elsewhere use a sweep: -m seed=1,2"),
         (
             ["framework=jax_xla", "backend=envpool_xla", "num_seeds=2"],
-            "num_seeds=2 is for framework=jax_xla backend=jax",
+            "num_seeds=2 is for framework=jax_xla backend=device",
         ),
     ],
 )

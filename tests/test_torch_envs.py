@@ -29,7 +29,7 @@ from tests.runners import problem_for, runner_for
 from tests.test_recordable import Checked, Recording
 from tests.training import ENVIRONMENT, rows, trained
 
-SMALL = ("backend=jax", "device=cpu", "precision=float64", "ppo.num_envs=8", "ppo.num_steps=64")
+SMALL = ("backend=device", "device=cpu", "precision=float64", "ppo.num_envs=8", "ppo.num_steps=64")
 CASES = {
     "cartpole": ("env=cartpole",),
     "normalized": ("env=cartpole", "ppo.norm_obs=true", "ppo.norm_reward=true", "env.observe=[0,2]"),
@@ -108,7 +108,7 @@ def test_jax_is_not_needed() -> None:
         "from ppo_bench.configuration.load import load_config\n"
         "from ppo_bench.envs.host import on_host\n"
         "from ppo_bench.envs.observed import make_env\n"
-        "config = load_config(['backend=jax', 'framework=torch_eager', 'env=pendulum', 'device=cpu'])\n"
+        "config = load_config(['backend=device', 'framework=torch_eager', 'env=pendulum', 'device=cpu'])\n"
         "config.require()\n"
         "runner = config.framework.runner(config.problem(make_env(config.backend, config.task)))\n"
         "runner.step(runner.init(1))\n"

@@ -145,7 +145,7 @@ def test_a_finished_run_is_logged_afterwards_once_with_its_films(tmp_path: Path)
 
 
 def test_every_seed_of_a_program_is_a_run_of_its_own(tmp_path: Path) -> None:
-    run = ["env=cartpole", "framework=jax_xla", "backend=jax", "total_timesteps=1024", f"outputs={tmp_path}"]
+    run = ["env=cartpole", "framework=jax_xla", "backend=device", "total_timesteps=1024", f"outputs={tmp_path}"]
     assert warnings_of(trained(*run, *BOTH, "num_seeds=2")) == []
     for seed in (1, 2):
         folder = load_config([*run, f"seed={seed}"]).run_folder

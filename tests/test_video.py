@@ -166,7 +166,7 @@ def is_alive(process: int) -> bool:
 
 UNDRAWN = {
     "backend=envpool env.id=Catch-v0": "Catch-v0 cannot be drawn (render not implemented for this environment)",
-    "backend=jax framework=jax_xla ~env.ids.gymnasium ~env.ids.envpool": "CartPole-v1 cannot be drawn: neither "
+    "backend=device framework=jax_xla ~env.ids.gymnasium ~env.ids.envpool": "CartPole-v1 cannot be drawn: neither "
     "gymnasium nor EnvPool offers it, and its observations are no pictures",
 }
 

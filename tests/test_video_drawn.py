@@ -53,7 +53,7 @@ def test_the_camera_follows_a_robot_that_runs_away() -> None:
     [
         ("env=cartpole backend=envpool", (400, 600), 50),
         ("env=cartpole backend=gymnasium env.kwargs={render_mode:human}", (400, 600), 50),  # drawn to be filmed
-        ("env=acrobot backend=jax framework=jax_xla", (500, 500), 15),
+        ("env=acrobot backend=device framework=jax_xla", (500, 500), 15),
         ("env=pendulum backend=envpool_xla framework=jax_xla", (500, 500), 30),
         ("env=breakout backend=envpool", (210, 160), 15),
         ("env=pong backend=gymnasium", (210, 160), 15),

@@ -189,7 +189,7 @@ def test_programs_with_environments_in_them_are_lowered(words: list[str], no_cpu
 
 
 def lower_program(words: list[str], platforms: Any = PLATFORMS) -> str:
-    own = ["framework=jax_xla", "backend=jax", "ppo.num_envs=4", "ppo.num_steps=4", "ppo.num_minibatches=2"]
+    own = ["framework=jax_xla", "backend=device", "ppo.num_envs=4", "ppo.num_steps=4", "ppo.num_minibatches=2"]
     config = load_config([*own, *words])
     env: Any = config.backend.make(config.task)
     runner = ProgramRunner(config.problem(env), env, 1)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.compose import offered
 
-BACKENDS = ("gymnasium", "envpool", "envpool_xla", "jax", "pettingzoo")
+BACKENDS = ("gymnasium", "envpool", "envpool_xla", "device", "pettingzoo")
 GROUPS = {
     "framework": "The framework that executes PPO.",
     "backend": "The library that provides the environments and steps them.",

@@ -69,7 +69,7 @@ class Config:
             values = (f"{key}={','.join(map(str, values))}" for key, values in self.grid.items())
             raise ConfigError(
                 f"{'grid' if self.grid else f'num_seeds={self.root.num_seeds}'} is for framework=jax_xla "
-                "backend=jax, where one program can train several runs; elsewhere use a sweep: -m "
+                "backend=device, where one program can train several runs; elsewhere use a sweep: -m "
                 + " ".join((*values, f"seed={seeds}"))
             )
         if not elsewhere:
@@ -85,7 +85,7 @@ class Config:
         if at_once > 1 and not self.backend.in_graph:
             raise ConfigError(
                 f"framework.iterations_per_call={at_once} needs environments that are part of the program: "
-                "use backend=jax, backend=envpool_xla, or 1"
+                "use backend=device, backend=envpool_xla, or 1"
             )
         if (evaluated := self.root.evaluation.every_iterations) % at_once:
             raise ConfigError(
@@ -167,6 +167,8 @@ class Config:
     def task(self) -> Task:
         """The task for the backend to build. Raises `ConfigError` if the backend has no such environment."""
         env = self.root.env
+        if "jax" in env.ids:
+            raise ConfigError("env.ids.jax: the backend jax is called device; use env.ids.device")
         if env.id is None and self.backend.name not in env.ids:
             offered = ", ".join(f"backend={name}" for name in sorted(env.ids))
             raise ConfigError(f"env={env.name} is not offered by backend={self.backend.name}; it is by {offered}")

@@ -51,6 +51,7 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     if (recorded.get("opponents") or {}).get("pool_size"):
         raise ConfigError("it was trained against opponents from its past, which this version lacks")
     own = {key: value for key, value in {**recorded, **changes}.items() if key not in RETIRED} | {"tracker": {}}
+    own |= _by_todays_names(own)
     composed = compose_root("config", [])
     OmegaConf.set_struct(composed, False)
     try:
@@ -62,6 +63,14 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
         return checked(merged)
     except OmegaConfBaseException as error:
         raise config_error(error) from error
+
+
+def _by_todays_names(own: Mapping[str, Any]) -> dict[str, Any]:
+    """The groups of a recorded configuration that had other names: the backend device was called jax."""
+    env, backend = own.get("env") or {}, own.get("backend") or {}
+    ids = {"device" if name == "jax" else name: env_id for name, env_id in (env.get("ids") or {}).items()}
+    renamed = {"_target_": "ppo_bench.envs.device.DeviceBackend", "name": "device"}
+    return {"env": {**env, "ids": ids}} | ({"backend": renamed} if backend.get("name") == "jax" else {})
 
 
 def checked(composed: DictConfig, overrides: Sequence[str] = ()) -> Config:

@@ -73,7 +73,7 @@ class Torch:
 
         if self.deterministic:
             compute_deterministically()
-        learner = TorchLearner(problem, self.num_threads, self._compiler(), self._cuda_graphs)
+        learner = TorchLearner(problem, self.num_threads, self.compiler(), self._cuda_graphs)
         if not isinstance(problem.env, GraphEnv):
             return HostRunner(problem, HostEnvs(problem), learner)
         from ppo_bench.runners.torch_envs import RecordedRollouts, TorchEnvs
@@ -100,9 +100,9 @@ class Torch:
         self.begin(tuning=tuning)
         from ppo_bench.runners.torch_policy import policy
 
-        return policy(network, arrays, precision, device, self.num_threads, self._compiler)
+        return policy(network, arrays, precision, device, self.num_threads, self.compiler)
 
-    def _compiler(self) -> Compiler | None:
+    def compiler(self) -> Compiler | None:
         """Transformation of functions before their first call; None leaves them as they are."""
         return None
 
@@ -129,7 +129,7 @@ class TorchCompile(Torch):
         if self.cudagraphs not in ("auto", True, False):
             raise ConfigError(f"framework.cudagraphs={self.cudagraphs}: choose auto, true or false")
 
-    def _compiler(self) -> Compiler:
+    def compiler(self) -> Compiler:
         if not shutil.which(cxx := cxx_compiler()):
             raise ConfigError(
                 f"framework=torch_compile needs a C++ compiler, and there is no {cxx} on PATH: apt install g++, or "

@@ -43,7 +43,7 @@ def test_a_job_that_is_told_to_end_goes_on_and_one_that_fails_does_not(runs: Run
 
 
 def test_a_run_that_waits_among_others_of_a_program_is_not_submitted_again(runs: Runs) -> None:
-    words = ["env=cartpole", "framework=jax_xla", "backend=jax", SHORT, "++launch.sbatch.begin=now+1hour"]
+    words = ["env=cartpole", "framework=jax_xla", "backend=device", SHORT, "++launch.sbatch.begin=now+1hour"]
     assert "1 of 1 runs submitted" in runs.launch(*words, "num_seeds=2")
     assert "0 of 1 runs submitted" in runs.launch(*words, "num_seeds=2")
     assert "0 of 1 runs submitted" in runs.launch(*words, "seed=2")

@@ -95,7 +95,8 @@ def _alone(config: Config) -> Any:
     env, steps = make_env(config.backend, replace(config.task, devices=1)), config.ppo.num_steps
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     if isinstance(env, GraphEnv):
-        return _alone_in_program(env, seeds, steps, config)
+        alone = _alone_in_program if config.framework.takes_graph_envs else _alone_in_torch
+        return alone(env, seeds, steps, config)
     actions = _legal_play(env, seeds, steps) if env.masks_actions else _actions(env, steps)
     env.reset(seeds)
 
@@ -142,6 +143,35 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
             started = time.perf_counter()
             state = jax.block_until_ready(program(state))[0]
             return time.perf_counter() - started
+
+    for _ in range(WARM_UP_ITERATIONS):
+        play()
+    return play
+
+
+def _alone_in_torch(env: GraphEnv, seeds: Any, steps: int, config: Config) -> Any:
+    import torch
+
+    from ppo_bench.runners.frameworks import Torch
+    from ppo_bench.runners.torch_device import pick_device
+
+    assert isinstance(config.framework, Torch)
+    device = pick_device(config.root.device, PRECISIONS[config.root.precision])
+    start = env.reset_over(torch, seeds, device=device)
+    compiler, step, state = config.framework.compiler(), start.step, start.state
+    step = compiler(step) if compiler else step
+    actions = torch.from_numpy(np.stack(_actions(env, steps))).to(device)
+
+    @torch.inference_mode()
+    def play() -> float:
+        nonlocal state
+        started = time.perf_counter()
+        state = start.draw(state, steps)
+        for row in actions:
+            state, _ = step(state, row)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter() - started
 
     for _ in range(WARM_UP_ITERATIONS):
         play()

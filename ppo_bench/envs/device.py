@@ -47,8 +47,8 @@ DEEP_SEA = tuple(f"DeepSea{size}-v0" for size in range(10, 41))
 
 
 @dataclass(frozen=True)
-class JaxBackend:
-    """`backend=jax`, environments inside a JAX program."""
+class DeviceBackend:
+    """`backend=device`, environments inside a JAX program."""
 
     in_graph: ClassVar[bool] = True
     vmappable: ClassVar[bool] = True
@@ -67,19 +67,19 @@ class JaxBackend:
 
     def make(self, task: Task) -> DynamicsEnv:
         """The environments of `task`. Raises `ConfigError` if its id is unknown or a package is missing."""
-        task.plain("jax", kwargs_too=":" not in task.id)
-        require_no_info(task, "jax")
+        task.plain("device", kwargs_too=":" not in task.id)
+        require_no_info(task, "device")
         known = (*DYNAMICS, *DEEP_SEA, *MINATAR, *GAMES, *BRAX)
         if task.id not in known and ":" not in task.id:
             shown = [*DYNAMICS, f"{DEEP_SEA[0]} to {DEEP_SEA[-1]}", *MINATAR, *GAMES, *BRAX]
-            raise ConfigError(f"env.id={task.id}: backend=jax has {', '.join(shown)}, and module:Class of your own")
+            raise ConfigError(f"env.id={task.id}: backend=device has {', '.join(shown)}, and module:Class of your own")
         if task.atari:
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
         if not self.portable(task.id):
-            require("jax", "jax", f"{task.id} on backend=jax")
+            require("jax", "jax", f"{task.id} on backend=device")
             share_gpu_memory()  # first, since constructors of dynamics may compute on the GPU
         if task.id in GAMES:
-            require("pgx", "minatar", f"{task.id} on backend=jax")
+            require("pgx", "minatar", f"{task.id} on backend=device")
             from ppo_bench.envs.jax.games import JaxGames
 
             return JaxGames(task)
@@ -91,12 +91,12 @@ class JaxBackend:
 
 def _dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
     if env_id in MINATAR:
-        require("pgx", "minatar", f"{env_id} on backend=jax")
+        require("pgx", "minatar", f"{env_id} on backend=device")
         from ppo_bench.envs.jax.minatar import MinAtar
 
         return MinAtar(env_id)
     if env_id in BRAX:
-        require("brax", "brax", f"{env_id} on backend=jax")
+        require("brax", "brax", f"{env_id} on backend=device")
         from ppo_bench.envs.jax.brax import Brax
 
         return Brax(env_id)
@@ -118,7 +118,7 @@ def _own_dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
     """
     of_id = class_named("env.id", env_id.replace(":", "."))
     try:
-        with exits_are_failures(f"backend=jax: {env_id}"):
+        with exits_are_failures(f"backend=device: {env_id}"):
             if all(hasattr(of_id, name) for name in GYMNAX_METHODS):
                 from ppo_bench.envs.jax.gymnax import Gymnax
 
@@ -127,7 +127,9 @@ def _own_dynamics(env_id: str, kwargs: Mapping[str, Any]) -> Dynamics:
     except (ConfigError, Failed):
         raise
     except Exception as error:  # whatever the environment's own constructor raises
-        raise ConfigError(f"backend=jax cannot make {env_id!r}: {one_line(error) or type(error).__name__}") from error
+        raise ConfigError(
+            f"backend=device cannot make {env_id!r}: {one_line(error) or type(error).__name__}"
+        ) from error
     if lacks := [name for name in PARTS if not hasattr(dynamics, name)]:
         raise ConfigError(f"env.id={env_id}: a Dynamics (docs/environments.md) has {', '.join(lacks)} too")
     return dynamics
