@@ -96,6 +96,7 @@ WRONG = {
     "ppo.reward_clip=-1": "ppo.reward_clip=-1.0: must be above 0",
     "framework=torch_compile framework.cudagraphs=perhaps": "framework.cudagraphs=perhaps: choose auto, true or false",
     "framework=torch_compile framework.mode=fast": "framework.mode=fast: choose default or",
+    "framework=jax_xla backend=jax env.ids.jax=Push": "env.ids.jax: the backend jax is called device",
     "framework=jax_xla framework.iterations_per_call=0": "framework.iterations_per_call=0: must be at least 1",
     "framework=jax_xla framework.iterations_per_call=2": "framework.iterations_per_call=2 needs environments that are",
     "framework=jax_xla backend=device framework.iterations_per_call=3": "not divide checkpoint.every_iterations=200",
@@ -104,8 +105,8 @@ WRONG = {
     # what does not go together
     "ppo.num_minibatches=3": "ppo.num_minibatches=3 does not divide the batch of ppo.num_envs x ppo.num_steps = 512",
     "total_timesteps=511": "total_timesteps=511 is less than one iteration of ppo.num_envs x ppo.num_steps = 512",
-    "backend=envpool ~env.ids.envpool": "env=cartpole is not offered by backend=envpool; it is by backend=envpool_xla",
-    "backend=gymnasium ~env.ids.gymnasium": "not offered by backend=gymnasium; it is by backend=envpool",
+    "backend=envpool ~env.ids.envpool": "env=cartpole is not offered by backend=envpool; it is by backend=device",
+    "backend=gymnasium ~env.ids.gymnasium": "not offered by backend=gymnasium; it is by backend=device",
     # syntax and interpolations
     "seed": "seed",
     "seed=[1": "[1",

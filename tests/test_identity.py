@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ FOLDERS = {
     "": "default/cartpole-gymnasium-torch_eager-447e5784",
     "env=breakout": "default/breakout-envpool-torch_eager-f8559201",
     "env=hopper": "default/hopper-gymnasium-torch_eager-1bd818fe",
-    "framework=jax_xla backend=device num_seeds=3": "default/cartpole-jax-jax_xla-dab2764a",
+    "framework=jax_xla backend=device num_seeds=3": "default/cartpole-device-jax_xla-48c9402e",
     "experiment=cleanrl/ppo_atari_lstm": "cleanrl/ppo_atari_lstm/breakout-gymnasium-torch_eager-ebc94ea8",
 }
 """Folders of this revision. A key that is added and moves one is to be `younger`; a correction is a new `REVISION`."""
@@ -46,6 +47,7 @@ def test_the_folders_of_a_revision_stay(words: str, folder: str) -> None:
         ("", "env.kwargs=null"),
         ("", "ppo.weight_decay=0"),
         ("ppo.shards=2", "ppo.shards=2 devices=2"),
+        ("framework=jax_xla backend=device", "framework=jax_xla backend=jax"),
     ],
 )
 def test_what_trains_the_same_has_one_folder(one: str, other: str) -> None:
@@ -123,3 +125,11 @@ def plain_ppo() -> str:
     """The keys of `ppo=classic` without their schema."""
     text = (CONF / "ppo" / "classic.yaml").read_text(encoding="utf-8")
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("defaults:"))
+
+
+def test_a_run_recorded_with_the_older_name_of_the_device_has_the_identity_of_todays_command() -> None:
+    config = load_config(["framework=jax_xla", "backend=device"])
+    recorded = json.loads(json.dumps(config.resolved))
+    recorded["backend"] = {"_target_": "ppo_bench.envs.jax.backend.JaxBackend", "name": "jax"}
+    recorded["env"]["ids"]["jax"] = recorded["env"]["ids"].pop("device")
+    assert recorded_config(recorded, {}).identity == config.identity

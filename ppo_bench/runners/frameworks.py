@@ -130,6 +130,7 @@ class TorchCompile(Torch):
             raise ConfigError(f"framework.cudagraphs={self.cudagraphs}: choose auto, true or false")
 
     def compiler(self) -> Compiler:
+        """See `Torch.compiler`. Raises `ConfigError` if there is no C++ compiler."""
         if not shutil.which(cxx := cxx_compiler()):
             raise ConfigError(
                 f"framework=torch_compile needs a C++ compiler, and there is no {cxx} on PATH: apt install g++, or "
