@@ -96,7 +96,7 @@ WRONG = {
     "ppo.reward_clip=-1": "ppo.reward_clip=-1.0: must be above 0",
     "framework=torch_compile framework.cudagraphs=perhaps": "framework.cudagraphs=perhaps: choose auto, true or false",
     "framework=torch_compile framework.mode=fast": "framework.mode=fast: choose default or",
-    "framework=jax_xla backend=jax env.ids.jax=Push": "env.ids.jax: the backend jax is called device",
+    "framework=jax_xla backend=jax +env.ids.jax=Push": "env.ids.jax: the backend jax is called device",
     "framework=jax_xla framework.iterations_per_call=0": "framework.iterations_per_call=0: must be at least 1",
     "framework=jax_xla framework.iterations_per_call=2": "framework.iterations_per_call=2 needs environments that are",
     "framework=jax_xla backend=device framework.iterations_per_call=3": "not divide checkpoint.every_iterations=200",

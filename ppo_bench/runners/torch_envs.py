@@ -46,8 +46,8 @@ class TorchEnvState:
 
     def copy(self) -> TorchEnvState:
         """A state with tensors of its own."""
-        state = self.state._replace(dynamics=map_fields(torch.clone, self.state.dynamics), drawn=None)
-        state = EnvState(state.dynamics, *(array.clone() for array in state[1:-1]))
+        dynamics, *counters = self.state[:-1]
+        state = EnvState(map_fields(torch.clone, dynamics), *map(torch.clone, counters))
         return TorchEnvState(state, {name: array.clone() for name, array in self.arrays.items()}, self.totals)
 
     def overwrite(self, other: TorchEnvState) -> None:
