@@ -47,7 +47,7 @@ class TorchEnvState:
     def copy(self) -> TorchEnvState:
         """A state with tensors of its own."""
         dynamics, *counters = self.state[:-1]
-        state = EnvState(map_fields(torch.clone, dynamics), *map(torch.clone, counters))
+        state = EnvState(map_fields(torch.clone, dynamics), *(array.clone() for array in counters))
         return TorchEnvState(state, {name: array.clone() for name, array in self.arrays.items()}, self.totals)
 
     def overwrite(self, other: TorchEnvState) -> None:
