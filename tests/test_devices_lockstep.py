@@ -58,21 +58,23 @@ def test_whatever_is_trained_two_devices_do_as_one(words: list[str], tmp_path: P
     lockstep(words, tmp_path)
 
 
+NORMALIZED = ["env=cartpole", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 PROGRAMS = [
-    ("device", ["env=cartpole", "ppo.norm_obs=true", "ppo.norm_reward=true"]),
-    ("device", ["env=cartpole_masked", "network=gru", "ppo.num_envs=8"]),
-    ("device", ["env=deep_sea", "algorithm=rnd", "algorithm.features=16", "ppo.num_envs=4"]),
-    ("device", ["env=brax_reacher", "ppo.num_envs=4", "ppo.num_steps=8", "ppo.num_minibatches=2"]),
-    ("envpool_xla", ["env=hopper", "ppo.num_envs=2", "ppo.num_steps=256"]),
+    ("jax_xla", "device", NORMALIZED),
+    ("torch_eager", "device", NORMALIZED),
+    ("jax_xla", "device", ["env=cartpole_masked", "network=gru", "ppo.num_envs=8"]),
+    ("jax_xla", "device", ["env=deep_sea", "algorithm=rnd", "algorithm.features=16", "ppo.num_envs=4"]),
+    ("jax_xla", "device", ["env=brax_reacher", "ppo.num_envs=4", "ppo.num_steps=8", "ppo.num_minibatches=2"]),
+    ("jax_xla", "envpool_xla", ["env=hopper", "ppo.num_envs=2", "ppo.num_steps=256"]),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("backend", "words"), PROGRAMS)
-def test_programs_with_environments_in_them_train_the_same_on_two_devices(
-    backend: str, words: list[str], tmp_path: Path
+@pytest.mark.parametrize(("framework", "backend", "words"), PROGRAMS)
+def test_environments_on_the_device_train_the_same_on_two_devices(
+    framework: str, backend: str, words: list[str], tmp_path: Path
 ) -> None:
-    run = [*words, *TWO, f"backend={backend}", "framework=jax_xla", "precision=float64", "total_timesteps=1024"]
+    run = [*words, *TWO, f"backend={backend}", f"framework={framework}", "precision=float64", "total_timesteps=1024"]
     one, two = ([*run, f"devices={k}", f"outputs={tmp_path / str(k)}"] for k in (1, 2))
     for each in (one, two):
         ended = finish(each)
