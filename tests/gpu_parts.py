@@ -72,9 +72,22 @@ class Proof:
                 Check("16 seeds of CartPole in JAX", self.trained(*inside, "num_seeds=16", steps=(2_000_000, 8192))),
                 Check("Brax's Ant", self.trained("env=brax_ant", *few_envs, steps=(20_000_000, 2048))),
             ],
+            "end_to_end": self._end_to_end(),
             "race": self._races(),
             "breakout": [Check("Breakout, ten million steps", self.trained(*to_400, steps=TO_400), goes_on=True)],
         }
+
+    def _end_to_end(self) -> list[Check]:
+        """PyTorch beside JAX with the environments on the device."""
+        words = ["env=cartpole", "backend=device", "ppo.num_steps=128"]
+        numbers = "16,32" if self.few else "64,512,2048,16384"
+        graphs = ["framework=torch_compile", "framework.cudagraphs=false,true"]
+        graphs = ["framework=torch_eager"] if self.device == "cpu" else graphs
+        return [
+            Check("PyTorch beside JAX, CartPole", self.speed(*words, f"ppo.num_envs={numbers}")),
+            Check("rollouts in one graph", self.speed(*words, "ppo.num_envs=64", *graphs)),
+            Check("launches and copies of CartPole", self.launches(*words, "ppo.num_envs=64")),
+        ]
 
     def _races(self) -> list[Check]:
         """Programs of others beside ours."""
@@ -101,7 +114,7 @@ class Proof:
 
     def tests(self, folder: Path) -> Figures:
         """The tests that are skipped without a GPU."""
-        files = ["tests/test_cuda_graphs.py", "tests/test_precision.py"]
+        files = ["tests/test_cuda_graphs.py", "tests/test_precision.py", "tests/test_torch_envs.py"]
         said = ran(["-m", "pytest", "-q", "-n", "4", "-p", "no:cacheprovider", *files], folder)
         return {"pytest": said.splitlines()[-1]}
 

@@ -32,7 +32,7 @@ def main() -> int:
     """Make the checks that have not passed, print what came of all, and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--part", choices=["same", "speed", "training", "race", "breakout"])
+    parser.add_argument("--part", choices=["same", "speed", "training", "end_to_end", "race", "breakout"])
     parser.add_argument("--jobs", type=int, default=1, help="checks of the part same that run at once")
     parser.add_argument("--out", type=Path, default=Path("outputs/gpu-proof"))
     options = parser.parse_args()

@@ -125,7 +125,7 @@ def test_every_check_has_a_name_of_its_own_and_words_that_are_a_configuration(
     for variable in ("PUREJAXRL", "CLEANRL", "LEANRL"):
         monkeypatch.setenv(variable, str(tmp_path))
     parts = Proof(device, few).parts()
-    assert list(parts) == ["same", "speed", "training", "race", "breakout"]
+    assert list(parts) == ["same", "speed", "training", "end_to_end", "race", "breakout"]
     names = [check.name for checks in parts.values() for check in checks]
     assert len(set(names)) == len(names) > 20
     for position, check in enumerate(check for checks in parts.values() for check in checks):

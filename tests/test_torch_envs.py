@@ -41,12 +41,12 @@ CASES = {
 
 
 @functools.cache
-def played(framework: str, case: str, iterations: int = 2) -> tuple[Arrays, list[Metrics], list[Episode]]:
+def played(framework: str, case: str, *words: str) -> tuple[Arrays, list[Metrics], list[Episode]]:
     """Arrays at the end, metrics and episodes; the environments restart after the first iteration."""
-    config = load_config([*SMALL, *CASES[case], f"framework={framework}"])
+    config = load_config([*SMALL, *CASES[case], f"framework={framework}", *words])
     runner = config.framework.runner(config.problem(make_env(config.backend, config.task)))
     state, metrics, finished = runner.init(3), [], []
-    for i in range(iterations):
+    for i in range(2):
         state, row, episodes = runner.step(state)
         metrics.append(row)
         finished += episodes
@@ -158,6 +158,16 @@ def test_a_rollout_that_is_recorded_is_the_same(case: str, monkeypatch: pytest.M
     assert finished == expected_episodes
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert [each.calls for each in checked] == [2 + problem.algorithm.warm_up]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("case", CASES)
+def test_a_rollout_that_a_gpu_replays_is_that_of_single_launches(case: str) -> None:
+    words = "device=cuda", "framework.deterministic=true"
+    plain, replayed = (played("torch_compile", case, *words, f"framework.cudagraphs={x}") for x in ("false", "true"))
+    assert plain[2] == replayed[2]
+    for name, array in plain[0].items():
+        np.testing.assert_allclose(replayed[0][name], array, rtol=1e-9, atol=1e-10, err_msg=name)
 
 
 @pytest.mark.parametrize("case", CASES)
