@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from ppo_bench.common.errors import Failed
+from ppo_bench.common.errors import ConfigError, Failed
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.dynamics.cartpole import CartPole
 from ppo_bench.envs.dynamics.env import DynamicsEnv
@@ -124,6 +124,13 @@ class Explodes(CartPole):
     def step(self, state: Any, actions: Array) -> tuple[Any, Array, Array]:
         moved, reward, terminated = super().step(state, actions)
         return moved, self.xp.where(moved.x > 0, self.xp.inf, reward), terminated
+
+
+def test_pytorch_steps_ones_own_dynamics_if_they_are_portable() -> None:
+    words = ["env.id=tests.test_torch_envs:Explodes", "backend=device", "framework=torch_eager", "device=cpu"]
+    load_config(words).require()
+    with pytest.raises(ConfigError, match="cannot step tests"):
+        load_config(["env.id=tests.test_jax_envs:Counter", *words[1:]]).require()
 
 
 def test_a_reward_out_of_range_is_named() -> None:

@@ -1,4 +1,4 @@
-"""The JAX backend: environments written in JAX, by id. JAX is imported only when environments are made."""
+"""The backend `device`: environments on the device that learns, by id. JAX is imported only by those written in it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEEP_SEA = tuple(f"DeepSea{size}-v0" for size in range(10, 41))
 
 @dataclass(frozen=True)
 class DeviceBackend:
-    """`backend=device`, environments inside a JAX program."""
+    """`backend=device`, environments inside a JAX program, or as tensors of PyTorch."""
 
     in_graph: ClassVar[bool] = True
     vmappable: ClassVar[bool] = True
