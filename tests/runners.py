@@ -16,7 +16,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.distributions import Head
 from ppo_bench.networks.network import NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps
-from ppo_bench.runners.base import Problem, Runner
+from ppo_bench.runners.base import Episode, Metrics, Problem, Runner
 
 FRAMEWORKS = sorted(path.stem for path in (CONF / "framework").glob("*.yaml"))
 ACTING = [name for name in FRAMEWORKS if name != "torch_compile"]
@@ -43,6 +43,22 @@ def train(framework: str, problem: Problem, seed: int = 1) -> Arrays:
     arrays = runner.export(state)
     runner.close()
     return arrays
+
+
+def played(
+    runner: Runner[Any], seed: int, iterations: int, restart_after: int
+) -> tuple[Arrays, list[Metrics], list[Episode]]:
+    """Arrays at the end, and metrics and episodes of all iterations; environments restart after one of them."""
+    state, rows, finished = runner.init(seed), list[Metrics](), list[Episode]()
+    for i in range(1, iterations + 1):
+        state, metrics, episodes = runner.step(state)
+        rows.append(metrics)
+        finished += episodes
+        if i == restart_after:
+            state = runner.restart(state, i)
+    arrays = runner.export(state)
+    runner.close()
+    return arrays, rows, finished
 
 
 def head_and_values(network: NetworkSpec, arrays: Arrays, observations: np.ndarray) -> tuple[Head, np.ndarray]:

@@ -62,6 +62,7 @@ NORMALIZED = ["env=cartpole", "ppo.norm_obs=true", "ppo.norm_reward=true"]
 PROGRAMS = [
     ("jax_xla", "device", NORMALIZED),
     ("torch_eager", "device", NORMALIZED),
+    ("torch_compile", "device", NORMALIZED),
     ("jax_xla", "device", ["env=cartpole_masked", "network=gru", "ppo.num_envs=8"]),
     ("jax_xla", "device", ["env=deep_sea", "algorithm=rnd", "algorithm.features=16", "ppo.num_envs=4"]),
     ("jax_xla", "device", ["env=brax_reacher", "ppo.num_envs=4", "ppo.num_steps=8", "ppo.num_minibatches=2"]),

@@ -78,9 +78,8 @@ def test_trajectories_are_equal_to_the_last_bit(dynamics: Portable, library: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dynamics", [each for each in ALL if not isinstance(each, Acrobot)], ids=names)
+@pytest.mark.parametrize("dynamics", ALL, ids=names)
 def test_compiled_by_pytorch_they_are_equal_too(dynamics: Portable) -> None:
-    """All but Acrobot, whose compilation takes more than a minute."""
     actions = actions_of(dynamics)
     compare(dynamics, actions, in_torch(dynamics, actions, True))
 

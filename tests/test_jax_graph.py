@@ -23,7 +23,7 @@ from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.program_runner import MOST_AHEAD, ProgramRunner
 from ppo_bench.runs.train import build_runner
-from tests.runners import ACTING, problem_for, runner_for
+from tests.runners import ACTING, played, problem_for, runner_for
 from tests.training import rows, timeless
 
 SEED = 3
@@ -36,17 +36,7 @@ def run(
     """Arrays at the end, and the metrics and episodes of all iterations; environments restart after the second one."""
     runner = runner_for(framework, problem_for(env, 10, overrides))
     assert isinstance(runner, ProgramRunner) == isinstance(env, GraphEnv)
-    state = runner.init(SEED)
-    rows, finished = [], []
-    for i in range(iterations):
-        state, metrics, episodes = runner.step(state)
-        rows.append(metrics)
-        finished += episodes
-        if i == 1:
-            state = runner.restart(state, 2)
-    arrays = runner.export(state)
-    runner.close()
-    return arrays, rows, finished
+    return played(runner, SEED, iterations, restart_after=2)
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from ppo_bench.runners.base import Episode, Metrics
 from ppo_bench.runners.declared import normalization_arrays
 from ppo_bench.runners.host import HostRunner
 from ppo_bench.runners.torch_envs import TorchEnvs
-from tests.runners import problem_for, runner_for
+from tests.runners import played, problem_for, runner_for
 from tests.test_recordable import Checked, Recording
 from tests.training import ENVIRONMENT, rows, trained
 
@@ -36,34 +36,29 @@ CASES = {
     "gru": ("env=cartpole", "network=gru"),
     "pendulum": ("env=pendulum", "ppo.num_steps=256", "ppo.norm_obs=true", "env.rescale_actions=true"),
     "mountain_car": ("env=mountain_car_continuous", "ppo.num_steps=1024", "ppo.num_envs=2"),
+    "acrobot": ("env=acrobot", "ppo.num_steps=512"),
+    "proof_of_memory": ("env=proof_of_memory", "network=lstm"),
     "rnd": ("env=deep_sea", "algorithm=rnd"),
 }
 
 
 @functools.cache
-def played(framework: str, case: str, *words: str) -> tuple[Arrays, list[Metrics], list[Episode]]:
-    """Arrays at the end, metrics and episodes; the environments restart after the first iteration."""
+def trained_by(framework: str, case: str, *words: str) -> tuple[Arrays, list[Metrics], list[Episode]]:
+    """What two iterations leave behind; the environments restart between them."""
     config = load_config([*SMALL, *CASES[case], f"framework={framework}", *words])
     runner = config.framework.runner(config.problem(make_env(config.backend, config.task)))
-    state, metrics, finished = runner.init(3), [], []
-    for i in range(2):
-        state, row, episodes = runner.step(state)
-        metrics.append(row)
-        finished += episodes
-        if i == 0:
-            state = runner.restart(state, 1)
-    arrays = runner.export(state)
-    runner.close()
-    return arrays, metrics, finished
+    return played(runner, 3, 2, restart_after=1)
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("framework", ["torch_eager", pytest.param("torch_compile", marks=pytest.mark.slow)])
 def test_a_training_is_that_of_the_jax_program(framework: str, case: str) -> None:
-    expected, expected_rows, expected_episodes = played("jax_xla", case)
-    found, measured, episodes = played(framework, case)
+    expected, expected_rows, expected_episodes = trained_by("jax_xla", case)
+    found, measured, episodes = trained_by(framework, case)
     assert [each[:2] + each[3:] for each in episodes] == [each[:2] + each[3:] for each in expected_episodes]
-    returns, expected_returns = ([each.episode_return for each in played] for played in (episodes, expected_episodes))
+    returns, expected_returns = (
+        [each.episode_return for each in each_list] for each_list in (episodes, expected_episodes)
+    )
     np.testing.assert_allclose(returns, expected_returns, rtol=1e-7)  # Pendulum magnifies differences
     assert len(episodes) >= 4
     assert [[*row] for row in measured] == [[*row] for row in expected_rows]
@@ -118,6 +113,31 @@ def test_jax_is_not_needed() -> None:
     assert done.returncode == 0, done.stderr
 
 
+class Nested(CartPole):
+    """CartPole whose state is a dictionary."""
+
+    def reset(self, words: Array) -> Any:
+        return {"state": super().reset(words)}
+
+    def observe(self, state: Any) -> Array:
+        return super().observe(state["state"])
+
+
+def test_a_state_that_is_no_named_tuple_is_refused() -> None:
+    runner = runner_for("torch_eager", problem_for(DynamicsEnv(Nested(), 4), 4, []))
+    with pytest.raises(ConfigError, match="Nested: the state of a Portable is a NamedTuple of arrays"):
+        runner.init(1)
+
+
+def test_a_gradient_can_be_taken_through_rewards_in_float32() -> None:
+    """Rewards of a rollout are no tensor of inference mode, which an algorithm of one's own could not learn from."""
+    runner: Any = runner_for("torch_eager", problem_for(DynamicsEnv(CartPole(), 4), 4, []))
+    _, _, rollout = runner._collect(runner.init(1), 1)
+    weight = torch.ones((), requires_grad=True)
+    (weight * rollout.flags["rewards"]).sum().backward()
+    assert weight.grad
+
+
 class Explodes(CartPole):
     """CartPole whose reward is infinite while the cart is on the right."""
 
@@ -149,19 +169,13 @@ def test_a_rollout_that_is_recorded_is_the_same(case: str, monkeypatch: pytest.M
         return checked[-1]
 
     monkeypatch.setattr(torch_envs, "Replayed", replayed)
-    expected, _, expected_episodes = played("torch_eager", case)
+    expected, _, expected_episodes = trained_by("torch_eager", case)
     config = load_config([*SMALL, *CASES[case], "framework=torch_eager"])
     problem = config.problem(make_env(config.backend, config.task))
     learner = torch_runner.TorchLearner(problem, None)
     learner.replays = True
     runner = HostRunner(problem, TorchEnvs(problem, learner), learner, torch_envs.RecordedRollouts)
-    state, finished = runner.init(3), list[Episode]()
-    for i in range(2):
-        state, _, episodes = runner.step(state)
-        finished += episodes
-        if i == 0:
-            state = runner.restart(state, 1)
-    found = runner.export(state)
+    found, _, finished = played(runner, 3, 2, restart_after=1)
     assert finished == expected_episodes
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert [each.calls for each in checked] == [2 + problem.algorithm.warm_up]
@@ -171,7 +185,9 @@ def test_a_rollout_that_is_recorded_is_the_same(case: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("case", CASES)
 def test_a_rollout_that_a_gpu_replays_is_that_of_single_launches(case: str) -> None:
     words = "device=cuda", "framework.deterministic=true"
-    plain, replayed = (played("torch_compile", case, *words, f"framework.cudagraphs={x}") for x in ("false", "true"))
+    plain, replayed = (
+        trained_by("torch_compile", case, *words, f"framework.cudagraphs={x}") for x in ("false", "true")
+    )
     assert plain[2] == replayed[2]
     for name, array in plain[0].items():
         np.testing.assert_allclose(replayed[0][name], array, rtol=1e-9, atol=1e-10, err_msg=name)

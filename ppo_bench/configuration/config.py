@@ -57,7 +57,8 @@ class Config:
         `elsewhere` says that another machine will train, whose devices are unknown.
         """
         if not self.steps_envs:
-            on_the_host = [name for name in ("gymnasium", "envpool") if name in self.root.env.ids]
+            named = self.root.env.id is not None  # by an id of one's own, which other backends do not have
+            on_the_host = [] if named else [name for name in ("gymnasium", "envpool") if name in self.root.env.ids]
             pairs = [("jax_xla", self.backend.name), *((self.framework.name, name) for name in on_the_host)]
             raise ConfigError(
                 f"framework={self.framework.name} cannot step {self.task.id} of backend={self.backend.name}, which is "

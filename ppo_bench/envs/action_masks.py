@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.envs.base import choices_of
+from ppo_bench.envs.spaces import choices_of
 
 MASK = "action_mask"
 """The key of the mask in `info` or in dictionary observations: an array, or a tuple with an array per component."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from ppo_bench.common.errors import ConfigError, one_line
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import younger
 from ppo_bench.tuning.switches import ON, Tuning
 
@@ -153,7 +153,7 @@ class Start(NamedTuple):
 class GraphEnv(ABC):
     """N environments that step together inside a JAX program, under the same contract as a `VectorEnv`.
 
-    If they are `portable`, PyTorch and NumPy step them too.
+    If they have `reset_over`, PyTorch and NumPy step them too.
     """
 
     programs_last: ClassVar[bool] = True
@@ -162,8 +162,9 @@ class GraphEnv(ABC):
     """Whether the environments say which choices are legal; see `Seen.legal`."""
     short_steps: bool = False
     """Whether a step is so few operations that a GPU takes several in one pass of a program's loop."""
-    portable: bool = False
-    """Whether they have `reset_over`."""
+    reset_over: Callable[..., Start] | None = None
+    """Function `(xp, seeds, **device)` that restarts all environments, with one seed each, as arrays of `xp`: `numpy`,
+    or `torch` with `device=`. It returns the same step function each time. None if JAX alone steps them."""
     num_envs: int
     observation_space: gymnasium.spaces.Box[Any]
     action_space: Any
@@ -171,13 +172,6 @@ class GraphEnv(ABC):
     @abstractmethod
     def reset(self, seeds: Sequence[int]) -> Start:
         """Restart all environments, with one seed each."""
-
-    def reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
-        """Restart all environments, with one seed each, as arrays of `xp`: `numpy`, or `torch` with `device=`.
-
-        The step function is equal to those of earlier calls, which are for the same device.
-        """
-        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:
@@ -265,7 +259,7 @@ class Backend(Protocol):
     name: str
 
     def portable(self, env_id: str) -> bool:
-        """Whether its environments with this id are `GraphEnv.portable`, so that PyTorch steps them too."""
+        """Whether its environments with this id have `GraphEnv.reset_over`, so that PyTorch steps them too."""
 
     def require(self) -> None:
         """Raise `ConfigError` if a package of the backend is not installed or an option is out of range."""
@@ -278,39 +272,3 @@ def require_no_info(task: Task, backend: str) -> None:
     """Raise `ConfigError` if the task records `info` entries besides the default one, which `backend` cannot do."""
     if set(task.info) - USUALLY_TOLD:
         raise ConfigError(f"env.info: backend={backend} tells none; use backend=gymnasium or backend=envpool")
-
-
-def choices_of(action_space: gymnasium.Space) -> np.ndarray:
-    """Number of choices of each component of a space of integers, `[K]`."""
-    from gymnasium import spaces
-
-    if isinstance(action_space, spaces.Discrete):
-        return np.array([action_space.n])
-    return np.asarray(getattr(action_space, "nvec", np.full(action_space.shape or (), 2)))
-
-
-def supported_spaces(task: Task, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-    """Raise `ConfigError` unless observations are one array, and actions are integers or a vector of floats."""
-    from gymnasium import spaces
-
-    if not isinstance(observation_space, spaces.Box):
-        kind = type(observation_space).__name__
-        from ppo_bench.common.flattened import can_flatten, named_leaves  # imports gymnasium
-
-        parts = [name for name, part in named_leaves(observation_space).items() if name and not can_flatten(part)]
-        named = f", and {', '.join(parts)} cannot be laid out as one" if parts else ""
-        raise ConfigError(f"{task.id}: observations of kind {kind} are not supported here, only Box (one array){named}")
-    kinds = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
-    vector = isinstance(action_space, kinds) and len(action_space.shape or ()) == 1
-    floats = isinstance(action_space, spaces.Box) and np.issubdtype(action_space.dtype, np.floating)
-    starts = np.atleast_1d(getattr(action_space, "start", 0))
-    if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete) and starts.any():
-        raise ConfigError(f"{task.id}: discrete actions must start at 0, not at {starts.max()}")
-    if not isinstance(action_space, spaces.Discrete) and not (
-        vector and (floats or not isinstance(action_space, spaces.Box))
-    ):
-        shown = one_line(action_space)
-        raise ConfigError(
-            f"{task.id}: actions {shown} are not supported, only Discrete, MultiDiscrete and MultiBinary of one "
-            "dimension, and vectors of floats"
-        )

@@ -30,7 +30,7 @@ PARTS = ("time_limit", "num_words", "observation_space", "action_space", "reset"
 """Names of the attributes that every `Dynamics` has."""
 
 GYMNAX_METHODS = ("reset_env", "step_env")
-"""Methods by which a class with gymnax's interface is known; besides it needs `default_params` and the two spaces."""
+"""Methods by which a class with gymnax's interface is known; it also needs `default_params` and the two spaces."""
 
 MINATAR = tuple(f"minatar-{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders"))
 """Ids of the MinAtar games of the package pgx."""

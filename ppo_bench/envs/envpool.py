@@ -11,8 +11,9 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, one_line, require
 from ppo_bench.common.values import NOT_TRAINED
-from ppo_bench.envs.base import NO_LIMIT, Seen, Step, Task, supported_spaces
+from ppo_bench.envs.base import NO_LIMIT, Seen, Step, Task
 from ppo_bench.envs.envpool_options import checked_options, imported_envpool
+from ppo_bench.envs.spaces import supported_spaces
 from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
 from ppo_bench.envs.vectors import Vectors, categories
 from ppo_bench.tuning.follow import Followers

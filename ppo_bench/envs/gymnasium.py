@@ -19,8 +19,9 @@ from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one
 from ppo_bench.common.flattened import Flattened, can_flatten, is_text, named_leaves
 from ppo_bench.common.values import NOT_TRAINED
 from ppo_bench.envs.action_masks import MASK, legal_choices, masks_actions, only_after_reset, with_masks
-from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task, choices_of, supported_spaces
+from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task
 from ppo_bench.envs.float_range import as_float32
+from ppo_bench.envs.spaces import choices_of, supported_spaces
 from ppo_bench.envs.tried import require_sound
 from ppo_bench.envs.turns import require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization, spaces_of

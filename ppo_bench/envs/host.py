@@ -14,7 +14,7 @@ def on_host(env: VectorEnv | GraphEnv) -> VectorEnv:
     """`env` itself if it is a `VectorEnv`, else a `VectorEnv` that steps the `GraphEnv` `env`."""
     if not isinstance(env, GraphEnv):
         return env
-    if env.portable:
+    if env.reset_over:
         return InNumpy(env)
     from ppo_bench.envs.jax.host import HostView
 
@@ -22,7 +22,7 @@ def on_host(env: VectorEnv | GraphEnv) -> VectorEnv:
 
 
 class InNumpy:
-    """A `VectorEnv` that steps a portable `GraphEnv` in NumPy."""
+    """A `VectorEnv` that steps a `GraphEnv` in NumPy."""
 
     masks_actions = False
 
@@ -34,6 +34,7 @@ class InNumpy:
 
     def reset(self, seeds: Sequence[int]) -> Seen:
         """See `VectorEnv.reset`."""
+        assert self._env.reset_over
         start = self._env.reset_over(np, seeds)
         self._step, self._state = start.step, start.state
         return start.seen
@@ -41,7 +42,7 @@ class InNumpy:
     def step(self, actions: np.ndarray) -> Step:
         """See `VectorEnv.step`."""
         self._state, step = self._step(self._state, actions)
-        return step
+        return step.map(np.copy)  # some of its arrays are those of the state
 
     def close(self) -> None:
         """Close the environments."""

@@ -98,7 +98,8 @@ class _ObservedGraph(GraphEnv):
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
         self.short_steps = env.short_steps
-        self.portable = env.portable
+        if env.reset_over:
+            self.reset_over = self._reset_over
         self.programs_last = env.programs_last  # type: ignore[misc]  # a class variable elsewhere
 
     def __getattr__(self, name: str) -> Any:
@@ -111,8 +112,8 @@ class _ObservedGraph(GraphEnv):
 
         return self._observed(jnp, self._env.reset(seeds))
 
-    def reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
-        """See `GraphEnv.reset_over`."""
+    def _reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
+        assert self._env.reset_over
         return self._observed(xp, self._env.reset_over(xp, seeds, **device))
 
     def _observed(self, xp: Any, start: Start) -> Start:

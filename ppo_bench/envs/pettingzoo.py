@@ -15,8 +15,9 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, nearest, one_line, require
 from ppo_bench.common.values import NOT_TRAINED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
-from ppo_bench.envs.base import Seen, Step, Task, require_no_info, supported_spaces
+from ppo_bench.envs.base import Seen, Step, Task, require_no_info
 from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
+from ppo_bench.envs.spaces import supported_spaces
 from ppo_bench.envs.turns import games_of, require_players
 from ppo_bench.envs.vectorized import Vectorized, require_vectorization, spaces_of
 

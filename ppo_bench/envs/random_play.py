@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.envs.base import Step, VectorEnv, choices_of
+from ppo_bench.envs.base import Step, VectorEnv
+from ppo_bench.envs.spaces import choices_of
 
 
 class Play(NamedTuple):

@@ -10,8 +10,8 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line
 from ppo_bench.envs.action_masks import legal_choices, mask_of
-from ppo_bench.envs.base import choices_of
 from ppo_bench.envs.float_range import complaint, fits
+from ppo_bench.envs.spaces import choices_of
 
 
 def require_sound(name: str, env: Any) -> None:

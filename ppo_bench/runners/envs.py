@@ -14,10 +14,10 @@ State = TypeVar("State")
 
 
 class Rollout(NamedTuple):
-    """What a rollout gave, besides the policy's own memory."""
+    """Result of a rollout, without what the policy stored."""
 
     flags: Tree
-    """Arrays for learning, named by `Computation.flags`, `[T, N]` each."""
+    """Arrays for learning, `[T, N]` each: those that `Computation.flags` names, and possibly others."""
     episodes: list[Episode]
     """Finished episodes, in the order of their ends."""
     masked_fraction: float

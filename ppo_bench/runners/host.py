@@ -35,10 +35,10 @@ class HostRunner:
     """A `Runner`; see ppo_bench/runners/base.py."""
 
     def __init__(
-        self, problem: Problem, envs: Envs[Any], learner: Learner[Any], recorded: Callable[[Play], Play] | None = None
+        self, problem: Problem, envs: Envs[Any], learner: Learner[Any], record: Callable[[Play], Play] | None = None
     ) -> None:
-        """`recorded` transforms the function that plays a rollout, for example to a CUDA graph."""
-        self._play: Play = recorded(self._steps) if recorded else self._steps
+        """`record` transforms the function that plays a rollout, for example to a CUDA graph."""
+        self._play: Play = record(self._steps) if record else self._steps
         self._problem, self._ppo = problem, problem.ppo
         self._envs, self._learner = envs, learner
         self._declared = declared_arrays(problem)

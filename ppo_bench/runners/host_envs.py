@@ -45,7 +45,7 @@ class HostEnvs:
 
     def __init__(self, problem: Problem) -> None:
         if isinstance(problem.env, GraphEnv):
-            raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
+            raise ConfigError("these environments are stepped on the device, not on the host")
         self._env, self._network, self._ppo = problem.env, problem.network, problem.ppo
         self._num_envs, self._peers = problem.num_envs, problem.peers
         self._seeds, self._first, self._across = problem.env_seeds, problem.first_env, problem.across

@@ -119,13 +119,13 @@ class TorchLearner:
         row = state.rows[t]
         # Moves observations in the host's memory layout and rearranges them on the device, where channels are last.
         # EnvPool's channels are first.
-        row["obs"].copy_(self._given(seen.obs))
+        row["obs"].copy_(self._to_device(seen.obs))
         others: list[Tensor] = []
         if seen.legal is not None:
             row["legal"].copy_(torch.from_numpy(seen.legal))
             others.append(row["legal"])
         if state.carry:
-            others.append(self._given(seen.start).to(self._dtype))
+            others.append(self._to_device(seen.start).to(self._dtype))
             others += remembered(self._network, state.carry, state.memory, t)
         acted: Acted = self._policy((state.arrays,), row["obs"], state.noise[t], *others)
         row["actions"].copy_(acted.actions)
@@ -136,7 +136,7 @@ class TorchLearner:
             remember(self._network, state.carry, state.memory, state.rows, t, acted.carry, over)
         return state, acted.actions.cpu().numpy() if self._envs_on_host else acted.actions
 
-    def _given(self, array: Array) -> Tensor:
+    def _to_device(self, array: Array) -> Tensor:
         """An array of the environments, from the host unless they are on the device."""
         return torch.from_numpy(array).to(self.device) if self._envs_on_host else array
 
@@ -159,7 +159,7 @@ class TorchLearner:
         return state
 
     def _on_device(self, flags: Tree) -> list[Tensor]:
-        return [self._given(flags[name]).to(self._dtype) for name in self._computation.flags]
+        return [self._to_device(flags[name]).to(self._dtype) for name in self._computation.flags]
 
     @torch.no_grad()
     def targets(

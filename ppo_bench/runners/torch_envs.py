@@ -41,14 +41,15 @@ class TorchEnvState:
 
     def tensors(self) -> list[Tensor]:
         """Its tensors, without random words that were drawn ahead."""
-        dynamics, *counters = self.state[:-1]
-        return [*dynamics, *counters, *(self.arrays[name] for name in sorted(self.arrays))]
+        dynamics, seeds, episodes, steps, done, _ = self.state
+        return [*dynamics, seeds, episodes, steps, done, *(self.arrays[name] for name in sorted(self.arrays))]
 
     def copy(self) -> TorchEnvState:
-        """A state with tensors of its own."""
-        dynamics, *counters = self.state[:-1]
-        state = EnvState(map_fields(torch.clone, dynamics), *(array.clone() for array in counters))
-        return TorchEnvState(state, {name: array.clone() for name, array in self.arrays.items()}, self.totals)
+        """A state with contiguous tensors of its own."""
+        dynamics, seeds, episodes, steps, done, _ = self.state
+        dynamics = map_fields(_own, dynamics)
+        state = EnvState(dynamics, _own(seeds), _own(episodes), _own(steps), _own(done))
+        return TorchEnvState(state, {name: _own(array) for name, array in self.arrays.items()}, self.totals)
 
     def overwrite(self, other: TorchEnvState) -> None:
         """Set its tensors, which stay where they are, to those of `other`, which may be some of them."""
@@ -62,9 +63,10 @@ class TorchEnvs:
 
     def __init__(self, problem: Problem, learner: TorchLearner) -> None:
         """They are on the device of `learner`, which also compiles their steps, if it compiles."""
-        if not (isinstance(problem.env, GraphEnv) and problem.env.portable):
+        if not (isinstance(problem.env, GraphEnv) and problem.env.reset_over):
             raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
         self._problem, self._env, self._learner = problem, problem.env, learner
+        self._reset = functools.partial(problem.env.reset_over, torch, device=learner.device)
         bounds = problem.action_bounds
         if bounds is not None:
             low, high = (torch.from_numpy(bound).to(learner.device) for bound in (bounds.low, bounds.high))
@@ -78,13 +80,21 @@ class TorchEnvs:
 
     def own(self, arrays: Arrays) -> TorchEnvState:
         """Raise `ConfigError`: these environments cannot replay a recording."""
-        raise ConfigError("environments that are part of a program cannot replay a recording: use another backend")
+        raise ConfigError("environments on the device cannot replay a recording: use another backend")
 
-    @torch.no_grad()
     def start(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
         """See `Envs.start`."""
+        with torch.inference_mode(not self._learner.replays):  # compiled functions distinguish such tensors
+            state = self._fresh(arrays, seed, iteration).copy()
+        if self._learner.replays:
+            self._recorded = self._recorded or state
+            self._recorded.overwrite(state)
+            return self._recorded
+        return state
+
+    def _fresh(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
         device = self._learner.device
-        start = self._env.reset_over(torch, self._problem.env_seeds(seed, iteration), device=device)
+        start = self._reset(self._problem.env_seeds(seed, iteration))
         if start.step not in self._compiled:
             function = functools.partial(self._step_envs, start.step)
             self._compiled[start.step] = self._learner.compiled(function)
@@ -95,13 +105,7 @@ class TorchEnvs:
             del numbers[name]
         tensors = {name: torch.from_numpy(np.array(array)).to(device) for name, array in numbers.items()}
         tensors |= observed(torch, self._problem, tensors, start.seen.obs, self._learner.across)
-        state = TorchEnvState(start.state, tensors, no_totals(self._problem.num_envs))
-        if not self._learner.replays:
-            return state
-        if self._recorded is None:
-            self._recorded = state.copy()
-        self._recorded.overwrite(state)
-        return self._recorded
+        return TorchEnvState(start.state, tensors, no_totals(self._problem.num_envs))
 
     def export(self, state: TorchEnvState) -> Arrays:
         """See `Envs.export`: the running statistics alone."""
@@ -145,7 +149,9 @@ class TorchEnvs:
         if not fits(raw_rewards, self._problem.max_reward):
             raise out_of_range("a reward", raw_rewards.T, self._problem.first_env, self._problem.max_reward)
         state.totals, episodes = fold_episodes(state.totals, raw_rewards, over, valid)
-        return state, Rollout({"rewards": rewards[:, 0], **flags}, episodes, 1.0 - float(np.mean(valid)))
+        # A copy, since `rewards` can be a tensor of inference mode, which no gradient can be taken through.
+        learnt_from = {"rewards": rewards[:, 0].clone(), **flags}
+        return state, Rollout(learnt_from, episodes, 1.0 - float(np.mean(valid)))
 
 
 class RecordedRollouts:
@@ -168,6 +174,10 @@ class RecordedRollouts:
         envs.overwrite(after)
         found: Tensors = rollout
         return found
+
+
+def _own(x: Tensor) -> Tensor:
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _step(

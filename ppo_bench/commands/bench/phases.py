@@ -28,7 +28,7 @@ class Turn(NamedTuple):
     """Forward passes of the policy, including the transfer of observations to the device and of actions back."""
     acting: float
     """The rest of a rollout: noise, sampling, normalisation, storage. It includes inference where that cannot be
-    measured separately: inside a JAX program, and in a CUDA graph."""
+    measured separately: with environments on the device, and in a CUDA graph."""
     learning: float
     """All epochs of gradient steps."""
     rest: float
@@ -51,8 +51,8 @@ class Phases:
         if self._doubled:
             for _ in range(WARM_UP_ITERATIONS):
                 self._doubled.iteration()
-        self._alone = _alone(config)
-        replayed = self._training.runner.execution.get("cuda_graphs")
+        replayed = bool(self._training.runner.execution.get("cuda_graphs"))
+        self._alone = _alone(config, replayed)
         self._inference = None if self._training.timed is None or replayed else self._policy()
 
     def turn(self) -> Turn:
@@ -90,13 +90,17 @@ class Phases:
         return infer
 
 
-def _alone(config: Config) -> Any:
-    """A function that runs the environment steps of a rollout and returns their duration in seconds."""
+def _alone(config: Config, graphs: bool) -> Any:
+    """A function that runs the environment steps of a rollout and returns their duration in seconds.
+
+    With `graphs`, steps of PyTorch on the device are one CUDA graph, as in training.
+    """
     env, steps = make_env(config.backend, replace(config.task, devices=1)), config.ppo.num_steps
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     if isinstance(env, GraphEnv):
-        alone = _alone_in_program if config.framework.takes_graph_envs else _alone_in_torch
-        return alone(env, seeds, steps, config)
+        if config.framework.takes_graph_envs:
+            return _alone_in_program(env, seeds, steps, config)
+        return _alone_in_torch(env, seeds, steps, config, graphs)
     actions = _legal_play(env, seeds, steps) if env.masks_actions else _actions(env, steps)
     env.reset(seeds)
 
@@ -149,26 +153,35 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
     return play
 
 
-def _alone_in_torch(env: GraphEnv, seeds: Any, steps: int, config: Config) -> Any:
+def _alone_in_torch(env: GraphEnv, seeds: Any, steps: int, config: Config, graphs: bool) -> Any:
     import torch
 
+    from ppo_bench.runners.cuda_graphs import Recordable, Replayed
     from ppo_bench.runners.frameworks import Torch
     from ppo_bench.runners.torch_device import pick_device
 
     assert isinstance(config.framework, Torch)
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
+    assert env.reset_over
     start = env.reset_over(torch, seeds, device=device)
-    compiler, step, state = config.framework.compiler(), start.step, start.state
-    step = compiler(step) if compiler else step
+    compiler = config.framework.compiler()
+    step = compiler(start.step) if compiler else start.step
     actions = torch.from_numpy(np.stack(_actions(env, steps))).to(device)
+
+    def rollout(fixed: Any, *inputs: torch.Tensor) -> torch.Tensor:
+        state, actions = start.draw(fixed[0], steps), inputs[0]
+        for row in actions:
+            state, _ = step(state, row)
+        done: torch.Tensor = state.done
+        return done
+
+    function: Recordable = Replayed(rollout) if graphs else rollout
+    fixed = (start.state,)
 
     @torch.inference_mode()
     def play() -> float:
-        nonlocal state
         started = time.perf_counter()
-        state = start.draw(state, steps)
-        for row in actions:
-            state, _ = step(state, row)
+        function(fixed, actions)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         return time.perf_counter() - started

@@ -51,7 +51,10 @@ class Dynamics(Protocol):
 
 
 class Portable:
-    """A `Dynamics` for NumPy, PyTorch and JAX: it computes with `xp`, which is `numpy`, `torch` or `jax.numpy`."""
+    """A `Dynamics` for NumPy, PyTorch and JAX: it computes with `xp`, which is `numpy`, `torch` or `jax.numpy`.
+
+    Its states are NamedTuples of arrays.
+    """
 
     xp: Any = np
 
@@ -71,7 +74,7 @@ class Drawn(NamedTuple):
     words: Array
     """Words `[K N, W]` int32: of the next reset of each environment, then of those after it."""
     row: Array
-    """Row, `[N]`, of each environment's last reset."""
+    """Row, `[N]`, of each environment's last reset; negative before the first, when the words there are not used."""
 
 
 class EnvState(NamedTuple):

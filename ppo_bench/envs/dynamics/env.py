@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import NO_LIMIT, GraphEnv, Seen, Start, Step
 from ppo_bench.envs.dynamics.base import Autoreset, Dynamics, EnvState, Portable, map_fields
 from ppo_bench.mathematics.arrays import Array
@@ -23,7 +24,8 @@ class DynamicsEnv(GraphEnv):
         self.action_space = dynamics.action_space
         self.time_limit = dynamics.time_limit if dynamics.time_limit < NO_LIMIT else None
         self.short_steps = getattr(dynamics, "short_steps", False)
-        self.portable = isinstance(dynamics, Portable)
+        if isinstance(dynamics, Portable):
+            self.reset_over = self._reset_over
         self._dynamics = dynamics
         self._over: dict[Any, Autoreset] = {}
 
@@ -59,14 +61,19 @@ class DynamicsEnv(GraphEnv):
 
     # --- In PyTorch and NumPy -----------------------------------------------------------------------------------------
 
-    def reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
-        """See `GraphEnv.reset_over`."""
+    def _reset_over(self, xp: Any, seeds: Sequence[int], **device: Any) -> Start:
         assert isinstance(self._dynamics, Portable)
         place = functools.partial(xp.asarray, **device)
         autoreset = self._over.get(xp)
         if autoreset is None:
             autoreset = self._over[xp] = Autoreset(xp, self._dynamics.over(xp, place), map_fields, traced=False)
         state, obs = autoreset.fresh(place(np.asarray(seeds, np.int32)))
+        fields = state.dynamics if hasattr(state.dynamics, "_fields") else [None]
+        if not all(hasattr(field, "shape") for field in fields):
+            name = type(self._dynamics).__name__
+            raise ConfigError(
+                f"{name}: the state of a Portable is a NamedTuple of arrays; others are for framework=jax_xla"
+            )
         return Start(autoreset.step, state, Seen(obs), autoreset.draw)
 
     def close(self) -> None:
