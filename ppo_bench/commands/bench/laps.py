@@ -39,7 +39,7 @@ class Training:
     runner: Runner[Any]
     state: Any
     timed: TimedEnv | None
-    """The environments, unless a JAX program or several processes step them."""
+    """The environments, unless they are on the device or several processes step them."""
 
     def __init__(self, config: Config, update_epochs: int) -> None:
         hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
@@ -61,7 +61,7 @@ class Training:
     def iteration(self) -> tuple[float, float, float]:
         """Run an iteration; its duration, that of its environment steps, and the time after its last step, in seconds.
 
-        The latter two are 0 if a JAX program or several processes step the environments. With `iterations_per_call`
+        The latter two are 0 if environments are on the device or in several processes. With `iterations_per_call`
         above 1, the duration is the mean over that many iterations.
         """
         if self.timed:

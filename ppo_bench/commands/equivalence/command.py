@@ -114,7 +114,7 @@ def _words(key: str, values: Any) -> str:
 
 
 def _require(config: Config) -> None:
-    """Raise `ConfigError` as for a run, except that any framework may use JAX environments, stepped beside it here."""
+    """Raise `ConfigError` as for a run, except that any framework may use a `GraphEnv`, stepped on the host here."""
     (config.framework if config.backend.in_graph else config).require()
 
 

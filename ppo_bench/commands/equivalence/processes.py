@@ -89,7 +89,7 @@ class Workers:
 
 
 def _recorded(env: VectorEnv | GraphEnv, part: Part) -> RecordingEnv:
-    """A process's environments, recorded; environments of a JAX program are stepped by a separate program."""
+    """A process's environments, recorded; environments of a device are stepped on the host."""
     return RecordingEnv(on_host(env))
 
 
