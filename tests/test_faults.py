@@ -40,6 +40,7 @@ RND = ["algorithm=rnd", "algorithm.features=16"]
         ("envpool_xla", "jax_xla", 3, []),
         ("device", "jax_xla", 3, [*RND, "network=lstm"]),
         ("device", "torch_eager", 3, ["ppo.norm_obs=true", "ppo.norm_reward=true"]),
+        ("tensors", "torch_eager", 3, ["env.id=tests.tensor_envs:Poles", "network=gru", "ppo.norm_reward=true"]),
         ("gymnasium", "torch_eager", 4, [*RND, "network=gru"]),  # the fourth is one of the start
         ("gymnasium", "torch_eager", 3, ["network=trxl", "network.dim=16", "network.memory=8"]),
     ],

@@ -95,6 +95,10 @@ class Ppo:
         """False at each step that only reset its environment: after the `done` ones."""
         return np.concatenate([np.ones_like(done[:1]), ~done[:-1]])
 
+    def starts(self, done: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        """True at the first observation of each episode: after the steps that only reset an environment."""
+        return np.concatenate([np.ones_like(valid[:1]), ~valid])
+
     def observations_that_count(self, final: np.ndarray) -> np.ndarray:
         """Those that statistics learn, of which the `final` ones are episodes' last."""
         return np.ones_like(final) if FINAL_OBSERVATIONS_COUNT else ~final
@@ -126,7 +130,8 @@ class Ppo:
         last = first + hp.num_steps
         done = np.stack([step.terminated | step.truncated for step in steps[:last]])
         valid = self.steps_that_count(done)
-        start = torch.from_numpy(np.concatenate([np.ones_like(valid[:1]), ~valid]))[first:]
+        starts = self.starts(done, valid)
+        start = torch.from_numpy(starts)[first:]
         obs = torch.from_numpy(self.observations([s.obs for s in seen[: last + 1]], done)[first:])
         legal = torch.from_numpy(np.stack([s.legal for s in seen[first : last + 1]]))
         memories, outputs, values = [self.memory], [], []
@@ -138,7 +143,8 @@ class Ppo:
         actions = self.sample(torch.stack(outputs[:-1]), legal[:-1])
         self.compare_with_the_environments(actions, first)
         log_probs = self.distribution(torch.stack(outputs[:-1]), legal[:-1]).log_prob(actions)
-        rewards = self.rewards(np.stack([step.reward for step in steps[:last]]), valid)[first:]
+        rewards = self.rewards(np.stack([step.reward for step in steps[:last]]), valid, starts)[first:]
+        self.memories = memories
         advantages = self.advantages(rewards, torch.stack(values).numpy(), first)
         learnt, acts = valid[first:], np.stack([s.acts for s in seen[first:last]])
         # A pass stays one, whether or not resets are learnt from.
@@ -156,7 +162,7 @@ class Ppo:
         normal = [(row - mean) / np.sqrt(var + 1e-8) for row, (mean, var) in zip(all_obs, seen_so_far, strict=True)]
         return np.clip(normal, -self.hp.obs_clip, self.hp.obs_clip)
 
-    def rewards(self, rewards: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    def rewards(self, rewards: np.ndarray, valid: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """All rewards so far, each by the deviation of the discounted sums up to it."""
         rewards = rewards.astype(np.float64)
         if not self.hp.norm_reward:
@@ -165,6 +171,7 @@ class Ppo:
         for env in range(rewards.shape[1]):
             total = 0.0
             for t in range(len(rewards)):
+                total = 0.0 if starts[t, env] else total
                 total = total * self.hp.gamma + rewards[t, env] if valid[t, env] else 0.0
                 sums[t, env] = total
         normal = [row / np.sqrt(v + 1e-8) for row, (_, v) in zip(rewards, moments(sums, valid), strict=True)]
@@ -173,18 +180,22 @@ class Ppo:
 
     def advantages(self, rewards: np.ndarray, values: np.ndarray, first: int) -> np.ndarray:
         """GAE as its definition, a sum over what follows within the episode (Schulman et al. 2016, eq. 16)."""
-        advantages, hp = np.zeros_like(rewards), self.hp
+        advantages, hp, after = np.zeros_like(rewards), self.hp, self.values_after_steps(values, first)
         for start, env in np.ndindex(*rewards.shape):
             weight = 1.0
             for t in range(start, len(rewards)):
                 step = self.scenes.steps[first + t]
                 terminated, truncated = bool(step.terminated[env]), bool(step.truncated[env])
-                following = 0.0 if self.ends_for_good(terminated, truncated) else hp.gamma * values[t + 1, env]
+                following = 0.0 if self.ends_for_good(terminated, truncated) else hp.gamma * after[t, env]
                 advantages[start, env] += weight * (rewards[t, env] + following - values[t, env])
                 weight *= hp.gamma * hp.gae_lambda
                 if terminated or truncated:
                     break
         return advantages
+
+    def values_after_steps(self, values: np.ndarray, first: int) -> np.ndarray:
+        """Values `[T, N]` of the observations that steps lead to, which may be their episodes' last."""
+        return values[1:]
 
     # --- Actions ----------------------------------------------------------------------------------------------------
 

@@ -59,13 +59,16 @@ class Config:
         if not self.steps_envs:
             named = self.root.env.id is not None  # by an id of one's own, which other backends do not have
             on_the_host = [] if named else [name for name in ("gymnasium", "envpool") if name in self.root.env.ids]
-            pairs = [("jax_xla", self.backend.name), *((self.framework.name, name) for name in on_the_host)]
+            in_jax = "jax" in self.backend.libraries(self.task.id)
+            frameworks = ["jax_xla"] if in_jax else ["torch_eager", "torch_compile"]
+            pairs = [(name, self.backend.name) for name in frameworks]
+            pairs += [(self.framework.name, name) for name in on_the_host]
             raise ConfigError(
                 f"framework={self.framework.name} cannot step {self.task.id} of backend={self.backend.name}, which is "
-                "part of a JAX program; pairs that work: "
+                f"{'part of a JAX program' if in_jax else 'made of PyTorch tensors'}; pairs that work: "
                 + ", ".join(f"framework={one} backend={other}" for one, other in pairs)
             )
-        if self.trains_several and not (self.framework.takes_graph_envs and self.backend.vmappable):
+        if self.trains_several and not (self.framework.library == "jax" and self.backend.vmappable):
             seeds = ",".join(str(self.root.seed + k) for k in range(self.root.num_seeds))
             values = (f"{key}={','.join(map(str, values))}" for key, values in self.grid.items())
             raise ConfigError(
@@ -102,9 +105,9 @@ class Config:
 
     @property
     def steps_envs(self) -> bool:
-        """Whether the framework steps the environments: those of a JAX program by JAX alone, unless portable."""
+        """Whether the framework can step the environments; see `Backend.libraries`."""
         backend = self.backend
-        return self.framework.takes_graph_envs or not backend.in_graph or backend.portable(self.task.id)
+        return not backend.in_graph or self.framework.library in backend.libraries(self.task.id)
 
     def _require_devices(self) -> None:
         """Raise `ConfigError` if this machine's devices are its CPU's and it has fewer cores than devices."""
@@ -204,7 +207,7 @@ class Config:
         """The network for the spaces of `env`, with one value output for each of the algorithm's reward streams."""
         streams = {} if len(self.algorithm.streams) == 1 else {"streams": len(self.algorithm.streams)}
         network = self.network.build(env.observation_space, env.action_space, **streams)
-        network.require("flax" if self.framework.takes_graph_envs else "torch")
+        network.require("flax" if self.framework.library == "jax" else "torch")
         return network
 
     def problem(self, env: VectorEnv | GraphEnv) -> Problem:

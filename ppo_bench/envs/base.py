@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 DEVICES = "devices"
 """The mesh axis by which a JAX program knows the devices that share it."""
+LIBRARIES = ("jax", "torch")
+"""Array libraries of the frameworks."""
 USUALLY_TOLD = {"is_success"}
 """The `Task.info` of conf/config.yaml."""
 NO_LIMIT = 2**31 - 1
@@ -70,6 +72,9 @@ class Step(NamedTuple):
     raw_reward: np.ndarray
     acts: np.ndarray | None = None
     legal: np.ndarray | None = None
+    final_obs: Any = None
+    """Final observations `[N, ...]` of environments that are `GraphEnv.same_step`, in the rows where an episode ends;
+    None if the step returns none. All others return them as `obs`."""
 
     @property
     def seen(self) -> Seen:
@@ -98,6 +103,8 @@ class VectorEnv(Protocol):
     - `dropped_texts`: names of the parts of observations that are texts and left out,
     - `told`: the entries of the latest step's `info` that `Task.info` names, `[N]` each by name; NaN where an
       environment has no such entry,
+    - `same_step`: true for a view of environments with `GraphEnv.same_step`, which only `play`
+      (ppo_bench/runs/play.py) takes,
     - `time_limit`: steps after which an episode is truncated; None if it never is, for a warning
       (ppo_bench/runs/advice.py).
     """
@@ -162,6 +169,9 @@ class GraphEnv(ABC):
     """Whether the environments say which choices are legal; see `Seen.legal`."""
     short_steps: bool = False
     """Whether a step is so few operations that a GPU takes several in one pass of a program's loop."""
+    same_step: bool = False
+    """Whether a step that ends an episode returns the first observation of the next one (gymnasium's `SAME_STEP`).
+    There are no reset steps then."""
     reset_over: Callable[..., Start] | None = None
     """Function `(xp, seeds, **device)` that restarts all environments, with one seed each, as arrays of `xp`: `numpy`,
     or `torch` with `device=`. It returns the same step function each time. None if JAX alone steps them."""
@@ -258,8 +268,8 @@ class Backend(Protocol):
     """Whether `jax.vmap` can step several sets of its environments, as a training of several runs needs."""
     name: str
 
-    def portable(self, env_id: str) -> bool:
-        """Whether its environments with this id have `GraphEnv.reset_over`, so that PyTorch steps them too."""
+    def libraries(self, env_id: str) -> tuple[str, ...]:
+        """Array libraries that step its environments with this id, of `jax` and `torch`; see `Framework.library`."""
 
     def require(self) -> None:
         """Raise `ConfigError` if a package of the backend is not installed or an option is out of range."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.random_play import Play, by_component, play, players_of
@@ -40,6 +41,9 @@ def check_contract(make: Callable[[], VectorEnv | GraphEnv], num_steps: int | No
     actions of the first play. Exceptions of the environment are passed on.
     """
     env = on_host(make())
+    if getattr(env, "same_step", False):
+        env.close()
+        raise ConfigError("check is for environments with next-step autoreset; these have same-step autoreset")
     players = players_of(env)
     seeds, others = (noise.env_seeds(seed, 0, env.num_envs) for seed in (1, 2))
     try:

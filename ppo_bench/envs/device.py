@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one_line, require
 from ppo_bench.common.gpu_memory import share_gpu_memory
-from ppo_bench.envs.base import Task, require_no_info
+from ppo_bench.envs.base import LIBRARIES, Task, require_no_info
 from ppo_bench.envs.turns import require_players
 
 if TYPE_CHECKING:
@@ -54,13 +54,14 @@ class DeviceBackend:
     vmappable: ClassVar[bool] = True
     name: str
 
-    def portable(self, env_id: str) -> bool:
-        """See `Backend.portable`; of one's own dynamics, those that are `Portable`."""
+    def libraries(self, env_id: str) -> tuple[str, ...]:
+        """See `Backend.libraries`; PyTorch steps those of one's own dynamics that are `Portable`."""
+        portable = env_id in (*DYNAMICS, *DEEP_SEA)
         if ":" in env_id:
             from ppo_bench.envs.dynamics.base import Portable
 
-            return issubclass(class_named("env.id", env_id.replace(":", ".")), Portable)
-        return env_id in (*DYNAMICS, *DEEP_SEA)
+            portable = issubclass(class_named("env.id", env_id.replace(":", ".")), Portable)
+        return LIBRARIES if portable else ("jax",)
 
     def require(self) -> None:
         """Do nothing: `make` raises `ConfigError` if a package that the environments need is not installed."""
@@ -75,7 +76,7 @@ class DeviceBackend:
             raise ConfigError(f"env.id={task.id}: backend=device has {', '.join(shown)}, and module:Class of your own")
         if task.atari:
             raise ConfigError(f"{task.id} is not an Atari game: add env.atari=null")
-        if not self.portable(task.id):
+        if self.libraries(task.id) == ("jax",):
             require("jax", "jax", f"{task.id} on backend=device")
             share_gpu_memory()  # first, since constructors of dynamics may compute on the GPU
         if task.id in GAMES:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ppo_bench.common.errors import ConfigError, one_line, require
 from ppo_bench.common.values import NOT_TRAINED
-from ppo_bench.envs.base import NO_LIMIT, Seen, Step, Task
+from ppo_bench.envs.base import LIBRARIES, NO_LIMIT, Seen, Step, Task
 from ppo_bench.envs.envpool_options import checked_options, imported_envpool
 from ppo_bench.envs.spaces import supported_spaces
 from ppo_bench.envs.turns import games_of, require_players, seen_by_rows, step_of_rows
@@ -35,9 +35,9 @@ class EnvPoolBackend:
     name: str
     num_threads: int = field(metadata=NOT_TRAINED)
 
-    def portable(self, env_id: str) -> bool:
-        """See `Backend.portable`."""
-        return False
+    def libraries(self, env_id: str) -> tuple[str, ...]:
+        """See `Backend.libraries`."""
+        return LIBRARIES
 
     def require(self) -> None:
         """Raise `ConfigError` if EnvPool is not installed or an option is out of range."""

@@ -22,9 +22,9 @@ class EnvPoolXlaBackend:
     name: str
     num_threads: int = field(metadata=NOT_TRAINED)
 
-    def portable(self, env_id: str) -> bool:
-        """See `Backend.portable`."""
-        return False
+    def libraries(self, env_id: str) -> tuple[str, ...]:
+        """See `Backend.libraries`."""
+        return ("jax",)
 
     def require(self) -> None:
         """Raise `ConfigError` if EnvPool or JAX is not installed or an option is out of range."""

@@ -19,7 +19,7 @@ from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, one
 from ppo_bench.common.flattened import Flattened, can_flatten, is_text, named_leaves
 from ppo_bench.common.values import NOT_TRAINED
 from ppo_bench.envs.action_masks import MASK, legal_choices, masks_actions, only_after_reset, with_masks
-from ppo_bench.envs.base import MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task
+from ppo_bench.envs.base import LIBRARIES, MAX_STEPS_PER_GAME, USUALLY_TOLD, Seen, Step, Task
 from ppo_bench.envs.float_range import as_float32
 from ppo_bench.envs.spaces import choices_of, supported_spaces
 from ppo_bench.envs.tried import require_sound
@@ -40,9 +40,9 @@ class GymnasiumBackend:
     name: str
     vectorization: str = field(metadata=NOT_TRAINED)
 
-    def portable(self, env_id: str) -> bool:
-        """See `Backend.portable`."""
-        return False
+    def libraries(self, env_id: str) -> tuple[str, ...]:
+        """See `Backend.libraries`."""
+        return LIBRARIES
 
     def require(self) -> None:
         """Raise `ConfigError` if an option is out of range."""

@@ -83,7 +83,8 @@ class _ObservedStep:
 
     def __call__(self, state: Any, actions: Any) -> tuple[Any, Step]:
         state, step = self.step(state, actions)
-        return state, step._replace(obs=self.columns(step.obs))
+        final_obs = None if step.final_obs is None else self.columns(step.final_obs)
+        return state, step._replace(obs=self.columns(step.obs), final_obs=final_obs)
 
     def columns(self, obs: Array) -> Array:
         """The components of `obs [N, D]`."""
@@ -97,7 +98,7 @@ class _ObservedGraph(GraphEnv):
         self._env, self._components = env, components
         self.num_envs, self.action_space, self.masks_actions = env.num_envs, env.action_space, env.masks_actions
         self.observation_space = space
-        self.short_steps = env.short_steps
+        self.short_steps, self.same_step = env.short_steps, env.same_step
         if env.reset_over:
             self.reset_over = self._reset_over
         self.programs_last = env.programs_last  # type: ignore[misc]  # a class variable elsewhere

@@ -15,7 +15,7 @@ import numpy as np
 from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, nearest, one_line, require
 from ppo_bench.common.values import NOT_TRAINED
 from ppo_bench.envs.atari_players import AtariPlayers, require_atari, roms
-from ppo_bench.envs.base import Seen, Step, Task, require_no_info
+from ppo_bench.envs.base import LIBRARIES, Seen, Step, Task, require_no_info
 from ppo_bench.envs.pettingzoo_game import COME_AND_GO, Game, InTurn, Together
 from ppo_bench.envs.spaces import supported_spaces
 from ppo_bench.envs.turns import games_of, require_players
@@ -34,9 +34,9 @@ class PettingZooBackend:
     name: str
     vectorization: str = field(metadata=NOT_TRAINED)
 
-    def portable(self, env_id: str) -> bool:
-        """See `Backend.portable`."""
-        return False
+    def libraries(self, env_id: str) -> tuple[str, ...]:
+        """See `Backend.libraries`."""
+        return LIBRARIES
 
     def require(self) -> None:
         """Raise `ConfigError` if its package is missing or an option is out of range."""

@@ -197,8 +197,8 @@ class Runner(Protocol[State]):
 class Framework(Protocol):
     """A choice of the group `framework`: how PPO is executed. Its fields are the keys of its YAML file."""
 
-    takes_graph_envs: ClassVar[bool]
-    """Whether its runner can compile any `GraphEnv` into its program; otherwise only a portable one."""
+    library: ClassVar[str]
+    """Its array library, `jax` or `torch`, by which it steps environments on the device; see `Backend.libraries`."""
     process_per_device: ClassVar[bool]
     """Whether several devices need one process each, or those of a machine share one."""
     name: str

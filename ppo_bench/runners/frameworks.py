@@ -44,7 +44,7 @@ torch 2.11, says how it compiled a softmax."""
 class Torch:
     """`framework=torch_eager`; see conf/framework/torch_eager.yaml for what the options mean."""
 
-    takes_graph_envs: ClassVar[bool] = False
+    library: ClassVar[str] = "torch"
     process_per_device: ClassVar[bool] = True
     iterations_per_call: ClassVar[int] = 1
     name: str
@@ -76,6 +76,11 @@ class Torch:
         learner = TorchLearner(problem, self.num_threads, self.compiler(), self._cuda_graphs)
         if not isinstance(problem.env, GraphEnv):
             return HostRunner(problem, HostEnvs(problem), learner)
+        if problem.env.same_step:
+            from ppo_bench.runners.same_step_envs import SameStepEnvs
+
+            stepped = SameStepEnvs(problem, learner)
+            return HostRunner(problem, stepped, learner, lambda steps: stepped.play)
         from ppo_bench.runners.torch_envs import RecordedRollouts, TorchEnvs
 
         envs = TorchEnvs(problem, learner)
@@ -160,7 +165,7 @@ class TorchCompile(Torch):
 class Jax:
     """`framework=jax_xla`; see conf/framework/jax_xla.yaml for what the options mean."""
 
-    takes_graph_envs: ClassVar[bool] = True
+    library: ClassVar[str] = "jax"
     process_per_device: ClassVar[bool] = False
     name: str
     iterations_per_call: int

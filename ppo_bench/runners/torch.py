@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,7 +16,7 @@ from ppo_bench.envs.base import GraphEnv, Seen
 from ppo_bench.mathematics.arrays import Array, Arrays, Kind, Tree, filled, named, of_kinds, under
 from ppo_bench.mathematics.normalize import Across
 from ppo_bench.mathematics.precision import PRECISIONS
-from ppo_bench.networks.network import Acted
+from ppo_bench.networks.network import Acted, NetworkSpec
 from ppo_bench.networks.torch.ops import TorchOps, named_views
 from ppo_bench.runners import torch_learning
 from ppo_bench.runners.base import Problem
@@ -85,7 +85,11 @@ class TorchLearner:
         learn = functools.partial(torch_learning.learn, compiled(gradient))
         self._noise: Recordable = Replayed(self._action_noise) if replay else self._action_noise
         # A rollout of environments on the device is recorded as a whole (ppo_bench/runners/torch_envs.py).
-        self._policy: Recordable = Replayed(act) if replay and self._envs_on_host else act
+        recorded_alone = replay and not (isinstance(problem.env, GraphEnv) and not problem.env.same_step)
+        self._policy: Recordable = Replayed(act) if recorded_alone else act
+        values: Callable[..., Tensor] = functools.partial(_values, self._computation)
+        values = compiled(values) if on_gpu else values
+        self._values: Recordable = Replayed(values) if recorded_alone else values
         self._targets: Recordable = Replayed(targets) if replay else targets
         self._learn: Recordable = Replayed(learn, changed=torch_learning.learnt_by) if replay else learn
         first_row = problem.part.index * problem.num_envs
@@ -135,6 +139,18 @@ class TorchLearner:
             over = t == self._ppo.num_steps
             remember(self._network, state.carry, state.memory, state.rows, t, acted.carry, over)
         return state, acted.actions.cpu().numpy() if self._envs_on_host else acted.actions
+
+    def values(self, state: TorchTrainState, t: int, obs: Tensor) -> Tensor:
+        """Values `[N]` of observations `[N, ...]` that follow step `t` of the rollout and that no action follows.
+
+        The carry is not advanced.
+        """
+        inputs = [obs.to(state.rows[t]["obs"].dtype)]
+        if state.carry:
+            inputs.append(torch.zeros(len(obs), dtype=self._dtype, device=self.device))
+            inputs += remembered(self._network, state.carry, state.memory, t + 1)
+        values: Tensor = self._values((state.arrays,), *inputs)
+        return values
 
     def _to_device(self, array: Array) -> Tensor:
         """An array of the environments, from the host unless they are on the device."""
@@ -256,8 +272,20 @@ def _act(
     """
     (arrays,), network = fixed, computation.network
     legal, others = (others[0], others[1:]) if masks else (None, others)
-    if not others:
-        return network.act(computation.ops, arrays, obs, noise_of_step, {}, None, legal)
-    start, *remembered = others
-    carry = dict(zip([array.name for array in network.carry], remembered, strict=True))
+    carry, start = _remembered(network, others)
     return network.act(computation.ops, arrays, obs, noise_of_step, carry, start, legal)
+
+
+def _values(computation: Computation, fixed: Any, obs: Tensor, *others: Tensor) -> Tensor:
+    """Values `[N]` by the policy's arrays, which `fixed` holds; `others` are as in `_act`."""
+    (arrays,), network = fixed, computation.network
+    values: Tensor = network.forward(computation.ops, arrays, obs, *_remembered(network, others)).values
+    return values
+
+
+def _remembered(network: NetworkSpec, others: Sequence[Tensor]) -> tuple[Tree, Tensor | None]:
+    """The carry by name, and the start flags, from the start flags and the arrays of the carry."""
+    if not others:
+        return {}, None
+    start, *arrays = others
+    return dict(zip([array.name for array in network.carry], arrays, strict=True)), start

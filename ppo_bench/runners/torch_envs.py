@@ -67,11 +67,6 @@ class TorchEnvs:
             raise ConfigError("these environments are part of a JAX program: use framework=jax_xla")
         self._problem, self._env, self._learner = problem, problem.env, learner
         self._reset = functools.partial(problem.env.reset_over, torch, device=learner.device)
-        bounds = problem.action_bounds
-        if bounds is not None:
-            low, high = (torch.from_numpy(bound).to(learner.device) for bound in (bounds.low, bounds.high))
-            bounds = ActionBounds(low, high, bounds.rescaled)  # type: ignore[arg-type]  # tensors serve as well
-        self._step_envs = functools.partial(_step, problem, learner.across, bounds)
         self._compiled: dict[EnvStep, Any] = {}
         self._recorded: TorchEnvState | None = None
         """The state whose tensors a recorded rollout reads and writes."""
@@ -96,8 +91,7 @@ class TorchEnvs:
         device = self._learner.device
         start = self._reset(self._problem.env_seeds(seed, iteration))
         if start.step not in self._compiled:
-            function = functools.partial(self._step_envs, start.step)
-            self._compiled[start.step] = self._learner.compiled(function)
+            self._compiled[start.step] = self._compile(start.step)
         self._advance, self._draw = self._compiled[start.step], start.draw
         numbers = filled(env_arrays(self._problem))
         numbers |= {each.name: arrays[each.name] for each in normalization_arrays(self._env.observation_space.shape)}
@@ -106,6 +100,11 @@ class TorchEnvs:
         tensors = {name: torch.from_numpy(np.array(array)).to(device) for name, array in numbers.items()}
         tensors |= observed(torch, self._problem, tensors, start.seen.obs, self._learner.across)
         return TorchEnvState(start.state, tensors, no_totals(self._problem.num_envs))
+
+    def _compile(self, env_step: EnvStep) -> Any:
+        """A function that steps the environments by `env_step`, with the bookkeeping; see `_step`."""
+        bounds = bounds_on(self._learner.device, self._problem.action_bounds)
+        return self._learner.compiled(functools.partial(_step, self._problem, self._learner.across, bounds, env_step))
 
     def export(self, state: TorchEnvState) -> Arrays:
         """See `Envs.export`: the running statistics alone."""
@@ -174,6 +173,14 @@ class RecordedRollouts:
         envs.overwrite(after)
         found: Tensors = rollout
         return found
+
+
+def bounds_on(device: torch.device, bounds: ActionBounds | None) -> ActionBounds | None:
+    """The same bounds as tensors on `device`."""
+    if bounds is None:
+        return None
+    low, high = (torch.from_numpy(bound).to(device) for bound in (bounds.low, bounds.high))
+    return ActionBounds(low, high, bounds.rescaled)  # type: ignore[arg-type]  # tensors serve as well
 
 
 def _own(x: Tensor) -> Tensor:

@@ -201,6 +201,7 @@ def play(env: VectorEnv, agent: Player, episodes: int, seed: int, stop: Sequence
     seen = env.reset(noise.env_seeds(seed, 0, num_envs, noise.Stream.EVALUATION_ENV_SEEDS))
     done, start, totals, t = np.zeros(num_envs, bool), np.ones(num_envs, bool), no_totals(num_envs), 0
     carry: Tree = agent.carry(num_envs)
+    same_step = getattr(env, "same_step", False)
     while (counted < wanted).any() and not stop:
         actions, carry = agent.act(t, seen, start, carry)
         step = env.step(actions)
@@ -210,6 +211,8 @@ def play(env: VectorEnv, agent: Player, episodes: int, seed: int, stop: Sequence
             if counted[episode.env] < wanted[episode.env]:
                 counted[episode.env] += 1
                 yield episode._replace(step=t * num_envs + episode.step)
-        seen, start, done, t = step.seen, done, step.terminated | step.truncated, t + 1
+        ends = step.terminated | step.truncated
+        start, done = (ends, np.zeros_like(ends)) if same_step else (done, ends)
+        seen, t = step.seen, t + 1
         if t % LONG == 0 and not counted.any():
             say(f"{t:,} steps, and no episode has ended: does this environment have a time limit?")

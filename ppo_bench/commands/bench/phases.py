@@ -98,7 +98,7 @@ def _alone(config: Config, graphs: bool) -> Any:
     env, steps = make_env(config.backend, replace(config.task, devices=1)), config.ppo.num_steps
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
     if isinstance(env, GraphEnv):
-        if config.framework.takes_graph_envs:
+        if config.framework.library == "jax":
             return _alone_in_program(env, seeds, steps, config)
         return _alone_in_torch(env, seeds, steps, config, graphs)
     actions = _legal_play(env, seeds, steps) if env.masks_actions else _actions(env, steps)
@@ -164,18 +164,19 @@ def _alone_in_torch(env: GraphEnv, seeds: Any, steps: int, config: Config, graph
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
     assert env.reset_over
     start = env.reset_over(torch, seeds, device=device)
-    compiler = config.framework.compiler()
+    # Steps of the user's own environments are neither compiled nor recorded in training.
+    compiler = None if env.same_step else config.framework.compiler()
     step = compiler(start.step) if compiler else start.step
     actions = torch.from_numpy(np.stack(_actions(env, steps))).to(device)
 
-    def rollout(fixed: Any, *inputs: torch.Tensor) -> torch.Tensor:
+    def rollout(fixed: Any, *inputs: torch.Tensor) -> Any:
         state, actions = start.draw(fixed[0], steps), inputs[0]
         for row in actions:
-            state, _ = step(state, row)
-        done: torch.Tensor = state.done
-        return done
+            state, given = step(state, row)
+        last: Any = given.terminated
+        return last
 
-    function: Recordable = Replayed(rollout) if graphs else rollout
+    function: Recordable = Replayed(rollout) if graphs and not env.same_step else rollout
     fixed = (start.state,)
 
     @torch.inference_mode()

@@ -89,6 +89,11 @@ def main(arguments: list[str]) -> int:
         _require(each)
     made = make_env(config.backend, config.task)  # raises with one line if it is not available
     made.close()
+    if isinstance(made, GraphEnv) and made.same_step:
+        raise ConfigError(
+            f"backend={config.backend.name}: recordings have reset steps, which these environments lack; compare on "
+            "another backend"
+        )
     if isinstance(made, GraphEnv) and not made.programs_last:
         raise ConfigError(
             f"backend={config.backend.name}: its environments cannot be stepped outside of their program and recorded; "

@@ -1,0 +1,149 @@
+"""The backend `tensors`: vector environments that return PyTorch tensors, as simulators on a GPU do."""
+
+from __future__ import annotations
+
+import pydoc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ppo_bench.common.errors import ConfigError, Failed, exits_are_failures, failure_of, one_line, require
+from ppo_bench.envs.base import GraphEnv, Seen, Start, Step, Task, require_no_info
+from ppo_bench.envs.spaces import supported_spaces
+from ppo_bench.envs.turns import require_players
+
+ATTRIBUTES = ("num_envs", "single_observation_space", "single_action_space", "reset", "step")
+"""Names of the attributes that every vector environment of tensors has."""
+FINAL_OBSERVATIONS = ("final_observation", "final_obs")
+"""Names of final observations in `info`: ManiSkill's, and gymnasium's."""
+
+
+@dataclass(frozen=True)
+class TensorsBackend:
+    """`backend=tensors`: vector environments of tensors with same-step autoreset, by `env.id=module:factory`."""
+
+    in_graph: ClassVar[bool] = True
+    vmappable: ClassVar[bool] = False
+    name: str
+
+    def libraries(self, env_id: str) -> tuple[str, ...]:
+        """See `Backend.libraries`."""
+        return ("torch",)
+
+    def require(self) -> None:
+        """Raise `ConfigError` if PyTorch is not installed."""
+        require("torch", "torch", "backend=tensors")
+
+    def make(self, task: Task) -> TensorEnv:
+        """The environments of `task`. Raises `ConfigError` if its id does not name a factory of such environments."""
+        task.plain("tensors")
+        require_no_info(task, "tensors")
+        require_players(task, 1)
+        if task.atari:
+            raise ConfigError(f"env.atari: backend=tensors does not preprocess {task.id}: use env.atari=null")
+        made = _made(task)
+        if lacks := [name for name in ATTRIBUTES if not hasattr(made, name)]:
+            raise ConfigError(f"env.id={task.id} makes a {type(made).__name__}, which lacks {', '.join(lacks)}")
+        if made.num_envs != task.num_envs:
+            raise ConfigError(
+                f"env.id={task.id} makes {made.num_envs} environments for num_envs={task.num_envs}: its factory takes "
+                "their number as num_envs"
+            )
+        supported_spaces(task, made.single_observation_space, made.single_action_space)
+        return TensorEnv(made, task.id)
+
+
+def _made(task: Task) -> Any:
+    """What the factory of `task` returns. Raises `ConfigError` if there is none or it raises."""
+    module, _, name = task.id.partition(":")
+    try:
+        with exits_are_failures(f"backend=tensors: {task.id}"):
+            factory: Any = pydoc.locate(f"{module}.{name}") if name else None
+            if not callable(factory):
+                raise ConfigError(
+                    f"env.id={task.id}: backend=tensors takes module:factory, a function of num_envs and env.kwargs "
+                    "that Python can import"
+                )
+            return factory(num_envs=task.num_envs, **(task.kwargs or {}))
+    except (ConfigError, Failed):
+        raise
+    except Exception as error:  # whatever the user's code raises
+        reason = one_line(error) or type(error).__name__
+        raise ConfigError(f"backend=tensors cannot make {task.id!r}: {reason}") from error
+
+
+class TensorEnv(GraphEnv):
+    """N environments of tensors with same-step autoreset, stepped by PyTorch outside of any program.
+
+    Where a step ends an episode it returns the first observation of the next one, and `Step.final_obs` has the final
+    one.
+    """
+
+    same_step: bool = True
+
+    def __init__(self, env: Any, env_id: str) -> None:
+        self._env, self._id = env, env_id
+        self.num_envs, self.action_space = env.num_envs, env.single_action_space
+        self.observation_space = env.single_observation_space
+        self.reset_over = self._reset_over
+
+    def reset(self, seeds: Sequence[int]) -> Start:
+        """Raise `ConfigError`: JAX does not step them."""
+        raise ConfigError("backend=tensors is stepped by PyTorch: use framework=torch_eager or torch_compile")
+
+    def _reset_over(self, xp: Any, seeds: Sequence[int], device: Any = None) -> Start:
+        """See `GraphEnv.reset_over`. The environments share one seed. `device` is checked; None allows any."""
+        self._device = device
+        obs, _ = self._call("reset", seed=int(seeds[0]))
+        self._require("observations", obs, self.observation_space.shape)
+        return Start(self._step, (), Seen(obs))
+
+    def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """The result of a method of the environments, whose tensors can be modified in any mode of PyTorch."""
+        import torch
+
+        try:
+            with torch.inference_mode(False), torch.no_grad():
+                return getattr(self._env, method)(*(x.clone() for x in args), **kwargs)
+        except Exception as error:  # whatever the user's code raises
+            raise failure_of(f"env.id={self._id}: {method}", error) from error
+
+    def _step(self, state: Any, actions: Any) -> tuple[Any, Step]:
+        """The result of a step, whose `obs` follow a reset where an episode has ended; see `Start.step`."""
+        import torch
+
+        obs, reward, terminated, truncated, info = self._call("step", actions)
+        self._require("observations", obs, self.observation_space.shape)
+        for name, array in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
+            self._require(name, array, ())
+        final = _final_observations(info)
+        if final is not None:
+            self._require("final observations", final, self.observation_space.shape)
+        reward, terminated, truncated = reward.to(torch.float32), terminated.bool(), truncated.bool()
+        return state, Step(obs, reward, terminated, truncated, terminated | truncated, reward, final_obs=final)
+
+    def _require(self, name: str, array: Any, shape: tuple[int, ...]) -> None:
+        """Raise `Failed` unless `array` is a tensor `[N, *shape]` on the device of learning."""
+        import torch
+
+        expected = (self.num_envs, *shape)
+        if not isinstance(array, torch.Tensor):
+            kind = type(array).__name__
+            raise Failed(f"env.id={self._id} returns {name} of type {kind}, not a tensor of shape {list(expected)}")
+        if array.shape != expected:
+            raise Failed(f"env.id={self._id} returns {name} of shape {list(array.shape)}, not {list(expected)}")
+        device = self._device
+        if device is not None and (array.device.type, array.device.index or 0) != (device.type, device.index or 0):
+            raise Failed(
+                f"env.id={self._id} returns {name} on {array.device}, and the policy is on {device}: use "
+                f"device={array.device}, or make the environments on the other one (env.kwargs)"
+            )
+
+    def close(self) -> None:
+        """Close the environments, if they can be closed."""
+        if hasattr(self._env, "close"):
+            self._env.close()
+
+
+def _final_observations(info: Mapping[str, Any]) -> Any:
+    return next((info[name] for name in FINAL_OBSERVATIONS if info.get(name) is not None), None)
