@@ -101,8 +101,7 @@ def iterations(problem: Problem, how_many: int = 2) -> TorchLearner:
         with learner.acting():
             for t in range(problem.ppo.num_steps + 1):
                 state, _ = learner.act(state, t, seen)
-        state, batch, _ = learner.targets(state, flags, 1, iteration)
-        state, _ = learner.update(state, batch, 1, iteration, 1e-3)
+        state, _ = learner.update(state, flags, 1, iteration, 1e-3)
     return learner
 
 

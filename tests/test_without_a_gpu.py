@@ -86,9 +86,10 @@ def iteration(problem: Problem, device: torch.device) -> None:
     flags = {name: np.zeros(shape, np.float32) for name in (*learner._computation.flags,)}
     if problem.algorithm.warm_up:
         state = learner.warmed(state, flags)
-    state, batch, _ = learner.targets(state, flags, 1, 1)
-    if device.type != "cuda":
-        state, _ = learner.update(state, batch, 1, 1, 1e-3)
+    if device.type == "cuda":
+        learner._learn_targets(state, flags, (learner._scalar(1), learner._scalar(1)))
+    else:
+        state, _ = learner.update(state, flags, 1, 1, 1e-3)
     learner.export(learner.restart(state))
     for tensor in (state.learnt, state.adam.mean, *state.memory.values(), *state.statistics.values()):
         assert tensor.device.type == device.type

@@ -51,9 +51,8 @@ class HostRunner:
         iteration = state.iteration + 1
         learning_rate = self._ppo.learning_rate_of(iteration, self._problem.num_iterations)
         learner, envs, rollout = self._collect(state, iteration)
-        learner, batch, measured = self._learner.targets(learner, rollout.flags, state.seed, iteration)
-        learner, losses = self._learner.update(learner, batch, state.seed, iteration, learning_rate)
-        measured |= {"learning_rate": learning_rate, "masked_fraction": rollout.masked_fraction} | losses
+        learner, learnt = self._learner.update(learner, rollout.flags, state.seed, iteration, learning_rate)
+        measured = {"learning_rate": learning_rate, "masked_fraction": rollout.masked_fraction, **learnt}
         metrics = {
             metric.name: measured[metric.name] for metric in metrics_of(self._problem.algorithm, self._problem.network)
         }

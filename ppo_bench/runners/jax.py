@@ -108,19 +108,14 @@ class JaxLearner:
         state.learnt = self._learning.restart(state.learnt)
         return state
 
-    def targets(
-        self, state: JaxLearnerState, flags: Tree, seed: int, iteration: int
-    ) -> tuple[JaxLearnerState, Any, dict[str, float]]:
-        """See `Learner.targets`; returns the flags as the batch, since the program of `update` computes the targets."""
-        return state, self._placed(flags), {}
-
     def update(
-        self, state: JaxLearnerState, batch: Any, seed: int, iteration: int, learning_rate: float
+        self, state: JaxLearnerState, flags: Tree, seed: int, iteration: int, learning_rate: float
     ) -> tuple[JaxLearnerState, dict[str, float]]:
         """See `Learner.update`."""
+        placed = self._placed(flags)
         with self.acting():
             state.learnt, measured = self._learn(
-                state.learnt, state.memory, batch, np.int32(seed), np.int32(iteration), learning_rate
+                state.learnt, state.memory, placed, np.int32(seed), np.int32(iteration), learning_rate
             )
         return state, {name: float(value) for name, value in self._learning.devices.fetch(measured).items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ppo_bench.envs.base import Seen
 from ppo_bench.mathematics.arrays import Array, Arrays, Tree
@@ -44,16 +44,11 @@ class Learner(Protocol[State]):
     def restart(self, state: State) -> State:
         """State with the algorithm's per-environment statistics reset, for environments that are reset."""
 
-    def targets(self, state: State, flags: Tree, seed: int, iteration: int) -> tuple[State, Any, dict[str, float]]:
-        """The rollout's batch and metrics; `flags` are the arrays named by `Computation.flags`, `[T, N]` each.
-
-        A learner whose `update` computes the targets in the same program returns the flags as the batch.
-        """
-
     def update(
-        self, state: State, batch: Any, seed: int, iteration: int, learning_rate: float
+        self, state: State, flags: Tree, seed: int, iteration: int, learning_rate: float
     ) -> tuple[State, dict[str, float]]:
-        """Run all epochs and minibatches; returns means over minibatches of losses and of `gradient_norm`.
+        """Learn from the rollout: compute the targets, and run all epochs and minibatches. Returns metrics by name.
 
-        Also the metric `learning_rate`, if the algorithm adapts it.
+        `flags` are the arrays named by `Computation.flags`, `[T, N]` each. Metrics are those of the targets, means over
+        minibatches of losses and of `gradient_norm`, and `learning_rate`, if the algorithm adapts it.
         """

@@ -39,6 +39,8 @@ class SameStepEnvs(TorchEnvs):
             raise ConfigError(f"devices={problem.devices}: backend=tensors has one seed for all environments: use 1")
         self._bounds = bounds_on(learner.device, problem.action_bounds)
         self._normalized = learner.compiled(functools.partial(_normalized, problem))
+        self._final_obs: Tensor | None = None
+        """Final observations of the latest step, as the network takes them; None if it returned none."""
 
     def start(self, arrays: Arrays, seed: int, iteration: int) -> TorchEnvState:
         """See `Envs.start`."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ppo_bench.algorithms.base import Targets
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.envs.base import GraphEnv, Seen
 from ppo_bench.mathematics.arrays import Array, Arrays, Kind, Tree, filled, named, of_kinds, under
@@ -178,26 +179,15 @@ class TorchLearner:
         return [self._to_device(flags[name]).to(self._dtype) for name in self._computation.flags]
 
     @torch.no_grad()
-    def targets(
-        self, state: TorchTrainState, flags: Tree, seed: int, iteration: int
-    ) -> tuple[TorchTrainState, Any, dict[str, float]]:
-        """See `Learner.targets`."""
-        statistics = (state.statistics[name] for name in self._computation.statistics)
-        keys = self._scalar(seed), self._scalar(iteration), self._first_row
-        inputs = *self._on_device(flags), *keys, *statistics
-        targets = self._targets((state.arrays, state.memory), *inputs)
-        state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
-        return state, targets.batch, {name: float(value) for name, value in targets.metrics.items()}
-
-    @torch.no_grad()
     def update(
-        self, state: TorchTrainState, batch: Any, seed: int, iteration: int, learning_rate: float
+        self, state: TorchTrainState, flags: Tree, seed: int, iteration: int, learning_rate: float
     ) -> tuple[TorchTrainState, dict[str, float]]:
         """See `Learner.update`."""
         hp, names = self._ppo, self._computation.loss_names
-        rate = self._computation.learning_rate(state.statistics, learning_rate)
-        state.adam.learning_rate.fill_(rate)
         keys = self._scalar(seed), self._scalar(iteration)
+        targets = self._learn_targets(state, flags, keys)
+        batch, rate = targets.batch, self._computation.learning_rate(state.statistics, learning_rate)
+        state.adam.learning_rate.fill_(rate)
         measured: list[Tensor] = []
         minibatches = self._computation.minibatches(*keys, self._epochs, self._samples)
         for epoch in zip(minibatches, self._computation.weights(batch, minibatches), strict=True):
@@ -207,8 +197,18 @@ class TorchLearner:
                 break
         means = torch.stack(measured).mean(0)
         state.statistics = dict(self._computation.after_update(state.statistics, dict(zip(names, means, strict=False))))
-        losses = dict(zip((*names, "gradient_norm"), means.tolist(), strict=True))
-        return state, losses | {"learning_rate": float(rate)}
+        numbers = torch.cat([means, *(value.reshape(1) for value in targets.metrics.values())])  # one copy to the host
+        metrics = dict(zip((*names, "gradient_norm", *targets.metrics), numbers.tolist(), strict=True))
+        return state, metrics | {"learning_rate": float(rate)}
+
+    @torch.no_grad()
+    def _learn_targets(self, state: TorchTrainState, flags: Tree, keys: tuple[Tensor, Tensor]) -> Targets:
+        """The targets of the rollout, whose statistics become those of `state`; `keys` are the seed and iteration."""
+        statistics = (state.statistics[name] for name in self._computation.statistics)
+        inputs = *self._on_device(flags), *keys, self._first_row, *statistics
+        targets: Targets = self._targets((state.arrays, state.memory), *inputs)
+        state.statistics = {name: array.clone() for name, array in targets.statistics.items()}
+        return targets
 
     def _scalar(self, value: int) -> Tensor:
         return torch.full((1,), value, dtype=torch.int32, device=self.device)
