@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         "--outputs",
         type=Path,
         default=Path("outputs/demo-resume"),
-        help="its folders straight and killed are made anew (outputs/demo-resume)",
+        help="its folders straight and killed are replaced (outputs/demo-resume)",
     )
     parser.add_argument("overrides", nargs="*", help="for both runs, such as framework=jax_xla")
     options = parser.parse_intermixed_args(arguments)

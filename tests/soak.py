@@ -1,6 +1,6 @@
 """The whole campaign of faults, whose short form is test_faults.py: python -m tests.soak [PART ...].
 
-Prints the tables of docs/reliability.md, and exits with 1 if a promise is broken. Two runs at a time; about an hour.
+Prints what docs/reliability.md reports, and exits with 1 if a promise is broken. Two runs at a time; about an hour.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _leads(link: str, page: Path) -> bool:
     return target.suffix == ".yaml" or fragment in _definitions(target)
 
 
-GENERATED = ("configuration.md", "environment-files.md", "index.md")
+GENERATED = ("configuration.md", "environment-files.md", "index.md", "machines.md")
 """Pages that the site makes: docs/generator."""
 
 
