@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ppo_bench.commands.report.charts import Bars, Figure, HeatMap, Lines
-from ppo_bench.commands.report.table import number
+from ppo_bench.commands.report.tables import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +80,7 @@ def _lines(axes: Axes, chart: Lines) -> None:
 
 def _bars(axes: Axes, chart: Bars) -> None:
     for height, row in enumerate(chart.rows):
-        point, low, high = row.value
+        point, low, high, _ = row.value
         paint = COLOURS[row.colour % len(COLOURS)]
         if chart.from_zero:
             axes.barh(height, point, color=paint, height=0.7, alpha=0.75)

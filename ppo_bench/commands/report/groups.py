@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,6 @@ FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 """The order of frameworks in the report; others follow by name."""
 FRAMEWORK = "framework"
 """What groups of a task differ in by default: framework, backend and their options."""
-SHOWN_KEYS = 3
-"""Maximum number of hyperparameters in a task's label."""
 MAX_LETTERS = 16
 """Maximum number of letters of a value that labels prefer."""
 OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
@@ -34,9 +31,7 @@ class Group:
     """Label of the task."""
     name: str
     """The value of what is compared: framework, with backend and options where these differ, or that of `--by`."""
-    runs: list[Run] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    """Numbers of the runs in the database."""
+    runs: list[Run]
 
     @property
     def first(self) -> Run:
@@ -76,7 +71,7 @@ class ComparedTask:
     label: str
     env: str
     env_id: str
-    groups: list[Group] = field(default_factory=list)
+    groups: list[Group]
 
     def baseline(self, group: Group, value: str) -> Group | None:
         """The group of the baseline `value` with which `group` is compared: on the same backend if there is one."""
@@ -92,26 +87,28 @@ class ComparedTask:
 def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
     """The tasks of all runs by environment, and their groups in order: of frameworks, or of the values of `by`.
 
-    Raises `ConfigError` if the runs do not differ in the key `by`.
+    A task's label has the values that distinguish it from others of its environment. Raises `ConfigError` if the runs
+    do not differ in the key `by`.
     """
     if by == FRAMEWORK:
         settings, names = [run.setting for run in runs], _frameworks(runs)
     else:
         settings, names = _split([run.keys for run in runs], by)
-    labels = _labels([run.env for run in runs], settings)
-    order = sorted(
-        range(len(runs)), key=lambda n: (runs[n].env, labels[n], rank(names[n], runs[n]), str(runs[n].execution), n)
-    )
-    tasks: dict[tuple[str, str], ComparedTask] = {}
-    for number in order:
-        run, label = runs[number], runs[number].env + labels[number]
-        task = tasks.setdefault((run.env, digest(settings[number])), ComparedTask(label, run.env, run.env_id))
-        group = next((group for group in task.groups if group.name == names[number]), None)
-        if group is None:
-            task.groups.append(group := Group(label, names[number]))
-        group.runs.append(run)
-        group.numbers.append(number)
-    return list(tasks.values())
+    members: dict[str, dict[str, dict[str, list[Run]]]] = {}
+    setting_of = {}
+    for run, setting, name in zip(runs, settings, names, strict=True):
+        code = digest(setting)
+        setting_of[code] = setting
+        members.setdefault(run.env, {}).setdefault(code, {}).setdefault(name, []).append(run)
+    tasks = []
+    for env, codes in members.items():
+        keys = telling_keys([setting_of[code] for code in codes])
+        for code, groups_of in codes.items():
+            label = " ".join([env, *(f"{key}={value_text(setting_of[code], key)}" for key in keys)])
+            groups = [Group(label, name, own) for name, own in groups_of.items()]
+            groups.sort(key=lambda group: rank(group.name, group.first))
+            tasks.append(ComparedTask(label, env, groups[0].first.env_id, groups))
+    return sorted(tasks, key=lambda task: (task.env, task.label))
 
 
 def group_names(tasks: Iterable[ComparedTask]) -> list[str]:
@@ -154,35 +151,7 @@ def _split(trees: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict[str, 
     rest = [{key: value for key, value in tree.items() if key not in owned} for tree in trees]
     if len(keys) == 1:
         return rest, [value_text(tree, keys[0]) for tree in trees]
-    named = [
-        " ".join(f"{key.removeprefix(by + '.')}={value_text(tree, key)}" for key in keys if key in tree)
-        for tree in trees
-    ]
-    return rest, named
-
-
-def _labels(envs: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A label for each run's setting: the values that distinguish it from others of its environment; empty if it is
-    the only one.
-
-    Where these are more than `SHOWN_KEYS`, it has those that few settings share, or a digest if they are too many, too.
-    """
-    labels: dict[tuple[str, str], str] = {}
-    for env in set(envs):
-        own = {digest(setting): setting for name, setting in zip(envs, settings, strict=True) if name == env}
-        keys = telling_keys(list(own.values()))
-        usual = {key: Counter(str(each.get(key)) for each in own.values()).most_common(1)[0][0] for key in keys}
-        few = len(keys) <= SHOWN_KEYS
-        for code, setting in own.items():
-            # A key of few that is unset, such as a limit that others have, tells by its absence.
-            shown = [key for key in keys if (key in setting if few else str(setting.get(key)) != usual[key])]
-            label = " ".join(f"{key}={value_text(setting, key)}" for key in shown)
-            if len(shown) > SHOWN_KEYS:
-                label = f"({code})"
-            elif not label and len(own) > 1:
-                label = "(the usual)"
-            labels[env, code] = f" {label}" if label else ""
-    return [labels[env, digest(setting)] for env, setting in zip(envs, settings, strict=True)]
+    return rest, [" ".join(f"{key.removeprefix(by + '.')}={value_text(tree, key)}" for key in keys) for tree in trees]
 
 
 def value_text(setting: Mapping[str, Any], key: str) -> str:

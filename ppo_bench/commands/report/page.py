@@ -13,7 +13,7 @@ import numpy as np
 
 from ppo_bench.commands.report.charts import Figure, HeatMap
 from ppo_bench.commands.report.statistics import Estimate
-from ppo_bench.commands.report.table import Table, cell
+from ppo_bench.commands.report.tables import Table, cell
 
 PAGE = Path(__file__).parent / "page"
 OPEN_ROWS = 40
@@ -22,15 +22,19 @@ SECTIONS = {
     "learning": ("Learning curves", (), "Mean over seeds of the episodic return, its 95% bootstrap band, and each seed "
                  "faintly. Press a name to hide or show its curves."),
     "training": ("Losses, entropy, KL", (), "Mean over seeds of the iterations in each hundredth of the steps, and its "
-                 "95% bootstrap band. docs/report.md says how each is measured."),
-    "speed": ("Speed", (), "Bars with 95% intervals and a dot for each seed. Compilation is not part of steady speed."),
-    "speedup": ("Speed-up", ("speed",), "Ratios of steady speeds with 95% intervals; the baseline is at 1."),
-    "returns": ("Final returns", ("returns",), "The interquartile mean over seeds, its 95% interval, and each seed."),
+                 "95% bootstrap band."),
+    "speed": ("Speed", ("speed",), "Means with 95% intervals and a dot for each seed. Steady speed is that of a run's "
+              "median iteration; compilation is not part of it."),
+    "speedup": ("Speed-up", (), "Ratios of steady speeds with 95% intervals; the baseline is at 1."),
+    "returns": ("Final returns", ("returns", "scales"), "Charts: the interquartile mean over seeds, its 95% interval, "
+                "and each seed. Table: best first; of many settings one leads by chance."),
     "heat_maps": ("Two hyperparameters", (), "Mean final return by the values of the two hyperparameters."),
-    "equivalence": ("Do they learn the same?", ("equivalence",), ""),
-    "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),
-    "published": ("Ours and published", ("references",), ""),
-    "runs": ("Runs, settings and versions", ("settings", "runs", "same", "left_out"), ""),
+    "equivalence": ("Do they learn the same?", ("equivalence",), "Undecided: too few seeds to tell."),
+    "all": ("Profiles and improvement", ("over_envs", "improvement"), "Normalised scores over the environments that "
+            "all have finished. Improvement: the chance that a run of the first ends above one of the second."),
+    "published": ("Ours and published", ("references",), "Mean ± standard deviation (seeds). Ids, steps and hardware "
+                  "often differ: compare them first."),
+    "runs": ("Runs, settings and versions", ("runs", "same", "left_out"), "The last columns are what runs differ in."),
 }  # fmt: skip
 """Sections by key: title, keys of tables, and a note."""
 SMOOTHED = ("learning", "training")
