@@ -123,11 +123,11 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
         (folder / "result.json").write_text(json.dumps(result))
     write_run(tmp_path / "runs", env="acrobot", iterations=4)
     database = open_database([str(tmp_path / "runs")])
-    assert database.drawn[:3] == ["evaluation_return_greedy", "info_is_success", "policy_loss"]
+    assert database.drawn[:3] == ["evaluation_return_greedy", "info_is_success", "approx_kl"]
     found = figures(analyse(sort_runs(database.runs), OPTIONS), database, OPTIONS)
     of = {figure.title: figure for figure in found if figure.section == "training"}
     titles = [chart.title for chart in of["cartpole"].charts]
-    losses = ["policy loss", "value loss", "entropy", "approx kl", "clip fraction", "explained variance"]
+    losses = ["approx kl", "clip fraction", "entropy", "explained variance", "policy loss", "value loss"]
     assert titles == ["evaluation return greedy", "info is success", *losses]
     assert [chart.title for chart in of["acrobot"].charts] == losses
     greedy, success, entropy = (of["cartpole"].charts[k].series[0].mean for k in (0, 1, 4))  # type: ignore[union-attr]

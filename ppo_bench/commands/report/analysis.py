@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.report.groups import FRAMEWORK, ComparedTask, Group, group_names
+from ppo_bench.commands.report.groups import ComparedTask, Group, group_names
 from ppo_bench.commands.report.published import (
     MARGIN,
     AgainstPublished,
@@ -55,23 +55,18 @@ OVER_TASKS: dict[str, Callable[[Scores], Array]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """What is compared, with which baseline, and within which margin."""
+    """What others are compared with, and within which margin."""
 
     baseline: str
-    """Framework, or value of `by`, with which others are compared."""
-    by: str = FRAMEWORK
-    """The key whose values are compared."""
+    """A framework, or a value of what is compared."""
     margin: float = MARGIN
     """Margin of equivalence, as a fraction of a task's scale or of the baseline's mean return."""
     margin_return: float | None = None
     """Margin of equivalence as a return, for all tasks; None to use `margin`."""
 
-    @property
-    def margin_in_words(self) -> str:
-        """A phrase that describes the margin."""
-        if self.margin_return is not None:
-            return f"a return of {self.margin_return:g}"
-        return f"{self.margin:.0%} of the task's published scale, or where it has none of {self.baseline}'s mean return"
+    def margin_of(self, env_id: str, mean: float) -> float:
+        """The margin as a return, for an environment on which the baseline's or the published mean is `mean`."""
+        return self.margin_return or margin_beside(env_id, mean, self.margin)
 
 
 class Pair(NamedTuple):
@@ -83,15 +78,6 @@ class Pair(NamedTuple):
     test: Comparison
     paired: bool
     """Whether both have the same seeds on the same backend; the test is then a paired one."""
-
-
-class Improvement(NamedTuple):
-    """The probability that a run of `ours` has a higher final return than one of `theirs`."""
-
-    env: str
-    ours: str
-    theirs: str
-    estimate: Estimate
 
 
 @dataclass
@@ -106,7 +92,8 @@ class Analysis:
     estimates: dict[tuple[str, str], dict[str, Estimate]]
     """By env and name of the group: an estimate for each metric."""
     pairs: list[Pair]
-    improvements: list[Improvement]
+    improvements: list[tuple[str, str, str, Estimate]]
+    """An env, a group and another: the probability that a run of the first ends with a higher return."""
     shared: list[ComparedTask]
     """Tasks for statistics over tasks: with a scale, finished by every group, and alone of their environment."""
     profiles: dict[str, Band]
@@ -133,7 +120,7 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     for task in tasks:
         for group in task.groups:
             own = estimates[group.task, group.name] = _of_group(group, scales.get(group.task))
-            references += against_published(group, options.margin, options.margin_return)
+            references += against_published(group, options.margin_of)
             baseline = task.baseline(group, options.baseline)
             if baseline and baseline is not group:
                 own |= _ratios(group, baseline)
@@ -222,8 +209,8 @@ def _pair(task: ComparedTask, group: Group, baseline: Group, options: Options) -
     # Runs with the same seed and backend use the same noise and begin alike, so they are compared in pairs.
     paired = list(ours) == list(theirs) and group.first.backend == baseline.first.backend
     # The margin does not depend on the group that is compared.
-    margin = options.margin_return or margin_beside(task.env_id, float(y.mean()), options.margin)
-    return Pair(task, group, baseline, tost(x, y, margin, paired=paired), paired)
+    test = tost(x, y, options.margin_of(task.env_id, float(y.mean())), paired=paired)
+    return Pair(task, group, baseline, test, paired)
 
 
 def _groups_named(tasks: Sequence[ComparedTask], name: str) -> list[Group]:
@@ -248,12 +235,11 @@ def _profiles(scores: dict[str, list[Array]]) -> tuple[Array, dict[str, Band]]:
 
 def _improvements(
     tasks: Sequence[ComparedTask], shared: Sequence[ComparedTask], names: Sequence[str]
-) -> Iterator[Improvement]:
+) -> Iterator[tuple[str, str, str, Estimate]]:
     """Probabilities of improvement of each group over each earlier one: per task, and over several shared tasks."""
     for env, own in [*((task.label, [task]) for task in tasks), *([(ALL, shared)] if len(shared) > 1 else [])]:
         finals = {name: [_finals(group) for group in _groups_named(own, name) if len(_finals(group))] for name in names}
         known = [name for name in names if finals[name]]
         for later, ours in enumerate(known):
             for theirs in known[:later]:
-                estimate = bootstrap(probability_of_improvement, finals[ours], finals[theirs])
-                yield Improvement(env, ours, theirs, estimate)
+                yield env, ours, theirs, bootstrap(probability_of_improvement, finals[ours], finals[theirs])

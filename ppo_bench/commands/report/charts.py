@@ -16,6 +16,11 @@ from ppo_bench.commands.report.statistics import Array, Estimate
 
 STEPS = ("by environment steps", "environment steps")
 TIME = ("by wall time", "training time without compilation (s)")
+SPEEDS = (
+    ("steady_sps", "steady speed", "environment steps per second"),
+    ("compile_seconds", "compilation", "seconds"),
+    ("wall_seconds", "training", "seconds of wall time"),
+)
 MAX_SERIES = 8
 """Maximum number of curves in a chart, so that they remain distinguishable."""
 MAX_ROWS = 60
@@ -113,11 +118,22 @@ class Panel(NamedTuple):
 def figures(analysis: Analysis, database: Database, options: Options) -> list[Figure]:
     """All figures that are not empty."""
     panels = list(_panels(analysis))
+    returns = [
+        _bars(analysis, panel, "final_return_iqm", "final_return_mean", panel.title, "final return") for panel in panels
+    ]
     made = [
         *_curves(panels, database),
-        *_speed(analysis, panels),
+        *(
+            Figure(
+                f"speed_{_stem(number, panel)}",
+                "speed",
+                panel.title,
+                [_bars(analysis, panel, metric, metric, *about, from_zero=True) for metric, *about in SPEEDS],
+            )
+            for number, panel in enumerate(panels, 1)
+        ),
         *_comparisons(analysis, options),
-        Figure("returns", "returns", "Final returns", [_returns(analysis, panel) for panel in panels]),
+        Figure("returns", "returns", "Final returns", returns),
         Figure("heat_maps", "heat_maps", "Two hyperparameters", list(_heat_maps(analysis))),
     ]
     for figure in made:
@@ -193,31 +209,16 @@ def _stem(number: int, panel: Panel) -> str:
     return f"{number:02}_" + "".join(c if c.isalnum() and c.isascii() else "_" for c in panel.title)[:40]
 
 
-def _bars(analysis: Analysis, panel: Panel, metric: str, dots: str) -> list[Bar]:
+def _bars(
+    analysis: Analysis, panel: Panel, metric: str, dots: str, title: str, label: str, *, from_zero: bool = False
+) -> Bars:
     """A row for each group of a panel, with a dot for each seed."""
-    return [
+    rows = [
         Bar(name, colour, found, group.values(dots).tolist())
         for name, colour, group in panel.entries
         if (found := analysis.of(group).get(metric))
     ]
-
-
-def _returns(analysis: Analysis, panel: Panel) -> Bars:
-    return Bars(panel.title, "final return", _bars(analysis, panel, "final_return_iqm", "final_return_mean"))
-
-
-def _speed(analysis: Analysis, panels: Sequence[Panel]) -> Iterator[Figure]:
-    wanted = (
-        ("steady_sps", "steady speed", "environment steps per second"),
-        ("compile_seconds", "compilation", "seconds"),
-        ("wall_seconds", "training", "seconds of wall time"),
-    )
-    for number, panel in enumerate(panels, 1):
-        charts = [
-            Bars(title, label, _bars(analysis, panel, metric, metric), from_zero=True)
-            for metric, title, label in wanted
-        ]
-        yield Figure(f"speed_{_stem(number, panel)}", "speed", panel.title, charts)
+    return Bars(title, label, rows, from_zero=from_zero)
 
 
 def _comparisons(analysis: Analysis, options: Options) -> Iterator[Figure]:
@@ -248,7 +249,7 @@ def _comparisons(analysis: Analysis, options: Options) -> Iterator[Figure]:
         yield Figure("profile", "all", "Performance profiles", [lines])
     improvements = [
         Bar(f"{'all environments' if env == ALL else env}: {ours} over {theirs}", analysis.names.index(ours), value)
-        for env, ours, theirs, value in sorted(analysis.improvements, key=lambda row: row.env != ALL)
+        for env, ours, theirs, value in sorted(analysis.improvements, key=lambda row: row[0] != ALL)
     ]
     chart = Bars("probability of improvement", "probability that a run ends higher", improvements, [0.5])
     yield Figure("improvement", "all", "Probability of improvement", [chart])
@@ -277,7 +278,7 @@ def _heat_maps(analysis: Analysis) -> Iterator[HeatMap]:
             continue
         values = np.full((len(y), len(x)), np.nan)
         for (row, column), group in zip(places, groups, strict=True):
-            if finals := group.finals():
-                values[y.index(row), x.index(column)] = np.mean([*finals.values()])
+            if mean := analysis.of(group).get("final_return_mean"):
+                values[y.index(row), x.index(column)] = mean.point
         if np.isfinite(values).any():
             yield HeatMap(f"{env}, {framework}", keys[1], keys[0], x, y, values)

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
         require(package, "report", "the report")
     database = open_database(words.folders)
     tasks = sort_runs(database.runs, words.by)
-    options = Options(_baseline(words.baseline, tasks), words.by, words.margin, words.margin_return)
+    options = Options(_baseline(words.baseline, tasks), words.margin, words.margin_return)
     analysis = analyse(tasks, options)
     charts = figures(analysis, database, options)
     found = tables(analysis, words.by, database.runs, database.left_out)
@@ -75,7 +75,10 @@ def main(arguments: list[str]) -> int:
         doubts.append(f"left out, for reasons at the end: {some([*database.left_out])}")
     finished = sum(run.finished for run in database.runs)
     counts = f"{len(database.runs)} runs, {finished} finished; {len(database.left_out)} folders left out"
-    method = METHOD.format(margin=options.margin_in_words)
+    margin = (
+        f"{words.margin:.0%} of the task's published scale, or where it has none of {options.baseline}'s mean return"
+    )
+    method = METHOD.format(margin=f"a return of {words.margin_return:g}" if words.margin_return else margin)
     html = page(charts, found, title=words.title, counts=counts, warnings=doubts, method=method)
     _write(out, html, found, database, charts if words.png else [])
     print(to_text(found[0], PRINTED_ROWS))

@@ -23,16 +23,13 @@ RUN_COLUMNS = {
     each.name: SQL_TYPES[re.findall(r"\w+", str(each.type))[0]] for each in fields(Run) if each.name != "measured"
 }
 """Columns and types of the table `runs` and of runs.parquet, which have a row for each run."""
-INTEGERS = frozenset(("iteration", "global_step", "episodes", "env", "length"))
+INTEGERS = ("iteration", "global_step", "episodes", "env", "length")
 """Columns of JSON lines that are integers; all others are floats."""
-LEARNING = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance")
-"""Columns of `metrics` that are drawn last."""
-NOT_DRAWN = frozenset(
-    (
-        *("iteration", "global_step", "wall_seconds", "sps", "episodes", "episodic_return", "episodic_length"),
-        *("learning_rate", "old_approx_kl", "gradient_norm", "masked_fraction"),
-    )
+NOT_DRAWN = (
+    *("iteration", "global_step", "wall_seconds", "sps", "episodes", "episodic_return", "episodic_length"),
+    *("learning_rate", "old_approx_kl", "gradient_norm", "masked_fraction"),
 )
+"""Columns of `metrics` without a chart under the losses."""
 MAX_LINE_BYTES = 1 << 20
 LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "1GB",
@@ -51,7 +48,7 @@ class Database:
     """Folders that are not in the database, with the reasons."""
     warnings: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
-    """Columns of `metrics` to draw after the returns: of evaluations, of `info`, of algorithms, then losses."""
+    """Columns of `metrics` to draw after the returns: of evaluations and of `info` first."""
 
     def print_warnings(self) -> None:
         """Print what could not be read."""
@@ -142,8 +139,7 @@ def _read_steps(database: Database) -> None:
     connection = database.connection
     columns = _view_lines(database, "metrics")
     database.drawn = [column for column in columns if column not in NOT_DRAWN]
-    starts = ("evaluation_", "info_")
-    database.drawn.sort(key=lambda c: (not c.startswith(starts), LEARNING.index(c) if c in LEARNING else -1))
+    database.drawn.sort(key=lambda column: not column.startswith(("evaluation_", "info_")))
     summaries = {}
     if columns:
         connection.execute("create table steps as select parse_dirpath(filename) as folder, * from metrics_lines")

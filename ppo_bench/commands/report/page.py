@@ -37,8 +37,6 @@ SECTIONS = {
     "runs": ("Runs, settings and versions", ("runs", "same", "left_out"), "The last columns are what runs differ in."),
 }  # fmt: skip
 """Sections by key: title, keys of tables, and a note."""
-SMOOTHED = ("learning", "training")
-"""Sections whose curves the reader can smooth."""
 
 
 def page(
@@ -57,22 +55,23 @@ def page(
     # The first "</" would end the script element, also inside a JSON string.
     escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     by_key = {table.key: table for table in tables}
-    sections = []
-    for key, (heading, names, note) in SECTIONS.items():
-        own = [(index, figure) for index, figure in enumerate(figures) if figure.section == key]
-        found = [by_key[name] for name in names if name in by_key]
-        if own or found:
-            smooth = key in SMOOTHED and bool(own)
-            sections.append(
-                {"key": key, "title": heading, "note": note, "figures": own, "tables": found, "smooth": smooth}
-            )
+    sections = [
+        {
+            "key": key,
+            "title": heading,
+            "note": note,
+            "figures": [(index, figure) for index, figure in enumerate(figures) if figure.section == key],
+            "tables": [by_key[name] for name in names if name in by_key],
+        }
+        for key, (heading, names, note) in SECTIONS.items()
+    ]
     return template.render(
         title=title,
         counts=counts,
         summary=by_key["summary"],
         warnings=warnings,
         method=method,
-        sections=sections,
+        sections=[section for section in sections if section["figures"] or section["tables"]],
         open_rows=OPEN_ROWS,
         css=Markup((PAGE / "style.css").read_text(encoding="utf-8")),
         plotly=Markup((PAGE / "plotly-basic.min.js").read_text(encoding="utf-8")),

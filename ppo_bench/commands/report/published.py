@@ -120,11 +120,8 @@ class AgainstPublished(NamedTuple):
     """Equivalence test of the mean returns; None with other steps, another version or too few seeds."""
 
 
-def against_published(group: Group, margin: float, margin_return: float | None) -> Iterator[AgainstPublished]:
-    """`group` and each published result for its environment.
-
-    The margin of equivalence is `margin_return`, or `margin` as in `margin_beside` if that is None.
-    """
+def against_published(group: Group, margin_of: Callable[[str, float], float]) -> Iterator[AgainstPublished]:
+    """`group` and each published result for its environment; `margin_of` an id and a mean is the margin."""
     finals, speeds, run = group.values("final_return_mean"), group.values("mean_sps"), group.first
     ours = moments(finals) if len(finals) else None
     sps = float(speeds.mean()) if len(speeds) else None
@@ -139,8 +136,7 @@ def against_published(group: Group, margin: float, margin_return: float | None) 
                 half = t_quantile(0.975, freedom) * error if error > 0 else 0.0
                 difference = Estimate(point, point - half, point + half)
                 if not is_another_version(run.env_id, reference.env):
-                    within = margin_return or margin_beside(run.env_id, theirs.mean, margin)
-                    comparison = tost_of_moments(ours, theirs, within)
+                    comparison = tost_of_moments(ours, theirs, margin_of(run.env_id, theirs.mean))
         yield AgainstPublished(group, ours, sps, reference, difference, comparison)
 
 
