@@ -20,7 +20,7 @@ from ppo_bench.commands.report.groups import FRAMEWORK, ComparedTask, group_name
 from ppo_bench.commands.report.page import page
 from ppo_bench.commands.report.published import MARGIN
 from ppo_bench.commands.report.statistics import RESAMPLES
-from ppo_bench.commands.report.tables import Table, tables, to_csv, to_markdown, to_text
+from ppo_bench.commands.report.tables import Table, tables, to_csv, to_text
 from ppo_bench.common.cli import Parser
 from ppo_bench.common.errors import ConfigError, Failed, one_line, require
 from ppo_bench.common.progress import say
@@ -117,7 +117,6 @@ def _write(out: Path, html: str, found: Sequence[Table], database: Database, dra
             (new / "report.html").write_text(html, encoding="utf-8")
             for table in found:
                 (new / "tables" / f"{table.key}.csv").write_text(to_csv(table), encoding="utf-8")
-                (new / "tables" / f"{table.key}.md").write_text(to_markdown(table), encoding="utf-8")
             database.connection.table("runs").write_parquet(str(new / "runs.parquet"))
             if drawn:
                 (new / "figures").mkdir()

@@ -1,12 +1,11 @@
-"""The tables of the report, and their text as CSV, Markdown and columns of a terminal."""
+"""The tables of the report, and their text as CSV and as columns of a terminal."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ppo_bench.commands.report.analysis import ALL, Analysis
@@ -188,17 +187,6 @@ def to_csv(table: Table) -> str:
         ]
         writer.writerow([None if isinstance(each, float) and not math.isfinite(each) else each for each in cells])
     return file.getvalue()
-
-
-def to_markdown(table: Table) -> str:
-    """The table as GitHub Markdown; markup in its cells is escaped."""
-
-    def line(cells: Iterable[Any]) -> str:
-        texts = (html.escape(cell(value), quote=False).replace("|", "\\|").replace("\n", " ") for value in cells)
-        return f"| {' | '.join(texts)} |"
-
-    rule = "|" + "---|" * len(table.columns)
-    return "\n".join([f"# {table.title}\n", line(table.columns), rule, *map(line, table.rows)]) + "\n"
 
 
 def to_text(table: Table, most_rows: int) -> str:
