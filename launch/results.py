@@ -180,7 +180,7 @@ def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, lab
         runs = np.stack([_on(grid, own, value) for own, value in zip(x, values, strict=True)])
         usual = FRAMEWORKS.index(framework) + len(FRAMEWORKS) * order[precision]
         colour = len(series) if switches or versions else usual
-        band = mean_band([runs])
+        band = mean_band(runs)
         name = switches or with_precision(framework, precision)
         series.append(Series(f"{name}, {env_id}" if versions else name, colour, grid, *band, runs))
     return Lines(title, label, "episodic return", series)

@@ -19,7 +19,6 @@ from ppo_bench.commands.report.published import (
 )
 from ppo_bench.commands.report.statistics import (
     Array,
-    Band,
     Comparison,
     Estimate,
     Scores,
@@ -29,7 +28,6 @@ from ppo_bench.commands.report.statistics import (
     mean_interval,
     median,
     optimality_gap,
-    performance_profile,
     probability_of_improvement,
     ratio_of_means,
     tost,
@@ -37,10 +35,6 @@ from ppo_bench.commands.report.statistics import (
 
 ALL = "all"
 """Value of the column env for statistics over all tasks."""
-THRESHOLDS = 101
-"""Number of thresholds of a performance profile."""
-HIGHEST_THRESHOLD = 8.0
-"""Upper limit of the thresholds, as in Agarwal et al.; single games have far higher scores."""
 MEANS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
 """Measurements of speed, averaged over seeds."""
 
@@ -96,8 +90,6 @@ class Analysis:
     """An env, a group and another: the probability that a run of the first ends with a higher return."""
     shared: list[ComparedTask]
     """Tasks for statistics over tasks: with a scale, finished by every group, and alone of their environment."""
-    profiles: dict[str, Band]
-    thresholds: Array
     references: list[AgainstPublished]
 
     def of(self, group: Group) -> dict[str, Estimate]:
@@ -131,12 +123,10 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
     shared = [task for task in of_one_setting if len([g for g in task.groups if len(_finals(g))]) == len(names)]
     scored = [task for task in shared if task.label in scales]
-    scores = {name: _scores(scored, name, scales) for name in names if scored}
     if len(scored) > 1:
-        estimates |= {
-            (ALL, name): {key: bootstrap(of, scores[name]) for key, of in OVER_TASKS.items()} for name in names
-        }
-    thresholds, profiles = _profiles(scores)
+        for name in names:
+            scores = [normalise(_finals(group), scales[group.task]) for group in _groups_named(scored, name)]
+            estimates[ALL, name] = {metric: bootstrap(statistic, scores) for metric, statistic in OVER_TASKS.items()}
     return Analysis(
         tasks=tasks,
         names=names,
@@ -145,8 +135,6 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
         pairs=pairs,
         improvements=list(_improvements(tasks, shared, names)),
         shared=scored,
-        profiles=profiles,
-        thresholds=thresholds,
         references=references,
     )
 
@@ -216,21 +204,6 @@ def _pair(task: ComparedTask, group: Group, baseline: Group, options: Options) -
 def _groups_named(tasks: Sequence[ComparedTask], name: str) -> list[Group]:
     """The group `name` of each task."""
     return [group for task in tasks for group in task.groups if group.name == name]
-
-
-def _scores(tasks: Sequence[ComparedTask], name: str, scales: dict[str, Scale]) -> list[Array]:
-    return [normalise(_finals(group), scales[group.task]) for group in _groups_named(tasks, name)]
-
-
-def _profiles(scores: dict[str, list[Array]]) -> tuple[Array, dict[str, Band]]:
-    """Thresholds, and the performance profile of each group."""
-    pooled = [task for tasks in scores.values() for task in tasks]
-    if not pooled:
-        return np.zeros(0), {}
-    top = min(max(1.0, float(np.concatenate(pooled).max())), HIGHEST_THRESHOLD)
-    low = min(0.0, float(np.concatenate(pooled).min()))
-    thresholds = np.linspace(low, 1.05 * top, THRESHOLDS)
-    return thresholds, {name: performance_profile(tasks, thresholds) for name, tasks in scores.items()}
 
 
 def _improvements(

@@ -240,13 +240,6 @@ def _comparisons(analysis: Analysis, options: Options) -> Iterator[Figure]:
     label = f"difference from {options.baseline}, in margins"
     chart = Bars("equivalent if within -1 and 1", label, differences, [-1.0, 1.0])
     yield Figure("equivalence", "equivalence", "Equivalence", [chart])
-    profiles = [
-        Series(name, analysis.names.index(name), analysis.thresholds, *band, np.zeros((0, len(band.mean))))
-        for name, band in analysis.profiles.items()
-    ]
-    if profiles:
-        lines = Lines("performance profile", "normalised score τ", "fraction of runs above τ", profiles)
-        yield Figure("profile", "all", "Performance profiles", [lines])
     improvements = [
         Bar(f"{'all environments' if env == ALL else env}: {ours} over {theirs}", analysis.names.index(ours), value)
         for env, ours, theirs, value in sorted(analysis.improvements, key=lambda row: row[0] != ALL)

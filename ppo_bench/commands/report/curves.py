@@ -63,5 +63,5 @@ def curves(
                 reached = np.arange(known[0][0], last + 1)
                 values[row, reached] = np.interp(reached, *np.array(known).T)
         x = (np.arange(CELLS) + 0.5) * longest / CELLS
-        found.append(Curves(x, values, mean_band([values])))
+        found.append(Curves(x, values, mean_band(values)))
     return found

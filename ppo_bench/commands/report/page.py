@@ -30,7 +30,7 @@ SECTIONS = {
                 "and each seed. Table: best first; of many settings one leads by chance."),
     "heat_maps": ("Two hyperparameters", (), "Mean final return by the values of the two hyperparameters."),
     "equivalence": ("Do they learn the same?", ("equivalence",), "Undecided: too few seeds to tell."),
-    "all": ("Profiles and improvement", ("over_envs", "improvement"), "Normalised scores over the environments that "
+    "all": ("Over environments", ("over_envs", "improvement"), "Normalised scores over the environments that "
             "all have finished. Improvement: the chance that a run of the first ends above one of the second."),
     "published": ("Ours and published", ("references",), "Mean ± standard deviation (seeds). Ids, steps and hardware "
                   "often differ: compare them first."),

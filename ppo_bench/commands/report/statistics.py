@@ -114,29 +114,19 @@ class Band(NamedTuple):
     high: Array
 
 
-def mean_band(tasks: Sequence[Array], resamples: int = RESAMPLES) -> Band:
-    """Mean over tasks of the mean over runs at each point of the curves `[N_m, K]`, with a bootstrap band.
+def mean_band(curves: Array, resamples: int = RESAMPLES) -> Band:
+    """Mean over runs at each point of their curves `[N, K]`, with a bootstrap band.
 
     Points at which a run has no value (NaN) have no mean either, since it would be a mean over fewer runs than at the
     neighbouring points.
     """
-    rng = np.random.default_rng(0)
-    means, drawn = np.zeros(tasks[0].shape[1]), np.zeros((resamples, tasks[0].shape[1]))
-    for curves in tasks:
-        runs = len(curves)
-        # Number of times that each run is drawn, so that the means are a matrix product.
-        weights = (rng.integers(0, runs, (resamples, runs))[:, :, None] == np.arange(runs)).sum(1)
-        complete = np.isfinite(curves).all(0)
-        values = np.where(complete, curves, 0.0)
-        means = means + np.where(complete, values.mean(0), np.nan) / len(tasks)
-        drawn = drawn + np.where(complete & (runs > 1), weights @ values / runs, np.nan) / len(tasks)
-    return Band(means, *percentiles(drawn))
-
-
-def performance_profile(scores: Scores, thresholds: Array) -> Band:
-    """Performance profile: the fraction of runs that score above each of `thresholds [K]`, averaged over tasks."""
-    above = [(task[:, None] > thresholds).astype(float) for task in scores]
-    return mean_band(above)
+    runs = len(curves)
+    # Number of times that each run is drawn, so that the means are a matrix product.
+    weights = (np.random.default_rng(0).integers(0, runs, (resamples, runs))[:, :, None] == np.arange(runs)).sum(1)
+    complete = np.isfinite(curves).all(0)
+    values = np.where(complete, curves, 0.0)
+    drawn = np.where(complete & (runs > 1), weights @ values / runs, np.nan)
+    return Band(np.where(complete, values.mean(0), np.nan), *percentiles(drawn))
 
 
 class Comparison(NamedTuple):
