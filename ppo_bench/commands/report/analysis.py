@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.report.groups import ComparedTask, Group, group_names
+from ppo_bench.commands.report.groups import SPEEDS, ComparedTask, Group, group_names
 from ppo_bench.commands.report.published import (
     MARGIN,
     AgainstPublished,
@@ -35,9 +35,6 @@ from ppo_bench.commands.report.statistics import (
 
 ALL = "all"
 """Value of the column env for statistics over all tasks."""
-MEANS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
-"""Measurements of speed, averaged over seeds."""
-
 OVER_TASKS: dict[str, Callable[[Scores], Array]] = {
     "normalised_score_median": median,
     "normalised_score_iqm": iqm,
@@ -88,8 +85,6 @@ class Analysis:
     pairs: list[Pair]
     improvements: list[tuple[str, str, str, Estimate]]
     """An env, a group and another: the probability that a run of the first ends with a higher return."""
-    shared: list[ComparedTask]
-    """Tasks for statistics over tasks: with a scale, finished by every group, and alone of their environment."""
     references: list[AgainstPublished]
 
     def of(self, group: Group) -> dict[str, Estimate]:
@@ -120,6 +115,7 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
                     pairs.append(pair)
                     seeds = min(len(group.finished), len(baseline.finished))
                     own["final_return_difference_90"] = Estimate(*pair.test[:3], seeds)
+    # Statistics over tasks are of those that every group has finished and that are alone of their environment.
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
     shared = [task for task in of_one_setting if len([g for g in task.groups if len(_finals(g))]) == len(names)]
     scored = [task for task in shared if task.label in scales]
@@ -134,7 +130,6 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
         estimates=estimates,
         pairs=pairs,
         improvements=list(_improvements(tasks, shared, names)),
-        shared=scored,
         references=references,
     )
 
@@ -171,7 +166,7 @@ def _of_group(group: Group, scale: Scale | None) -> dict[str, Estimate]:
             scores = normalise(finals, scale)
             found["optimality_gap"] = bootstrap(optimality_gap, [scores])
             found["normalised_score"] = mean_interval(scores)
-    measured = {metric: group.values(metric) for metric in MEANS}
+    measured = {metric: group.values(metric) for metric in SPEEDS}
     return found | {metric: mean_interval(values) for metric, values in measured.items() if len(values)}
 
 

@@ -19,8 +19,8 @@ FRAMEWORK = "framework"
 """What groups of a task differ in by default: framework, backend and their options."""
 MAX_LETTERS = 16
 """Maximum number of letters of a value that labels prefer."""
-OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
-"""Measurements that all runs of one program (`num_seeds`, `grid`) share."""
+SPEEDS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
+"""Measurements of speed, which all runs of one program (`num_seeds`, `grid`) share."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Group:
         Times and speeds of runs that were trained by one program count once.
         """
         found = [value for run in self.finished if (value := getattr(run, name)) is not None]
-        if name in OF_PROGRAMS and "runs_at_once" in self.first.execution:
+        if name in SPEEDS and "runs_at_once" in self.first.execution:
             found = list(dict.fromkeys(found))  # durations of two programs are never equal to the last digit
         return np.array(found, dtype=np.float64)
 
