@@ -14,7 +14,7 @@ from ppo_bench.commands.report.published import (
     AgainstPublished,
     Scale,
     against_published,
-    margin_beside,
+    equivalence_margin,
     scale_of,
 )
 from ppo_bench.commands.report.statistics import (
@@ -57,7 +57,7 @@ class Options:
 
     def margin_of(self, env_id: str, mean: float) -> float:
         """The margin as a return, for an environment on which the baseline's or the published mean is `mean`."""
-        return self.margin_return or margin_beside(env_id, mean, self.margin)
+        return self.margin_return or equivalence_margin(env_id, mean, self.margin)
 
 
 class Pair(NamedTuple):
@@ -117,11 +117,11 @@ def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
                     own["final_return_difference_90"] = Estimate(*pair.test[:3], seeds)
     # Statistics over tasks are of those that every group has finished and that are alone of their environment.
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
-    shared = [task for task in of_one_setting if len([g for g in task.groups if len(_finals(g))]) == len(names)]
+    shared = [task for task in of_one_setting if len([g for g in task.groups if len(_final_returns(g))]) == len(names)]
     scored = [task for task in shared if task.label in scales]
     if len(scored) > 1:
         for name in names:
-            scores = [normalise(_finals(group), scales[group.task]) for group in _groups_named(scored, name)]
+            scores = [normalise(_final_returns(group), scales[group.task]) for group in _groups_named(scored, name)]
             estimates[ALL, name] = {metric: bootstrap(statistic, scores) for metric, statistic in OVER_TASKS.items()}
     return Analysis(
         tasks=tasks,
@@ -140,7 +140,7 @@ def normalise(values: Array, scale: Scale) -> Array:
     return (values - scale.low) / (scale.high - scale.low)
 
 
-def _finals(group: Group) -> Array:
+def _final_returns(group: Group) -> Array:
     return group.values("final_return_mean")
 
 
@@ -149,7 +149,7 @@ def _scale(task: ComparedTask) -> Scale | None:
     known = scale_of(task.env_id)
     if known and known.high is not None:
         return known
-    finals = np.concatenate([_finals(group) for group in task.groups])
+    finals = np.concatenate([_final_returns(group) for group in task.groups])
     if not len(finals) or not finals.max() > finals.min():
         return None  # a single return has no scale
     low, high = float(finals.min()), float(finals.max())
@@ -157,7 +157,7 @@ def _scale(task: ComparedTask) -> Scale | None:
 
 
 def _of_group(group: Group, scale: Scale | None) -> dict[str, Estimate]:
-    finals, found = _finals(group), {}
+    finals, found = _final_returns(group), {}
     if len(finals):
         found["final_return_median"] = bootstrap(median, [finals])
         found["final_return_iqm"] = bootstrap(iqm, [finals])
@@ -185,7 +185,7 @@ def _ratios(group: Group, baseline: Group) -> dict[str, Estimate]:
 
 def _pair(task: ComparedTask, group: Group, baseline: Group, options: Options) -> Pair | None:
     """The test of a group's final returns, if both have several."""
-    ours, theirs = group.finals(), baseline.finals()
+    ours, theirs = group.final_returns(), baseline.final_returns()
     x, y = np.array([*ours.values()]), np.array([*theirs.values()])
     if min(len(x), len(y)) < 2:
         return None
@@ -206,7 +206,10 @@ def _improvements(
 ) -> Iterator[tuple[str, str, str, Estimate]]:
     """Probabilities of improvement of each group over each earlier one: per task, and over several shared tasks."""
     for env, own in [*((task.label, [task]) for task in tasks), *([(ALL, shared)] if len(shared) > 1 else [])]:
-        finals = {name: [_finals(group) for group in _groups_named(own, name) if len(_finals(group))] for name in names}
+        finals = {
+            name: [_final_returns(group) for group in _groups_named(own, name) if len(_final_returns(group))]
+            for name in names
+        }
         known = [name for name in names if finals[name]]
         for later, ours in enumerate(known):
             for theirs in known[:later]:

@@ -51,21 +51,21 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--margin-return", type=float, help="margin of equivalence as a return, instead of --margin")
     parser.add_argument("--png", action="store_true", help="write each chart to figures/, too, as PNG and SVG")
-    words = parser.parse_args(arguments)
-    if not 0 < words.margin < 1:
+    args = parser.parse_args(arguments)
+    if not 0 < args.margin < 1:
         parser.error("--margin must lie between 0 and 1")
-    if words.margin_return is not None and not 0 < words.margin_return < math.inf:
+    if args.margin_return is not None and not 0 < args.margin_return < math.inf:
         parser.error("--margin-return must be above 0")
-    out = words.out or Path(words.folders[0]) / "report"
+    out = args.out or Path(args.folders[0]) / "report"
     _check_out(out)
     for package in ("jinja2", "scipy"):
         require(package, "report", "the report")
-    database = open_database(words.folders)
-    tasks = sort_runs(database.runs, words.by)
-    options = Options(_baseline(words.baseline, tasks), words.margin, words.margin_return)
+    database = open_database(args.folders)
+    tasks = sort_runs(database.runs, args.by)
+    options = Options(_baseline(args.baseline, tasks), args.margin, args.margin_return)
     analysis = analyse(tasks, options)
     charts = figures(analysis, database, options)
-    found = tables(analysis, words.by, database.runs, database.left_out)
+    found = tables(analysis, args.by, database.runs, database.left_out)
     doubts = warnings(tasks, options)
     for doubt in doubts:
         say(f"warning: {doubt}")
@@ -76,11 +76,11 @@ def main(arguments: list[str]) -> int:
     finished = sum(run.finished for run in database.runs)
     counts = f"{len(database.runs)} runs, {finished} finished; {len(database.left_out)} folders left out"
     margin = (
-        f"{words.margin:.0%} of the task's published scale, or where it has none of {options.baseline}'s mean return"
+        f"{args.margin:.0%} of the task's published scale, or where it has none of {options.baseline}'s mean return"
     )
-    method = METHOD.format(margin=f"a return of {words.margin_return:g}" if words.margin_return else margin)
-    html = page(charts, found, title=words.title, counts=counts, warnings=doubts, method=method)
-    _write(out, html, found, database, charts if words.png else [])
+    method = METHOD.format(margin=f"a return of {args.margin_return:g}" if args.margin_return else margin)
+    html = page(charts, found, title=args.title, counts=counts, warnings=doubts, method=method)
+    _write(out, html, found, database, charts if args.png else [])
     print(to_text(found[0], PRINTED_ROWS))
     print(out / "report.html")
     return 0

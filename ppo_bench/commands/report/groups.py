@@ -48,7 +48,7 @@ class Group:
         """The complete runs."""
         return [run for run in self.runs if run.finished]
 
-    def finals(self) -> dict[int, float]:
+    def final_returns(self) -> dict[int, float]:
         """Final returns of the complete runs that have one, by seed, in order of the seeds."""
         found = {run.seed: run.final_return_mean for run in self.finished if run.final_return_mean is not None}
         return dict(sorted(found.items()))
@@ -102,7 +102,7 @@ def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
         members.setdefault(run.env, {}).setdefault(code, {}).setdefault(name, []).append(run)
     tasks = []
     for env, codes in members.items():
-        keys = telling_keys([setting_of[code] for code in codes])
+        keys = distinguishing_keys([setting_of[code] for code in codes])
         for code, groups_of in codes.items():
             label = " ".join([env, *(f"{key}={value_text(setting_of[code], key)}" for key in keys)])
             groups = [Group(label, name, own) for name, own in groups_of.items()]
@@ -131,20 +131,22 @@ def _frameworks(runs: Sequence[Run]) -> list[str]:
     """The way of executing each run: framework, and the backend and the options in which others differ."""
     # Names have the backend only if a task has several.
     backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
-    names = [""] * len(runs)
-    for pair in {(run.framework, run.backend) for run in runs}:
-        members = {number: run for number, run in enumerate(runs) if (run.framework, run.backend) == pair}
-        keys = differing([run.execution for run in members.values()])
-        for number, run in members.items():
-            options = [f"{key.rpartition('.')[2]}={run.execution[key]}" for key in keys if key in run.execution]
-            names[number] = " ".join([run.framework, *options]) + (f" · {run.backend}" if backends else "")
+    executions: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in runs:
+        executions.setdefault((run.framework, run.backend), []).append(run.execution)
+    keys = {pair: differing(trees) for pair, trees in executions.items()}
+    names = []
+    for run in runs:
+        own = [key for key in keys[run.framework, run.backend] if key in run.execution]
+        options = [f"{key.rpartition('.')[2]}={run.execution[key]}" for key in own]
+        names.append(" ".join([run.framework, *options]) + (f" · {run.backend}" if backends else ""))
     return names
 
 
 def _split(trees: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Each run's keys without `by` and what is below it, and the values of these in which runs differ."""
     owned = {key for tree in trees for key in tree if key == by or key.startswith(f"{by}.")}
-    keys = telling_keys([{key: value for key, value in tree.items() if key in owned} for tree in trees])
+    keys = distinguishing_keys([{key: value for key, value in tree.items() if key in owned} for tree in trees])
     if not keys:
         others = ", ".join(sorted(differing(trees))[:8]) or "the seed"
         raise ConfigError(f"--by {by}: the runs do not differ in it; they differ in {others}")
@@ -160,18 +162,18 @@ def value_text(setting: Mapping[str, Any], key: str) -> str:
     return "null" if value is None else str(value)
 
 
-def telling_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def distinguishing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys that suffice to distinguish all settings, chosen greedily with short values first."""
 
     def letters(key: str) -> int:
         return max(len(str(setting.get(key))) for setting in settings)
 
-    def told_apart(keys: Sequence[str]) -> int:
+    def num_distinct(keys: Sequence[str]) -> int:
         return len({tuple(str(setting.get(key)) for key in keys) for setting in settings})
 
     keys: list[str] = []
     for key in sorted(differing(settings), key=lambda key: letters(key) > MAX_LETTERS):
-        if told_apart([*keys, key]) > told_apart(keys):
+        if num_distinct([*keys, key]) > num_distinct(keys):
             keys.append(key)
     return keys
 

@@ -140,7 +140,7 @@ def against_published(group: Group, margin_of: Callable[[str, float], float]) ->
         yield AgainstPublished(group, ours, sps, reference, difference, comparison)
 
 
-def margin_beside(env_id: str, published: float, margin: float) -> float:
+def equivalence_margin(env_id: str, published: float, margin: float) -> float:
     """The equivalence margin as a return: the fraction `margin` of the environment's published scale.
 
     Without a scale it is that fraction of the `published` mean return, measured from random play if that is known.

@@ -56,9 +56,9 @@
 
   function draw(host) {
     const chart = figures[host.dataset.figure][host.dataset.chart];
-    const most = host.clientWidth < 500 ? 22 : 44; // letters of a name beside the bars
-    const beside = chart.rows ? Math.min(most, Math.max(...chart.rows.map((row) => row.name.length))) : 0;
-    const label = wrapped(chart.x_label, Math.max(12, Math.floor((host.clientWidth - 80) / 6.5 - beside - 6)));
+    const most = host.clientWidth < 500 ? 22 : 44; // letters of the name of a bar
+    const letters = chart.rows ? Math.min(most, Math.max(...chart.rows.map((row) => row.name.length))) : 0;
+    const label = wrapped(chart.x_label, Math.max(12, Math.floor((host.clientWidth - 80) / 6.5 - letters - 6)));
     const ink = css("--ink"), grid = { gridcolor: css("--line"), zeroline: false, automargin: true, ticklabelstandoff: 4, fixedrange: true };
     const layout = {
       title: { text: clipped(chart.title, 60), font: { size: 14 }, x: 0, xref: "paper", xanchor: "left", y: 0.98, yref: "container", yanchor: "top" },
