@@ -30,8 +30,8 @@ SECTIONS = {
                 "and each seed. Table: best first; of many settings one leads by chance."),
     "heat_maps": ("Two hyperparameters", (), "Mean final return by the values of the two hyperparameters."),
     "equivalence": ("Do they learn the same?", ("equivalence",), "Undecided: too few seeds to tell."),
-    "all": ("Over environments", ("over_envs", "improvement"), "Normalised scores over the environments that "
-            "all have finished. Improvement: the chance that a run of the first ends above one of the second."),
+    "all": ("Improvement", ("improvement", "over_envs"), "The chance that a run of the first ends above one of the "
+            "second. Over all environments: normalised scores on those that every group has finished."),
     "published": ("Ours and published", ("references",), "Mean ± standard deviation (seeds). Ids, steps and hardware "
                   "often differ: compare them first."),
     "runs": ("Runs, settings and versions", ("runs", "same", "left_out"), "The last columns are what runs differ in."),
