@@ -142,7 +142,9 @@ def _read_steps(database: Database) -> None:
     database.drawn.sort(key=lambda column: not column.startswith(("evaluation_", "info_")))
     summaries = {}
     if columns:
-        connection.execute("create table steps as select parse_dirpath(filename) as folder, * from metrics_lines")
+        connection.execute(
+            "create table steps as select parse_dirpath(filename) as folder, * exclude filename from metrics_lines"
+        )
         for folder, rows, lost, *counters in connection.execute(
             "select folder, count(iteration), count(*) - count(iteration), max(iteration), max(global_step), "
             "max(wall_seconds), median(sps), sum(episodes)::BIGINT from steps group by folder order by folder"
@@ -163,7 +165,7 @@ def _read_steps(database: Database) -> None:
 
 
 def _make_views(database: Database) -> None:
-    """Create the tables `runs` and `metrics` and the view `episodes`; the first columns of the latter name the run."""
+    """Create the table `runs` and the views `metrics` and `episodes`, whose first columns name the run."""
     connection = database.connection
     connection.execute(f"create table runs ({', '.join(f'{name} {kind}' for name, kind in RUN_COLUMNS.items())})")
     rows = [
@@ -176,17 +178,19 @@ def _make_views(database: Database) -> None:
     connection.executemany(f"insert into runs values ({', '.join('?' * len(RUN_COLUMNS))})", rows)
     # Compilation, which varies between seeds, is no part of the seconds of training. In an unfinished run it is the
     # excess of the first iteration over the median one.
+    connection.execute("alter table steps add column training_seconds DOUBLE")
     connection.execute(
-        """create table metrics as
-        with compiled as (
+        """update steps set training_seconds = wall_seconds - greatest(seconds, 0) from (
             select folder, if(any_value(finished), any_value(compile_seconds), min(steps.wall_seconds) - any_value(
             (setting->>'ppo.num_envs')::BIGINT * (setting->>'ppo.num_steps')::BIGINT) / median(sps)) as seconds
-            from steps join runs using (folder) group by folder)
-        select folder, runs.env, runs.backend, runs.framework, runs.seed, steps.* exclude (folder, filename),
-        steps.wall_seconds - greatest(seconds, 0) as training_seconds
-        from steps join runs using (folder) join compiled using (folder)"""
+            from steps join runs using (folder) group by folder) as compiled
+        where compiled.folder = steps.folder"""
     )
-    connection.execute("drop table steps")
+    connection.execute(
+        """create view metrics as
+        select folder, runs.env, runs.backend, runs.framework, runs.seed, steps.* exclude folder
+        from steps join runs using (folder)"""
+    )
     if _view_lines(database, "episodes"):
         connection.execute(
             # `env` of an episode is the index of the environment, and `env` of a run is its name.
