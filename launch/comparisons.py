@@ -11,7 +11,7 @@ import numpy as np
 from campaign_rows import KEPT, markdown, rows_of, shown, with_precision
 
 from ppo_bench.commands.report.groups import FRAMEWORKS
-from ppo_bench.commands.report.published import MARGIN, margin_beside
+from ppo_bench.commands.report.published import MARGIN, equivalence_margin
 from ppo_bench.commands.report.statistics import Comparison, moments, tost
 
 IN_PYTORCH = ("clip_vloss", "no mask_resets", "no bootstrap_truncated")
@@ -52,7 +52,7 @@ def between_backends(out: Path) -> str:
         if len(finals) < 2 or min(map(len, finals)) < 2:
             continue
         for name, values in zip(backends, finals, strict=True):
-            margin = margin_beside(task[0], float(finals[0].mean()), MARGIN)
+            margin = equivalence_margin(task[0], float(finals[0].mean()), MARGIN)
             cells = _cells(tost(values, finals[0], margin)) if values is not finals[0] else ["", ""]
             about = [task[0], with_precision(task[1], task[2]), name, str(len(values)), shown(moments(values))]
             rows.append([*about, *cells])
@@ -97,7 +97,9 @@ def _final(run: dict[str, Any]) -> float:
 def _compared(pair: Sequence[Sequence[dict[str, Any]]], value: Callable[[dict[str, Any]], float]) -> list[str]:
     """Two cells: difference and verdict of a paired test of `value`, for two samples of runs with the same seeds."""
     ours, theirs = (np.array([value(run) for run in side]) for side in pair)
-    return _cells(tost(ours, theirs, margin_beside(pair[0][0]["env_id"], float(theirs.mean()), MARGIN), paired=True))
+    return _cells(
+        tost(ours, theirs, equivalence_margin(pair[0][0]["env_id"], float(theirs.mean()), MARGIN), paired=True)
+    )
 
 
 def _cells(found: Comparison) -> list[str]:

@@ -70,15 +70,15 @@ def take_in(folders: Sequence[str], out: Path) -> None:
     Runs in which no episode has ended have no return and are left out. Raises `ConfigError` if no run is left.
     """
     database = open_database(folders)
-    for words in [*database.warnings, *database.left_out]:
-        say(f"warning: {words}")
-    finished = {number: run for number, run in enumerate(database.runs) if run.finished and _campaign(run.name)}
-    runs = {number: run for number, run in finished.items() if run.final_return_mean is not None}
-    for number in finished.keys() - runs.keys():
-        say(f"warning: left out: {finished[number].folder}: no episode has ended")
+    database.print_warnings()
+    finished = [run for run in database.runs if run.finished and _campaign(run.name)]
+    runs = [run for run in finished if run.final_return_mean is not None]
+    for run in finished:
+        if run.final_return_mean is None:
+            say(f"warning: left out: {run.folder}: no episode has ended")
     if not runs:
         raise ConfigError(f"{' '.join(folders)}: no finished run of a campaign (experiment=campaign/...) is there")
-    _check_alike(list(runs.values()))
+    _check_alike(runs)
     columns = ", ".join(f"{name} {_kind(name)}" for name in (*KEPT, *MEASURED))
     con = duckdb.connect()
     con.execute(f"create table runs ({columns})")
@@ -86,7 +86,7 @@ def take_in(folders: Sequence[str], out: Path) -> None:
         f"create table curves ({', '.join(f'{name} {_kind(name)}' for name in KEPT)}, "
         "axis VARCHAR, cell UTINYINT, x FLOAT, value FLOAT)"
     )
-    for number, run in runs.items():
+    for run in runs:
         device = run.facts.get("execution.gpu") or run.facts.get("hardware.cpu")
         facts = {"cpu": device, "cores": run.facts.get("hardware.cores_available")}
         values = {**vars(run), **facts, "git_commit": run.facts.get("git_commit"), "campaign": _campaign(run.name)}
@@ -94,7 +94,7 @@ def take_in(folders: Sequence[str], out: Path) -> None:
         row = [values[name] for name in (*KEPT, *MEASURED)]
         con.execute(f"insert into runs values ({', '.join('?' * len(row))})", row)
         for axis, column in (("steps", "global_step"), ("seconds", "training_seconds")):
-            (curve,) = curves(database.connection, [[number]], column, seed=0, resamples=1)
+            (curve,) = curves(database.connection, [[run]], column)
             cells = enumerate(zip(curve.x.tolist(), curve.runs[0].tolist(), strict=True))
             points = [_plain((*row[: len(KEPT)], axis, k, x, value)) for k, (x, value) in cells]
             con.executemany(f"insert into curves values ({', '.join('?' * (len(KEPT) + 4))})", points)
@@ -180,7 +180,7 @@ def _chart(con: Any, file: Path, task: Sequence[str], axis: str, title: str, lab
         runs = np.stack([_on(grid, own, value) for own, value in zip(x, values, strict=True)])
         usual = FRAMEWORKS.index(framework) + len(FRAMEWORKS) * order[precision]
         colour = len(series) if switches or versions else usual
-        band = mean_band([runs], seed=0, resamples=2000)
+        band = mean_band(runs)
         name = switches or with_precision(framework, precision)
         series.append(Series(f"{name}, {env_id}" if versions else name, colour, grid, *band, runs))
     return Lines(title, label, "episodic return", series)

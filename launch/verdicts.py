@@ -17,7 +17,14 @@ import numpy as np
 from campaign_rows import markdown, rows_of, shown, with_precision
 
 from ppo_bench.commands.report.groups import rank
-from ppo_bench.commands.report.published import MARGIN, Reference, is_another_version, margin_beside, references, stem
+from ppo_bench.commands.report.published import (
+    MARGIN,
+    Reference,
+    equivalence_margin,
+    is_another_version,
+    references,
+    stem,
+)
 from ppo_bench.commands.report.statistics import SampleMoments, moments, tost_of_moments
 
 SCRIPTS = {
@@ -72,7 +79,7 @@ class Row(NamedTuple):
     def margin(self) -> float:
         """The margin within which a difference counts as none."""
         assert self.reference.mean is not None
-        return margin_beside(self.reference.env, self.reference.mean, MARGIN)
+        return equivalence_margin(self.reference.env, self.reference.mean, MARGIN)
 
     @property
     def endless(self) -> float:

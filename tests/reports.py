@@ -14,8 +14,8 @@ from tests.synthetic import FRAMEWORKS, write_run
 
 
 def report(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of the command, with few resamples."""
-    code = exit_code(command.main, [*map(str, arguments), "--resamples", "200"])
+    """Exit code, stdout and stderr of the command."""
+    code = exit_code(command.main, [*map(str, arguments)])
     printed = capfd.readouterr()
     return code, printed.out, printed.err
 

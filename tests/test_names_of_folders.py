@@ -1,17 +1,15 @@
-"""Names of folders that look like something else: numbers, hidden folders, columns of tables, other bytes."""
+"""Names of folders that look like something else: numbers, hidden folders, columns of tables."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from ppo_bench.commands.report.command import _replace
 from ppo_bench.commands.report.database import open_database
-from ppo_bench.common.errors import ConfigError, Failed
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.load import load_config
 from ppo_bench.sweeps.expand import expand
 from tests.synthetic import write_run
@@ -41,26 +39,3 @@ def test_a_folder_that_is_named_as_a_column_changes_no_number(tmp_path: Path) ->
     )
     assert plain == named
     assert (named or ())[1:] == (160, 1, "torch_eager")
-
-
-def test_a_path_of_other_bytes_than_utf_8_is_left_out_with_its_reason(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "o", iterations=20)
-    try:
-        shutil.copytree(run, os.fsdecode(os.fsencode(tmp_path / "o") + b"/\xff"))
-    except OSError:
-        pytest.skip("this file system has names of UTF-8 only")
-    database = open_database([str(tmp_path / "o")])
-    assert [one.path for one in database.runs] == [run]
-    assert [str(left) for left in database.left_out] == [
-        f"left out: {tmp_path}/o/\\udcff: its path is not UTF-8, which DuckDB needs"
-    ]
-
-
-def test_a_report_that_cannot_take_its_place_leaves_the_older_one(tmp_path: Path) -> None:
-    out = tmp_path / "report"
-    out.mkdir()
-    (out / "report.html").write_text("older")
-    with pytest.raises(Failed, match="what was there is kept"):
-        _replace(out, shutil.rmtree)  # the new folder is gone before it can take its place
-    assert (out / "report.html").read_text() == "older"
-    assert [path.name for path in tmp_path.iterdir()] == ["report"]

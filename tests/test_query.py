@@ -60,11 +60,9 @@ def test_columns_of_newer_versions_are_there(outputs: Path, capfd: pytest.Captur
         | {
             "curiosity": 0.5,
             "info_Success.Rate": 0.25,
-            "info_success.rate": 1,
             "SPS": 1,
             "seed": 3,
             'a"b': 0,
-            "file": 1,
         }
         for row in rows(folder)
     ]

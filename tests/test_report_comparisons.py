@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ def test_differences_of_hardware_versions_and_precision_are_warned_of(
     for seed in range(1, 4):
         write_run(tmp_path / "o", "cartpole", "jax_xla", seed, changes=changes)
     _, _, errors = report(capfd, tmp_path / "o")
-    assert "runs that are compared differ in versions.torch: 2.13.0 in 5, 2.12.0 in 3 runs (cartpole)" in errors
+    assert "runs that are compared differ in versions.torch: 2.13.0 in 5, 2.12.0 in 3 runs: cartpole" in errors
     assert "hardware.gpu: none in 5, H200 in 3 runs" in errors
     assert "execution.precision.tf32: False in 5, True in 3 runs" in errors
     assert "cover less than their 95%: cartpole torch_eager (83% at 5), cartpole jax_xla (74% at 3)" in errors
@@ -67,22 +66,6 @@ def test_versions_of_an_environment_are_settings_of_their_own(
     assert "cartpole was trained with 2 settings, which are not pooled: env.id" in errors
 
 
-def test_of_many_hyperparameters_labels_have_those_that_few_settings_share(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    one_changed = [{}, {"gamma": 0.9}, {"gae_lambda": 0.8}, {"clip_coef": 0.3}, {"ent_coef": 0.1}]
-    four_changed = {"gamma": 0.9, "gae_lambda": 0.8, "clip_coef": 0.3, "ent_coef": 0.1}
-    for place, changes in enumerate([*one_changed, four_changed]):
-        folder = f"default/cartpole-gymnasium-torch_eager-{place}/seed1"
-        written = {f"config.ppo.{key}": value for key, value in changes.items()}
-        write_run(tmp_path / "o", "cartpole", final=100.0 - place, folder=folder, changes=written)
-    report(capfd, tmp_path / "o")
-    found = read_table(tmp_path / "o" / "report" / "tables" / "returns.csv")
-    *labels, last = (row["env"].removeprefix("cartpole ") for row in found)
-    assert labels == ["(the usual)", "ppo.gamma=0.9", "ppo.gae_lambda=0.8", "ppo.clip_coef=0.3", "ppo.ent_coef=0.1"]
-    assert re.fullmatch(r"\([0-9a-f]{8}\)", last)
-
-
 def test_a_hyperparameter_that_only_some_settings_have_tells_them_apart(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,7 +79,6 @@ def test_a_hyperparameter_that_only_some_settings_have_tells_them_apart(
     found = read_table(tmp_path / "o" / "report" / "tables" / "returns.csv")
     assert [float(row["mean"]) for row in found] == [100.0 - place for place in range(16)]
     assert len({row["env"] for row in found}) == 16
-    assert {row["env"].count("ppo.target_kl=") for row in found} == {0, 1}  # unset or 0.02, whichever is rarer
 
 
 @pytest.mark.parametrize(
@@ -108,7 +90,7 @@ def test_a_hyperparameter_that_only_some_settings_have_tells_them_apart(
             {"config.algorithm": {"_target_": "mine.Mine", "name": "mine"}},
             {"algorithm.name=ppo", "algorithm.name=mine"},
         ),
-        ({"config.env.max_episode_steps": 100}, {"(the usual)", "env.max_episode_steps=100"}),
+        ({"config.env.max_episode_steps": 100}, {"env.max_episode_steps=unset", "env.max_episode_steps=100"}),
     ],
 )
 def test_what_only_one_setting_has_is_drawn_beside_the_default(
@@ -121,7 +103,7 @@ def test_what_only_one_setting_has_is_drawn_beside_the_default(
     assert code == 0
     drawn = (tmp_path / "o" / "report" / "figures" / "learning_01_cartpole.svg").read_text()
     assert all(f">{label}</text>" in drawn for label in labels)
-    found = read_table(tmp_path / "o" / "report" / "tables" / "settings.csv")
+    found = read_table(tmp_path / "o" / "report" / "tables" / "summary.csv")
     assert {row["env"].removeprefix("cartpole ") for row in found} == labels
 
 

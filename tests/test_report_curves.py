@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ppo_bench.commands.report.analysis import analyse
-from ppo_bench.commands.report.chart_builders import figures
+from ppo_bench.commands.report.analysis import Options, analyse
+from ppo_bench.commands.report.charts import figures
 from ppo_bench.commands.report.curves import CELLS, curves
 from ppo_bench.commands.report.database import open_database
 from ppo_bench.commands.report.groups import sort_runs
-from ppo_bench.commands.report.options import Options
 from tests.reports import aggregates, read_table, report
 from tests.synthetic import write_run, write_sweep
 from tests.training import rows
 
-OPTIONS = Options("torch_eager", 0.05, None, 0, 200)
+OPTIONS = Options("torch_eager")
 
 
 def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
@@ -40,12 +39,12 @@ def test_unfinished_runs_are_in_the_curves_and_in_no_comparison(
     assert last["state"] == "unfinished"
     assert int(last["steps"]) == 50 * 512
     database = open_database([str(tmp_path / "o")])
-    numbers = [n for n, run in enumerate(database.runs) if run.framework == "jax_xla"]
-    (drawn,) = curves(database.connection, [numbers], "global_step", seed=0, resamples=100)
-    (own,) = [k for k, n in enumerate(numbers) if database.runs[n].seed == 6]
+    runs = [run for run in database.runs if run.framework == "jax_xla"]
+    (drawn,) = curves(database.connection, [runs], "global_step")
+    (own,) = [k for k, run in enumerate(runs) if run.seed == 6]
     assert np.isfinite(drawn.runs[own]).sum() == CELLS // 4
     returns = [row["return"] for row in rows(running, "episodes")]
-    assert abs(database.runs[numbers[own]].recent_return_mean - np.mean(returns[-100:])) < 1e-9
+    assert abs((runs[own].recent_return_mean or 0) - np.mean(returns[-100:])) < 1e-9
 
 
 def test_steps_of_the_run_that_an_unfinished_one_started_from_are_not_in_its_speed(tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ def test_a_curve_is_the_mean_of_episodes_in_its_cells(tmp_path: Path) -> None:
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     database = open_database([str(tmp_path / "o")])
     for axis, end in (("global_step", 2000.0), ("training_seconds", 100.0)):
-        (drawn,) = curves(database.connection, [[0]], axis, seed=0, resamples=100)
+        (drawn,) = curves(database.connection, [database.runs], axis)
         np.testing.assert_allclose(drawn.x, (np.arange(CELLS) + 0.5) * end / CELLS)
         # Each cell has an odd and an even iteration: (3 * 10 + 1 * 50) / 4.
         np.testing.assert_allclose(drawn.runs[0, 1:48], 20.0)
@@ -99,7 +98,7 @@ def test_curves_by_wall_time_leave_compilation_out(tmp_path: Path) -> None:
             result = json.loads((folder / "result.json").read_text())
             (folder / "result.json").write_text(json.dumps(result | {"compile_seconds": compiled}))
     database = open_database([str(tmp_path / "o")])
-    (drawn,) = curves(database.connection, [[0, 1, 2]], "training_seconds", seed=0, resamples=100)
+    (drawn,) = curves(database.connection, [database.runs], "training_seconds")
     np.testing.assert_allclose(drawn.x, np.arange(CELLS) + 0.5)
     known = np.arange(1.0, CELLS + 1)
     np.testing.assert_allclose(drawn.band.mean[:50], known[:50])
@@ -124,11 +123,11 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
         (folder / "result.json").write_text(json.dumps(result))
     write_run(tmp_path / "runs", env="acrobot", iterations=4)
     database = open_database([str(tmp_path / "runs")])
-    assert database.drawn[:3] == ["evaluation_return_greedy", "info_is_success", "policy_loss"]
-    found = figures(analyse(sort_runs(database.runs), OPTIONS), database.connection, database.drawn, OPTIONS)
+    assert database.drawn[:3] == ["evaluation_return_greedy", "info_is_success", "approx_kl"]
+    found = figures(analyse(sort_runs(database.runs), OPTIONS), database, OPTIONS)
     of = {figure.title: figure for figure in found if figure.section == "training"}
     titles = [chart.title for chart in of["cartpole"].charts]
-    losses = ["policy loss", "value loss", "entropy", "approx kl", "clip fraction", "explained variance"]
+    losses = ["approx kl", "clip fraction", "entropy", "explained variance", "policy loss", "value loss"]
     assert titles == ["evaluation return greedy", "info is success", *losses]
     assert [chart.title for chart in of["acrobot"].charts] == losses
     greedy, success, entropy = (of["cartpole"].charts[k].series[0].mean for k in (0, 1, 4))  # type: ignore[union-attr]
@@ -144,16 +143,12 @@ def test_losses_evaluations_and_info_are_drawn_where_runs_have_them(
     assert (tmp_path / "out" / "figures" / "training_02_cartpole.svg").exists()
 
 
-def test_hyperparameters_that_differ_come_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_hyperparameters_that_differ_are_columns_of_the_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "runs", iterations=4)
     write_run(tmp_path / "runs", iterations=4, folder="other/seed1", changes={"config.ppo.gamma": 0.5})
     assert report(capfd, tmp_path / "runs", "--out", tmp_path / "out")[0] == 0
-    differ = read_table(tmp_path / "out" / "tables" / "settings.csv")
-    assert [(row["env"], row["ppo.gamma"]) for row in differ] == [
-        ("cartpole ppo.gamma=0.5", "0.5"),
-        ("cartpole ppo.gamma=0.99", "0.99"),
-    ]
-    assert set(differ[0]) == {"env", "id", "ppo.gamma"}
+    runs = read_table(tmp_path / "out" / "tables" / "runs.csv")
+    assert [row["ppo.gamma"] for row in runs] == ["0.99", "0.5"]
     same = {row["what"]: row["value"] for row in read_table(tmp_path / "out" / "tables" / "same.csv")}
     assert same["ppo.num_steps"] == "128"
     assert "ppo.gamma" not in same

@@ -28,7 +28,7 @@ def test_own_code_that_has_changed_between_seeds_is_warned_of(
     for seed, digest in enumerate(("0123", "0123", "4567"), 1):
         write_run(tmp_path / "o", "cartpole", seed=seed, changes={"own_code": {"mine": digest}})
     _, _, errors = report(capfd, tmp_path / "o")
-    assert "runs that are compared differ in own_code.mine: 0123 in 2, 4567 in 1 runs (cartpole)" in errors
+    assert "runs that are compared differ in own_code.mine: 0123 in 2, 4567 in 1 runs: cartpole" in errors
 
 
 def test_equal_seeds_on_another_backend_are_no_pairs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

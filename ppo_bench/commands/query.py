@@ -15,12 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ppo_bench.commands.report.database import open_database
-from ppo_bench.commands.report.json_lines import duckdb_error, first_line
 from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable
-from ppo_bench.common.progress import say
 
 FORMATS = ("table", "csv", "json")
 VIEWS = "the views are runs, metrics, episodes: try 'describe runs'; hyperparameters: setting->>'ppo.gamma'"
@@ -34,16 +32,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--format", choices=FORMATS, default="table", help="json: an object per line (default table)")
     options = parser.parse_args(arguments)
     database = open_database(options.folders)
-    for doubt in [*database.warnings, *database.left_out]:
-        say(f"warning: {doubt}")
+    database.print_warnings()
+    import duckdb
+
     try:
         found = database.connection.execute(options.sql)
         if found is None:
             raise ConfigError(f"{options.sql!r} holds no statement; {VIEWS}")
         names = [column[0] for column in found.description or []]
         rows = found.fetchall()
-    except duckdb_error() as error:
-        raise ConfigError(f"{first_line(error)}; {VIEWS}") from error
+    except duckdb.Error as error:
+        raise ConfigError(f"{str(error).strip().splitlines()[0]}; {VIEWS}") from error
     _print(options.format, names, rows)
     return 0
 

@@ -6,7 +6,6 @@ training, and otherwise "stopped"; the same command would resume it.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from dataclasses import dataclass
@@ -22,15 +21,14 @@ from ppo_bench.common.cli import Parser, exit_code
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import duration
-from ppo_bench.common.rows import last_rows
 from ppo_bench.runs.results import (
     ERROR,
     FILES,
-    RECENT_EPISODES,
     error_of,
     in_use,
     number_or_none,
     progress_of,
+    recent_return,
     run_folders,
 )
 
@@ -135,9 +133,7 @@ def look(folder: Path, held: bool) -> RunRow:
         if is_complete(folder):
             mean_return = number_or_none(read_json(folder / "result.json")["final_return_mean"])
             return RunRow(folder, "done", mean_return=mean_return, **about)
-        returns = [row["return"] for row in last_rows(folder / "episodes.jsonl")][-RECENT_EPISODES:]
-        mean_return = math.fsum(returns) / len(returns) if returns else None
-        return RunRow(folder, state, mean_return=mean_return, remark=error or "", **about)
+        return RunRow(folder, state, mean_return=recent_return(folder), remark=error or "", **about)
     except ConfigError as damage:
         return RunRow(folder, "broken", remark=str(damage).split("; ")[0].replace(f"{folder}/", ""))
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as damage:

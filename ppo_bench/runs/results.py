@@ -175,6 +175,11 @@ def mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
+def recent_return(folder: Path) -> float | None:
+    """Mean return of the last 100 episodes of the run in `folder` so far; None if none has ended."""
+    return mean([row["return"] for row in last_rows(folder / "episodes.jsonl")][-RECENT_EPISODES:])
+
+
 def speeds(metrics: Path, iterations_per_call: int) -> tuple[float, float]:
     """Steady speed and start-up time of a run, from the rows of `metrics`.
 

@@ -8,12 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.report.groups import ComparedTask, Group, group_names
-from ppo_bench.commands.report.options import Options
-from ppo_bench.commands.report.published import AgainstPublished, Scale, against_published, margin_beside, scale_of
+from ppo_bench.commands.report.groups import SPEEDS, ComparedTask, Group, group_names
+from ppo_bench.commands.report.published import (
+    MARGIN,
+    AgainstPublished,
+    Scale,
+    against_published,
+    equivalence_margin,
+    scale_of,
+)
 from ppo_bench.commands.report.statistics import (
     Array,
-    Band,
     Comparison,
     Estimate,
     Scores,
@@ -23,7 +28,6 @@ from ppo_bench.commands.report.statistics import (
     mean_interval,
     median,
     optimality_gap,
-    performance_profile,
     probability_of_improvement,
     ratio_of_means,
     tost,
@@ -31,50 +35,40 @@ from ppo_bench.commands.report.statistics import (
 
 ALL = "all"
 """Value of the column env for statistics over all tasks."""
-THRESHOLDS = 101
-"""Number of thresholds of a performance profile."""
-HIGHEST_THRESHOLD = 8.0
-"""Upper limit of the thresholds, as in Agarwal et al.; single games have far higher scores."""
-MEANS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
-"""Measurements of speed, averaged over seeds."""
+OVER_TASKS: dict[str, Callable[[Scores], Array]] = {
+    "normalised_score_median": median,
+    "normalised_score_iqm": iqm,
+    "normalised_score_mean": mean,
+    "optimality_gap": optimality_gap,
+}
+"""Statistics over several tasks."""
 
 
-class Aggregate(NamedTuple):
-    """A row of tables/aggregate.csv."""
+@dataclass(frozen=True)
+class Options:
+    """What others are compared with, and within which margin."""
 
-    env: str
-    algorithm: str
-    group: str
-    metric: str
-    point: float
-    low: float
-    high: float
-    seeds: int
+    baseline: str
+    """A framework, or a value of what is compared."""
+    margin: float = MARGIN
+    """Margin of equivalence, as a fraction of a task's scale or of the baseline's mean return."""
+    margin_return: float | None = None
+    """Margin of equivalence as a return, for all tasks; None to use `margin`."""
+
+    def margin_of(self, env_id: str, mean: float) -> float:
+        """The margin as a return, for an environment on which the baseline's or the published mean is `mean`."""
+        return self.margin_return or equivalence_margin(env_id, mean, self.margin)
 
 
 class Pair(NamedTuple):
-    """The comparison of a group with its baseline."""
+    """The test of equivalence of a group's final returns with its baseline's."""
 
     task: ComparedTask
     group: Group
     baseline: Group
-    speedup: Estimate | None
-    """Ratio of steady SPS: the group's over the baseline's."""
-    wall_speedup: Estimate | None
-    """Ratio of wall times: the baseline's over the group's."""
-    returns: Comparison | None
-    """Equivalence test of the final returns."""
+    test: Comparison
     paired: bool
     """Whether both have the same seeds on the same backend; the test is then a paired one."""
-
-
-class Improvement(NamedTuple):
-    """The probability that a run of `ours` has a higher final return than one of `theirs`."""
-
-    env: str
-    ours: str
-    theirs: str
-    estimate: Estimate
 
 
 @dataclass
@@ -86,50 +80,57 @@ class Analysis:
     """Names of all groups, in order."""
     scales: dict[str, Scale]
     """Scale of each task's normalised scores, by the task's label."""
-    aggregates: dict[tuple[str, str, str], Aggregate]
-    """By env, group and metric."""
+    estimates: dict[tuple[str, str], dict[str, Estimate]]
+    """By env and name of the group: an estimate for each metric."""
     pairs: list[Pair]
-    improvements: list[Improvement]
-    shared: list[ComparedTask]
-    """Tasks for statistics over tasks: with a scale, finished by every group, and alone of their environment."""
-    profiles: dict[str, Band]
-    thresholds: Array
+    improvements: list[tuple[str, str, str, Estimate]]
+    """An env, a group and another: the probability that a run of the first ends with a higher return."""
     references: list[AgainstPublished]
 
-    def estimate(self, env: str, group: str, metric: str) -> Estimate | None:
-        """The estimate of a metric."""
-        found = self.aggregates.get((env, group, metric))
-        return Estimate(found.point, found.low, found.high) if found else None
+    def of(self, group: Group) -> dict[str, Estimate]:
+        """The estimates of a group."""
+        return self.estimates[group.task, group.name]
 
-    def pair(self, group: Group) -> Pair | None:
-        """The comparison of `group` with its baseline."""
-        return next((pair for pair in self.pairs if pair.group is group), None)
+    def algorithms(self, env: str, name: str) -> str:
+        """The algorithms of the groups `name` on a task, or on all."""
+        groups = [group for task in self.tasks for group in task.groups if group.name == name]
+        return ", ".join(sorted({group.algorithm for group in groups if env in (group.task, ALL)}))
 
 
 def analyse(tasks: list[ComparedTask], options: Options) -> Analysis:
     """Compute all numbers of the report but the curves."""
     names = group_names(tasks)
     scales = {task.label: scale for task in tasks if (scale := _scale(task))}
-    pairs = [pair for task in tasks for group in task.groups if (pair := _pair(task, group, options))]
+    estimates: dict[tuple[str, str], dict[str, Estimate]] = {}
+    pairs: list[Pair] = []
+    references: list[AgainstPublished] = []
+    for task in tasks:
+        for group in task.groups:
+            own = estimates[group.task, group.name] = _of_group(group, scales.get(group.task))
+            references += against_published(group, options.margin_of)
+            baseline = task.baseline(group, options.baseline)
+            if baseline and baseline is not group:
+                own |= _ratios(group, baseline)
+                if pair := _pair(task, group, baseline, options):
+                    pairs.append(pair)
+                    seeds = min(len(group.finished), len(baseline.finished))
+                    own["final_return_difference_90"] = Estimate(*pair.test[:3], seeds)
+    # Statistics over tasks are of those that every group has finished and that are alone of their environment.
     of_one_setting = [task for task in tasks if [other.env for other in tasks].count(task.env) == 1]
-    shared = [task for task in of_one_setting if len([g for g in task.groups if len(_finals(g))]) == len(names)]
+    shared = [task for task in of_one_setting if len([g for g in task.groups if len(_final_returns(g))]) == len(names)]
     scored = [task for task in shared if task.label in scales]
-    aggregates = [row for task in tasks for group in task.groups for row in _of_group(group, scales, options)]
-    aggregates += [row for pair in pairs for row in _of_pair(pair)]
-    aggregates += _over_tasks(scored, names, scales, options)
-    thresholds, profiles = _profiles(scored, names, scales, options)
-    groups = [group for task in tasks for group in task.groups]
+    if len(scored) > 1:
+        for name in names:
+            scores = [normalise(_final_returns(group), scales[group.task]) for group in _groups_named(scored, name)]
+            estimates[ALL, name] = {metric: bootstrap(statistic, scores) for metric, statistic in OVER_TASKS.items()}
     return Analysis(
         tasks=tasks,
         names=names,
         scales=scales,
-        aggregates={(row.env, row.group, row.metric): row for row in aggregates},
+        estimates=estimates,
         pairs=pairs,
-        improvements=list(_improvements(tasks, shared, names, options)),
-        shared=scored,
-        profiles=profiles,
-        thresholds=thresholds,
-        references=[row for group in groups for row in against_published(group, options.margin, options.margin_return)],
+        improvements=list(_improvements(tasks, shared, names)),
+        references=references,
     )
 
 
@@ -139,7 +140,7 @@ def normalise(values: Array, scale: Scale) -> Array:
     return (values - scale.low) / (scale.high - scale.low)
 
 
-def _finals(group: Group) -> Array:
+def _final_returns(group: Group) -> Array:
     return group.values("final_return_mean")
 
 
@@ -148,66 +149,51 @@ def _scale(task: ComparedTask) -> Scale | None:
     known = scale_of(task.env_id)
     if known and known.high is not None:
         return known
-    finals = np.concatenate([_finals(group) for group in task.groups])
+    finals = np.concatenate([_final_returns(group) for group in task.groups])
     if not len(finals) or not finals.max() > finals.min():
         return None  # a single return has no scale
     low, high = float(finals.min()), float(finals.max())
     return Scale(task.env, low, high, "lowest run", "highest run", "the runs of this report")
 
 
-def _pair(task: ComparedTask, group: Group, options: Options) -> Pair | None:
-    baseline = task.baseline(group, options.baseline)
-    if baseline is None or baseline is group:
-        return None
+def _of_group(group: Group, scale: Scale | None) -> dict[str, Estimate]:
+    finals, found = _final_returns(group), {}
+    if len(finals):
+        found["final_return_median"] = bootstrap(median, [finals])
+        found["final_return_iqm"] = bootstrap(iqm, [finals])
+        found["final_return_mean"] = mean_interval(finals)
+        if scale:
+            scores = normalise(finals, scale)
+            found["optimality_gap"] = bootstrap(optimality_gap, [scores])
+            found["normalised_score"] = mean_interval(scores)
+    measured = {metric: group.values(metric) for metric in SPEEDS}
+    return found | {metric: mean_interval(values) for metric, values in measured.items() if len(values)}
 
-    def ratio(name: str, ours: Group, theirs: Group) -> Estimate | None:
+
+def _ratios(group: Group, baseline: Group) -> dict[str, Estimate]:
+    """How many times as fast as the baseline a group is."""
+    found = {}
+    for metric, name, ours, theirs in (
+        ("speedup_steady_sps", "steady_sps", group, baseline),
+        ("speedup_wall_time", "wall_seconds", baseline, group),
+    ):
         x, y = ours.values(name), theirs.values(name)
-        if not len(x) or not len(y) or not (x > 0).all() or not (y > 0).all():
-            return None
-        return bootstrap(ratio_of_means, [x], [y], **options.resampling)
+        if len(x) and len(y):
+            found[metric] = bootstrap(ratio_of_means, [x], [y])
+    return found
 
-    ours, theirs = group.finals(), baseline.finals()
+
+def _pair(task: ComparedTask, group: Group, baseline: Group, options: Options) -> Pair | None:
+    """The test of a group's final returns, if both have several."""
+    ours, theirs = group.final_returns(), baseline.final_returns()
     x, y = np.array([*ours.values()]), np.array([*theirs.values()])
+    if min(len(x), len(y)) < 2:
+        return None
     # Runs with the same seed and backend use the same noise and begin alike, so they are compared in pairs.
     paired = list(ours) == list(theirs) and group.first.backend == baseline.first.backend
-    returns = None
-    if min(len(x), len(y)) > 1:
-        # The margin does not depend on the group that is compared.
-        margin = options.margin_return or margin_beside(task.env_id, float(y.mean()), options.margin)
-        returns = tost(x, y, margin, paired=paired)
-    speedup, wall = ratio("steady_sps", group, baseline), ratio("wall_seconds", baseline, group)
-    return Pair(task, group, baseline, speedup, wall, returns, paired)
-
-
-def _of_group(group: Group, scales: dict[str, Scale], options: Options) -> list[Aggregate]:
-    finals = _finals(group)
-    rows = []
-
-    def add(metric: str, statistic: Callable[[Scores], Array] | None, values: Array) -> None:
-        """Add a row with a bootstrap interval of `statistic`, or with the mean and Student's interval if it is None."""
-        if len(values):
-            estimate = bootstrap(statistic, [values], **options.resampling) if statistic else mean_interval(values)
-            rows.append(Aggregate(group.task, group.algorithm, group.name, metric, *estimate, len(values)))
-
-    scale = scales.get(group.task)
-    add("final_return_median", median, finals)
-    add("final_return_iqm", iqm, finals)
-    add("final_return_mean", None, finals)
-    if scale:
-        score = "human_normalised_score" if scale.high_is == "human" else "normalised_score"
-        add("optimality_gap", optimality_gap, normalise(finals, scale))
-        add(score, None, normalise(finals, scale))
-    for metric in MEANS:
-        add(metric, None, group.values(metric))
-    return rows
-
-
-def _of_pair(pair: Pair) -> list[Aggregate]:
-    group, seeds = pair.group, min(len(pair.group.finished), len(pair.baseline.finished))
-    found = {"speedup_steady_sps": pair.speedup, "speedup_wall_time": pair.wall_speedup}
-    found["final_return_difference_90"] = Estimate(*pair.returns[:3]) if pair.returns else None
-    about = group.task, group.algorithm, group.name
-    return [Aggregate(*about, metric, *estimate, seeds) for metric, estimate in found.items() if estimate]
+    # The margin does not depend on the group that is compared.
+    test = tost(x, y, options.margin_of(task.env_id, float(y.mean())), paired=paired)
+    return Pair(task, group, baseline, test, paired)
 
 
 def _groups_named(tasks: Sequence[ComparedTask], name: str) -> list[Group]:
@@ -215,53 +201,16 @@ def _groups_named(tasks: Sequence[ComparedTask], name: str) -> list[Group]:
     return [group for task in tasks for group in task.groups if group.name == name]
 
 
-def _scores(tasks: Sequence[ComparedTask], name: str, scales: dict[str, Scale]) -> list[Array]:
-    return [normalise(_finals(group), scales[group.task]) for group in _groups_named(tasks, name)]
-
-
-def _over_tasks(
-    shared: Sequence[ComparedTask], names: Sequence[str], scales: dict[str, Scale], options: Options
-) -> list[Aggregate]:
-    """Aggregates of normalised scores over the `shared` tasks, if there are several."""
-    rows = []
-    human = [task for task in shared if scales[task.label].high_is == "human"]
-    for tasks, kind in ((shared, "normalised_score"), (human, "human_normalised_score")):
-        for name in names if len(tasks) > 1 else []:
-            scores = _scores(tasks, name, scales)
-            algorithms = ", ".join(sorted({group.algorithm for group in _groups_named(tasks, name)}))
-            statistics = {f"{kind}_median": median, f"{kind}_iqm": iqm, f"{kind}_mean": mean}
-            if tasks is shared:
-                statistics["optimality_gap"] = optimality_gap
-            for metric, statistic in statistics.items():
-                estimate = bootstrap(statistic, scores, **options.resampling)
-                rows.append(Aggregate(ALL, algorithms, name, metric, *estimate, min(map(len, scores))))
-    return rows
-
-
-def _profiles(
-    shared: Sequence[ComparedTask], names: Sequence[str], scales: dict[str, Scale], options: Options
-) -> tuple[Array, dict[str, Band]]:
-    scores = {name: _scores(shared, name, scales) for name in names}
-    pooled = [task for tasks in scores.values() for task in tasks]
-    if not pooled:
-        return np.zeros(0), {}
-    top = min(max(1.0, float(np.concatenate(pooled).max())), HIGHEST_THRESHOLD)
-    low = min(0.0, float(np.concatenate(pooled).min()))
-    thresholds = np.linspace(low, 1.05 * top, THRESHOLDS)
-    return thresholds, {
-        name: performance_profile(tasks, thresholds, **options.resampling) for name, tasks in scores.items()
-    }
-
-
 def _improvements(
-    tasks: Sequence[ComparedTask], shared: Sequence[ComparedTask], names: Sequence[str], options: Options
-) -> Iterator[Improvement]:
+    tasks: Sequence[ComparedTask], shared: Sequence[ComparedTask], names: Sequence[str]
+) -> Iterator[tuple[str, str, str, Estimate]]:
     """Probabilities of improvement of each group over each earlier one: per task, and over several shared tasks."""
     for env, own in [*((task.label, [task]) for task in tasks), *([(ALL, shared)] if len(shared) > 1 else [])]:
-        finals = {name: [_finals(group) for group in _groups_named(own, name) if len(_finals(group))] for name in names}
+        finals = {
+            name: [_final_returns(group) for group in _groups_named(own, name) if len(_final_returns(group))]
+            for name in names
+        }
         known = [name for name in names if finals[name]]
         for later, ours in enumerate(known):
             for theirs in known[:later]:
-                pair = finals[ours], finals[theirs]
-                estimate = bootstrap(probability_of_improvement, *pair, **options.resampling)
-                yield Improvement(env, ours, theirs, estimate)
+                yield env, ours, theirs, bootstrap(probability_of_improvement, finals[ours], finals[theirs])

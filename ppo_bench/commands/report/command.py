@@ -8,32 +8,30 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
-from ppo_bench.commands.report.analysis import analyse
-from ppo_bench.commands.report.chart_builders import figures
-from ppo_bench.commands.report.checks import left_out, warnings
-from ppo_bench.commands.report.database import open_database
+from ppo_bench.commands.report.analysis import Options, analyse
+from ppo_bench.commands.report.charts import Figure, figures
+from ppo_bench.commands.report.checks import some, warnings
+from ppo_bench.commands.report.database import Database, open_database
 from ppo_bench.commands.report.figures import draw
 from ppo_bench.commands.report.groups import FRAMEWORK, ComparedTask, group_names, sort_runs
-from ppo_bench.commands.report.json_lines import duckdb_error, first_line
-from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.page import page
 from ppo_bench.commands.report.published import MARGIN
-from ppo_bench.commands.report.table import to_csv, to_markdown, to_text
-from ppo_bench.commands.report.tables import tables
+from ppo_bench.commands.report.statistics import RESAMPLES
+from ppo_bench.commands.report.tables import Table, tables, to_csv, to_text
 from ppo_bench.common.cli import Parser
-from ppo_bench.common.errors import ConfigError, Failed, require
+from ppo_bench.common.errors import ConfigError, Failed, one_line, require
 from ppo_bench.common.progress import say
 
-WRITTEN = frozenset(("report.html", "figures", "tables", "runs.parquet", "marl_eval.json"))
-"""What a report of this or an earlier version has, and a new one replaces."""
+WRITTEN = frozenset(("report.html", "figures", "tables", "runs.parquet"))
+"""What a report has, and a new one replaces."""
 PRINTED_ROWS = 40
 METHOD = (
-    "Intervals: 95%; means of one task Student's over seeds, all else percentile bootstrap, stratified by environment "
-    "(Agarwal et al. 2021), {resamples:,} resamples, seed {seed}. Equivalence: two one-sided t-tests at 5% with a "
-    "margin of {margin}. Final return: mean of the last 100 training episodes."
+    f"Intervals: 95%; means of one task Student's over seeds, all else percentile bootstrap, stratified by environment "
+    f"(Agarwal et al. 2021), {RESAMPLES:,} resamples. Equivalence: two one-sided t-tests at 5% with a margin of "
+    "{margin}. Final return: mean of the last 100 training episodes."
 )
 
 
@@ -53,52 +51,36 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--margin-return", type=float, help="margin of equivalence as a return, instead of --margin")
     parser.add_argument("--png", action="store_true", help="write each chart to figures/, too, as PNG and SVG")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (0)")
-    parser.add_argument("--resamples", type=int, default=2000, help="resamples of the bootstrap (2000)")
-    words = parser.parse_args(arguments)
-    if not 0 < words.margin < 1:
+    args = parser.parse_args(arguments)
+    if not 0 < args.margin < 1:
         parser.error("--margin must lie between 0 and 1")
-    if words.margin_return is not None and not 0 < words.margin_return < math.inf:
+    if args.margin_return is not None and not 0 < args.margin_return < math.inf:
         parser.error("--margin-return must be above 0")
-    if words.seed < 0 or words.resamples < 100:
-        parser.error("--seed must not be negative, and --resamples at least 100")
-    out = words.out or Path(words.folders[0]) / "report"
+    out = args.out or Path(args.folders[0]) / "report"
     _check_out(out)
     for package in ("jinja2", "scipy"):
         require(package, "report", "the report")
-    database = open_database(words.folders)
-    tasks = sort_runs(database.runs, words.by)
-    baseline = _baseline(words.baseline, tasks)
-    options = Options(baseline, words.margin, words.margin_return, words.seed, words.resamples, words.by)
+    database = open_database(args.folders)
+    tasks = sort_runs(database.runs, args.by)
+    options = Options(_baseline(args.baseline, tasks), args.margin, args.margin_return)
     analysis = analyse(tasks, options)
-    charts = figures(analysis, database.connection, database.drawn, options)
-    found = tables(analysis, options, database.runs, database.left_out)
-    doubts = [*warnings(tasks, options), *database.warnings]
-    for doubt in [*doubts, *database.left_out]:
+    charts = figures(analysis, database, options)
+    found = tables(analysis, args.by, database.runs, database.left_out)
+    doubts = warnings(tasks, options)
+    for doubt in doubts:
         say(f"warning: {doubt}")
+    database.print_warnings()
+    doubts += database.warnings
+    if database.left_out:
+        doubts.append(f"left out, for reasons at the end: {some([*database.left_out])}")
     finished = sum(run.finished for run in database.runs)
-    html = page(
-        charts,
-        found,
-        title=words.title,
-        counts=f"{len(database.runs)} runs, {finished} finished; {len(database.left_out)} folders left out",
-        warnings=[*doubts, *left_out(database.left_out)],
-        method=METHOD.format(resamples=options.resamples, seed=options.seed, margin=options.margin_in_words),
+    counts = f"{len(database.runs)} runs, {finished} finished; {len(database.left_out)} folders left out"
+    margin = (
+        f"{args.margin:.0%} of the task's published scale, or where it has none of {options.baseline}'s mean return"
     )
-
-    def write(folder: Path) -> None:
-        (folder / "report.html").write_text(html, encoding="utf-8")
-        (folder / "tables").mkdir()
-        for table in found:
-            (folder / "tables" / f"{table.key}.csv").write_text(to_csv(table), encoding="utf-8")
-            (folder / "tables" / f"{table.key}.md").write_text(to_markdown(table), encoding="utf-8")
-        database.write_parquet(folder / "runs.parquet")
-        if words.png:
-            (folder / "figures").mkdir()
-            for figure in charts:
-                draw(figure, folder / "figures")
-
-    _replace(out, write)
+    method = METHOD.format(margin=f"a return of {args.margin_return:g}" if args.margin_return else margin)
+    html = page(charts, found, title=args.title, counts=counts, warnings=doubts, method=method)
+    _write(out, html, found, database, charts if args.png else [])
     print(to_text(found[0], PRINTED_ROWS))
     print(out / "report.html")
     return 0
@@ -123,22 +105,25 @@ def _check_out(out: Path) -> None:
         raise ConfigError(f"--out {out} holds what is no report ({others[0]}): name a new folder, or an older report's")
 
 
-def _replace(out: Path, write: Callable[[Path], None]) -> None:
-    """Write a folder beside `out`, then put it in the place of `out`. Raises `Failed`."""
+def _write(out: Path, html: str, found: Sequence[Table], database: Database, drawn: Sequence[Figure]) -> None:
+    """Write the report to a new folder, which then replaces `out`. Raises `Failed`."""
+    import duckdb
+
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
-            new, old = Path(scratch) / "new", Path(scratch) / "old"
-            new.mkdir()
-            write(new)
+            new = Path(scratch) / "new"
+            (new / "tables").mkdir(parents=True)
+            (new / "report.html").write_text(html, encoding="utf-8")
+            for table in found:
+                (new / "tables" / f"{table.key}.csv").write_text(to_csv(table), encoding="utf-8")
+            database.connection.table("runs").write_parquet(str(new / "runs.parquet"))
+            if drawn:
+                (new / "figures").mkdir()
+            for figure in drawn:
+                draw(figure, new / "figures")
             if out.exists():
-                out.rename(old)
-            try:
-                new.rename(out)
-            except OSError:
-                old.rename(out)
-                raise
-    except duckdb_error() as error:
-        raise Failed(f"cannot write {out}: {first_line(error)}") from error
-    except OSError as error:
-        raise Failed(f"cannot write {out}: {error.strerror or error}; what was there is kept") from error
+                out.rename(Path(scratch) / "old")
+            new.rename(out)
+    except (OSError, duckdb.Error) as error:
+        raise Failed(f"cannot write {out}: {one_line(error)}; what was there is kept") from error

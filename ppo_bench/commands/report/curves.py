@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.statistics import Array, Band, mean_band
 
 if TYPE_CHECKING:
@@ -29,51 +32,36 @@ class Curves(NamedTuple):
 
 def curves(
     connection: DuckDBPyConnection,
-    groups: Sequence[Sequence[int]],
+    groups: Sequence[Sequence[Run]],
     axis: str,
-    *,
-    seed: int,
-    resamples: int,
     column: str = "episodic_return",
     weight: str = "episodes",
 ) -> list[Curves]:
     """The curves of each group of runs over `axis`, which is `global_step` or `training_seconds`.
 
-    `groups` lists the runs' numbers in the table `steps`. The grid of a group goes from 0 to the end of its longest
-    run. The value of a cell is the weighted mean of `column` over the iterations that ended in it; with the weight
-    `episodes`, that is the mean over episodes. Cells without iterations are interpolated.
+    The grid of a group goes from 0 to the end of its longest run. The value of a cell is the weighted mean of `column`
+    over the iterations that ended in it; with the weight `episodes`, that is the mean over episodes. Cells without
+    iterations are interpolated.
     """
-    if not groups:
-        return []
-    group_of = [(run, group) for group, runs in enumerate(groups) for run in runs]
-    connection.execute("create or replace temp table members (run INTEGER, team INTEGER)")
-    connection.executemany("insert into members values (?, ?)", group_of)
+    members = [(run.folder, number) for number, runs in enumerate(groups) for run in runs]
+    connection.execute("create or replace temp table members (folder VARCHAR, team INTEGER)")
+    connection.executemany("insert into members values (?, ?)", members)
     # An iteration that ends on the border of two cells belongs to the earlier one.
-    cell = f"greatest(ceil({axis} * {CELLS} / longest - 1e-9) - 1, 0)::INTEGER"
     cells = connection.execute(
-        f"""with spans as (select team, max({axis}) as longest from steps join members using (run) group by team)
-        select run, {cell} as cell, sum("{column}" * {weight}) / sum({weight}) as value
-        from steps join members using (run) join spans using (team)
-        where {weight} > 0 and "{column}" is not null and longest > 0 group by all"""
-    ).fetchnumpy()
-    ends = connection.execute(
-        f"""with spans as (select team, max({axis}) as longest from steps join members using (run) group by team)
-        select run, max({cell}) as last, any_value(longest) as longest
-        from steps join members using (run) join spans using (team) group by run"""
-    ).fetchnumpy()
-    last = dict(zip(ends["run"].tolist(), ends["last"].tolist(), strict=True))
-    longest = dict(zip(ends["run"].tolist(), ends["longest"].tolist(), strict=True))
-    order = np.lexsort((cells["cell"], cells["run"]))
-    run_of, cell_of, value_of = (np.asarray(cells[key])[order] for key in ("run", "cell", "value"))
+        f"""with spans as (select team, max({axis}) as longest from metrics join members using (folder) group by team)
+        select folder, greatest(ceil({axis} * {CELLS} / nullif(longest, 0) - 1e-9) - 1, 0)::INTEGER as cell,
+        sum("{column}" * {weight}) / nullif(sum({weight}) filter ("{column}" is not null), 0), any_value(longest)
+        from metrics join members using (folder) join spans using (team) group by folder, cell order by folder, cell"""
+    ).fetchall()
+    cells_of = {folder: list(rows) for folder, rows in groupby(cells, key=itemgetter(0))}
     found = []
     for runs in groups:
         values = np.full((len(runs), CELLS), np.nan)
         for row, run in enumerate(runs):
-            here = slice(*np.searchsorted(run_of, [run, run + 1]))
-            known, seen = cell_of[here], value_of[here]
-            if len(known):
-                reached = np.arange(known[0], last[run] + 1)
-                values[row, reached] = np.interp(reached, known, seen)
-        x = (np.arange(CELLS) + 0.5) * longest[runs[0]] / CELLS
-        found.append(Curves(x, values, mean_band([values], seed=seed, resamples=resamples)))
+            _, last, _, longest = cells_of[run.folder][-1]
+            if known := [(cell, value) for _, cell, value, _ in cells_of[run.folder] if value is not None]:
+                reached = np.arange(known[0][0], last + 1)
+                values[row, reached] = np.interp(reached, *np.array(known).T)
+        x = (np.arange(CELLS) + 0.5) * longest / CELLS
+        found.append(Curves(x, values, mean_band(values)))
     return found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ppo_bench.commands.report.charts import Bars, Figure, HeatMap, Lines
-from ppo_bench.commands.report.table import number
+from ppo_bench.commands.report.tables import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,7 @@ def draw(figure: Figure, folder: Path) -> None:
                 _bars(axes, chart)
             else:
                 _heat_map(axes, chart)
-            axes.set(xlabel=chart.x_label, title=_clipped(chart.title))
+            axes.set(xlabel=fill(chart.x_label, 38), title=_clipped(chart.title))
         if len(figure.charts) > 1:
             canvas.suptitle(_clipped(figure.title), fontsize=10, fontweight="bold")
         named = {
@@ -63,8 +64,8 @@ def draw(figure: Figure, folder: Path) -> None:
 
 
 def _clipped(name: str) -> str:
-    """`name` cut to at most `MAX_LETTERS` characters; tables have the whole name."""
-    return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
+    """`name` cut to `MAX_LETTERS` characters at most, in its first half, since names differ more at their ends."""
+    return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS // 3]}…{name[1 - 2 * MAX_LETTERS // 3 :]}"
 
 
 def _lines(axes: Axes, chart: Lines) -> None:
@@ -80,7 +81,7 @@ def _lines(axes: Axes, chart: Lines) -> None:
 
 def _bars(axes: Axes, chart: Bars) -> None:
     for height, row in enumerate(chart.rows):
-        point, low, high = row.value
+        point, low, high, _ = row.value
         paint = COLOURS[row.colour % len(COLOURS)]
         if chart.from_zero:
             axes.barh(height, point, color=paint, height=0.7, alpha=0.75)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.files import SCHEMA_VERSION
+from ppo_bench.common.files import SCHEMA_VERSION, is_complete, read_json
 from ppo_bench.common.values import digest, env_of, younger_defaults
 from ppo_bench.runs.results import EVALUATION_COLUMNS, run_folders
 
@@ -19,33 +17,11 @@ EXECUTION = ("framework", "backend", "precision", "device", "tuning")
 """Keys of an identity that do not change what is learned."""
 PLAIN = {"_target_": "ppo_bench.algorithms.ppo.Ppo", "name": "ppo"}
 """The algorithm of older runs, whose identities name none."""
-YOUNGER = younger_defaults(Hyperparameters)
-"""Hyperparameters that identities do not have at these values."""
-COUNTED = (
-    *("iterations", "global_step", "loaded_steps", "episodes", "cut_episodes", "cut_steps"),
-    *("resumes", "peak_memory_bytes"),
-)
-"""Whole numbers of result.json."""
 
 
-class Unreadable(Exception):
-    """The reason why a folder is left out of the report."""
-
-
-@dataclass
-class LeftOut:
-    """A folder that is not in the report, and the reason."""
-
-    folder: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"left out: {self.folder}: {self.reason}"
-
-
-@dataclass
+@dataclass(kw_only=True)
 class Run:
-    """A run as described by its files; values that they lack are None."""
+    """A run as described by its files. Fields whose default is None are values of result.json."""
 
     folder: str
     name: str
@@ -56,17 +32,10 @@ class Run:
     seed: int
     finished: bool
     total_timesteps: int
-    kind: str | None
-    """`Atari`, or None."""
-    setting: dict[str, Any]
-    """Task and hyperparameters, with dotted keys."""
-    execution: dict[str, Any]
-    """Framework, backend, precision, device and tuning, with dotted keys."""
-    facts: dict[str, Any]
-    """Hardware, versions, precision flags, threads and commit, with dotted keys."""
-    started: str
     iterations: int | None = None
     global_step: int | None = None
+    loaded_steps: int | None = None
+    """Part of `global_step` that another run trained (`checkpoint.load`)."""
     episodes: int | None = None
     final_return_mean: float | None = None
     final_return_std: float | None = None
@@ -78,19 +47,45 @@ class Run:
     steady_sps: float | None = None
     mean_sps: float | None = None
     """Environment steps divided by training time without compilation."""
-    loaded_steps: int | None = None
-    """Part of `global_step` that another run trained (`checkpoint.load`)."""
+    masked_fraction: float | None = None
     cut_episodes: int | None = None
     cut_steps: int | None = None
     resumes: int | None = None
-    """How many times the run was taken up again from a checkpoint."""
-    masked_fraction: float | None = None
+    """How many times the run was resumed from a checkpoint."""
     peak_memory_bytes: int | None = None
     load_average: float | None = None
     """The machine's load average over the run's last minute; it includes the run itself."""
+    started: str
+    device: str
+    precision: str
+    cpu: str
+    gpu: str | None
+    git_commit: str | None
+    cores: int
+    threads: int | None
+    setting: dict[str, Any]
+    """Task and hyperparameters, with dotted keys."""
+    execution: dict[str, Any]
+    """Framework, backend, precision, device and tuning, with dotted keys."""
+    facts: dict[str, Any]
+    """Hardware, versions, precision flags, threads and commit, with dotted keys."""
     measured: dict[str, float] = field(default_factory=dict)
     """Results of the last evaluation during training, and means of `env.info` over the last 100 episodes, by name."""
-    path: Path = field(default_factory=Path)
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return Path(self.folder)
+
+    @property
+    def is_atari(self) -> bool:
+        """Whether the environment is an Atari game."""
+        return any(key.startswith("env.atari.") for key in self.setting)
+
+    @property
+    def batch_size(self) -> int:
+        """Environment steps of an iteration."""
+        return int(self.setting["ppo.num_envs"] * self.setting["ppo.num_steps"])
 
     @property
     def cut_fraction(self) -> float | None:
@@ -117,84 +112,75 @@ class Run:
 
 def find(folders: Sequence[str]) -> list[Path]:
     """The sorted run folders in or below `folders`, without duplicates. Raises `ConfigError` if one is missing."""
-    found: dict[Path, Path] = {}
     for folder in folders:
         if not Path(folder).is_dir():
             raise ConfigError(f"{folder} is not a folder: name one that outputs= named, or a run's")
-        for run in run_folders(Path(folder)):
-            found.setdefault(run.resolve(), run if run.name else run.resolve())  # "." has no name
-    return [found[resolved] for resolved in sorted(found)]
+    tops = [Path(folder) if Path(folder).name else Path(folder).resolve() for folder in folders]  # "." has no name
+    return sorted({run for top in tops for run in run_folders(top)})
 
 
 def read(path: Path) -> Run:
-    """A run from its run.json and result.json. Raises `Unreadable`."""
+    """A run from its run.json and result.json. Raises `ConfigError`."""
+    about = read_json(path / "run.json")
+    result: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
+    if is_complete(path):
+        result = read_json(path / "result.json")
+    for name, content in (("run.json", about), ("result.json", result)):
+        if (version := content.get("schema_version")) != SCHEMA_VERSION:
+            raise ConfigError(f"{name} has schema_version {version}; {SCHEMA_VERSION} can be read")
     try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise Unreadable("its path is not UTF-8, which DuckDB needs") from error
-    about = _json(path / "run.json")
-    if about is None:
-        raise Unreadable("run.json is missing")
-    result = _json(path / "result.json")
-    for name, value in (("run.json", about), ("result.json", result or {"schema_version": SCHEMA_VERSION})):
-        if (version := value.get("schema_version")) != SCHEMA_VERSION:
-            raise Unreadable(f"{name} has schema_version {version}; {SCHEMA_VERSION} can be read")
-    try:
-        run = _run(path, about, result or {})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Unreadable(f"run.json does not describe a run ({type(error).__name__}: {error})") from error
-    if result is not None:
-        run.finished = True
-        for key in ("final_return_mean", "final_return_std", "wall_seconds", "setup_seconds", "compile_seconds"):
-            setattr(run, key, _number(result.get(key)))
-        for key in ("steady_sps", "mean_sps", "masked_fraction", "load_average"):
-            setattr(run, key, _number(result.get(key)))
-        for key in COUNTED:
-            count = _number(result.get(key))
-            setattr(run, key, None if count is None else int(count))
-        evaluated = {name.replace("_", " "): result.get(name) for name in EVALUATION_COLUMNS}
-        told = evaluated | dict(result.get("info") or {})
-        run.measured = {name: number for name, value in told.items() if (number := _number(value)) is not None}
+        run = _run(path, about, result)
+    except KeyError as error:
+        raise ConfigError(f"run.json does not describe a run: it has no {error}") from error
+    if run.finished:
         run.recent_return_mean = run.final_return_mean
+        evaluated = {name.replace("_", " "): result.get(name) for name in EVALUATION_COLUMNS}
+        measured = evaluated | (result.get("info") or {})
+        run.measured = {name: value for name, value in measured.items() if value is not None}
     return run
 
 
 def _run(path: Path, about: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
-    config = about["config"]
-    backend, framework = config["backend"]["name"], config["framework"]["name"]
-    trained = about["identity"]
+    config, trained = about["config"], about["identity"]
     env, env_id = env_of(config)
     setting = {key: value for key, value in trained.items() if key not in EXECUTION}
-    setting["ppo"] = YOUNGER | setting["ppo"]
+    setting["ppo"] = younger_defaults(Hyperparameters) | setting["ppo"]
     setting.setdefault("algorithm", PLAIN)
     setting["env"] = {key: value for key, value in trained["env"].items() if key not in ("name", "id", "num_envs")}
     batch = config["ppo"]["num_envs"] * config["ppo"]["num_steps"]
     setting["total_timesteps"] = config["total_timesteps"] // batch * batch  # as trained; an identity has a rounder one
     execution = {key: trained[key] for key in EXECUTION if key in trained}
-    together = (result or about).get("num_seeds", config["num_seeds"])
+    together = result.get("num_seeds", about.get("num_seeds", config["num_seeds"]))
     if together > 1:  # several runs in one program: the speed of each is the program's, divided by their number
         execution["runs_at_once"] = together
     facts = flat({key: about[key] for key in ("hardware", "versions", "execution", "git_commit")})
     facts |= flat({key: about.get(key, {}) for key in ("own_code", "variables")})
-    if isinstance(device := facts.get("execution.device"), str):
-        facts["execution.device"] = execution["device"] = device.removesuffix(":0")  # the actual device, not `auto`
+    device = facts["execution.device"].removesuffix(":0")  # the actual device, not `auto`
+    facts["execution.device"] = execution["device"] = device
+    recorded: dict[str, Any] = {each.name: result.get(each.name) for each in fields(Run) if each.default is None}
     return Run(
         folder=str(path),
-        name=str(config["name"]),
-        env=str(env),
-        env_id=str(env_id),
-        backend=str(backend),
-        framework=str(framework),
-        seed=int(config["seed"]),
-        finished=False,
-        total_timesteps=int(config["total_timesteps"]),
-        kind="Atari" if trained["env"]["atari"] else None,
+        name=config["name"],
+        env=env,
+        env_id=env_id,
+        backend=config["backend"]["name"],
+        framework=config["framework"]["name"],
+        seed=config["seed"],
+        finished="status" in result,
+        total_timesteps=config["total_timesteps"],
+        started=about["started"],
+        device=device,
+        precision=trained["precision"],
+        cpu=facts["hardware.cpu"],
+        gpu=facts.get("execution.gpu") or facts.get("hardware.gpu"),  # the latter is the machine's first GPU
+        git_commit=facts["git_commit"],
+        cores=facts["hardware.cores"],
+        threads=facts.get("execution.threads"),
         # Outside of `ppo`, a key that an older version did not have counts as an empty one.
         setting={k: v for k, v in flat(setting).items() if v not in (None, [], {}) or k.startswith("ppo.")},
         execution=flat(execution),
         facts=facts,
-        started=about["started"],
-        path=path,
+        **recorded,
     )
 
 
@@ -207,22 +193,3 @@ def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
         else:
             leaves[f"{above}{key}"] = value
     return leaves
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file, or None if the file is missing. Raises `Unreadable` if it is damaged."""
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise Unreadable(f"{path.name} is damaged ({type(error).__name__})") from error
-    if not isinstance(value, dict):
-        raise Unreadable(f"{path.name} is damaged (not an object)")
-    return value
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)

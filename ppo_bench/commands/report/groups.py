@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,10 @@ FRAMEWORKS = ("torch_eager", "torch_compile", "jax_xla")
 """The order of frameworks in the report; others follow by name."""
 FRAMEWORK = "framework"
 """What groups of a task differ in by default: framework, backend and their options."""
-SHOWN_KEYS = 3
-"""Maximum number of hyperparameters in a task's label."""
 MAX_LETTERS = 16
 """Maximum number of letters of a value that labels prefer."""
-OF_PROGRAMS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
-"""Measurements that all runs of one program (`num_seeds`, `grid`) share."""
+SPEEDS = ("steady_sps", "mean_sps", "compile_seconds", "wall_seconds", "setup_seconds")
+"""Measurements of speed, which all runs of one program (`num_seeds`, `grid`) share."""
 
 
 @dataclass
@@ -34,9 +31,7 @@ class Group:
     """Label of the task."""
     name: str
     """The value of what is compared: framework, with backend and options where these differ, or that of `--by`."""
-    runs: list[Run] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    """Numbers of the runs in the database."""
+    runs: list[Run]
 
     @property
     def first(self) -> Run:
@@ -53,7 +48,7 @@ class Group:
         """The complete runs."""
         return [run for run in self.runs if run.finished]
 
-    def finals(self) -> dict[int, float]:
+    def final_returns(self) -> dict[int, float]:
         """Final returns of the complete runs that have one, by seed, in order of the seeds."""
         found = {run.seed: run.final_return_mean for run in self.finished if run.final_return_mean is not None}
         return dict(sorted(found.items()))
@@ -64,7 +59,7 @@ class Group:
         Times and speeds of runs that were trained by one program count once.
         """
         found = [value for run in self.finished if (value := getattr(run, name)) is not None]
-        if name in OF_PROGRAMS and "runs_at_once" in self.first.execution:
+        if name in SPEEDS and "runs_at_once" in self.first.execution:
             found = list(dict.fromkeys(found))  # durations of two programs are never equal to the last digit
         return np.array(found, dtype=np.float64)
 
@@ -76,7 +71,7 @@ class ComparedTask:
     label: str
     env: str
     env_id: str
-    groups: list[Group] = field(default_factory=list)
+    groups: list[Group]
 
     def baseline(self, group: Group, value: str) -> Group | None:
         """The group of the baseline `value` with which `group` is compared: on the same backend if there is one."""
@@ -92,26 +87,28 @@ class ComparedTask:
 def sort_runs(runs: Sequence[Run], by: str = FRAMEWORK) -> list[ComparedTask]:
     """The tasks of all runs by environment, and their groups in order: of frameworks, or of the values of `by`.
 
-    Raises `ConfigError` if the runs do not differ in the key `by`.
+    A task's label has the values that distinguish it from others of its environment. Raises `ConfigError` if the runs
+    do not differ in the key `by`.
     """
     if by == FRAMEWORK:
         settings, names = [run.setting for run in runs], _frameworks(runs)
     else:
         settings, names = _split([run.keys for run in runs], by)
-    labels = _labels([run.env for run in runs], settings)
-    order = sorted(
-        range(len(runs)), key=lambda n: (runs[n].env, labels[n], rank(names[n], runs[n]), str(runs[n].execution), n)
-    )
-    tasks: dict[tuple[str, str], ComparedTask] = {}
-    for number in order:
-        run, label = runs[number], runs[number].env + labels[number]
-        task = tasks.setdefault((run.env, digest(settings[number])), ComparedTask(label, run.env, run.env_id))
-        group = next((group for group in task.groups if group.name == names[number]), None)
-        if group is None:
-            task.groups.append(group := Group(label, names[number]))
-        group.runs.append(run)
-        group.numbers.append(number)
-    return list(tasks.values())
+    members: dict[str, dict[str, dict[str, list[Run]]]] = {}
+    setting_of = {}
+    for run, setting, name in zip(runs, settings, names, strict=True):
+        code = digest(setting)
+        setting_of[code] = setting
+        members.setdefault(run.env, {}).setdefault(code, {}).setdefault(name, []).append(run)
+    tasks = []
+    for env, codes in members.items():
+        keys = distinguishing_keys([setting_of[code] for code in codes])
+        for code, groups_of in codes.items():
+            label = " ".join([env, *(f"{key}={value_text(setting_of[code], key)}" for key in keys)])
+            groups = [Group(label, name, own) for name, own in groups_of.items()]
+            groups.sort(key=lambda group: rank(group.name, group.first))
+            tasks.append(ComparedTask(label, env, groups[0].first.env_id, groups))
+    return sorted(tasks, key=lambda task: (task.env, task.label))
 
 
 def group_names(tasks: Iterable[ComparedTask]) -> list[str]:
@@ -134,55 +131,29 @@ def _frameworks(runs: Sequence[Run]) -> list[str]:
     """The way of executing each run: framework, and the backend and the options in which others differ."""
     # Names have the backend only if a task has several.
     backends = len({(run.setting_key, run.backend) for run in runs}) > len({run.setting_key for run in runs})
-    names = [""] * len(runs)
-    for pair in {(run.framework, run.backend) for run in runs}:
-        members = {number: run for number, run in enumerate(runs) if (run.framework, run.backend) == pair}
-        keys = differing([run.execution for run in members.values()])
-        for number, run in members.items():
-            options = [f"{key.rpartition('.')[2]}={run.execution[key]}" for key in keys if key in run.execution]
-            names[number] = " ".join([run.framework, *options]) + (f" · {run.backend}" if backends else "")
+    executions: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in runs:
+        executions.setdefault((run.framework, run.backend), []).append(run.execution)
+    keys = {pair: differing(trees) for pair, trees in executions.items()}
+    names = []
+    for run in runs:
+        own = [key for key in keys[run.framework, run.backend] if key in run.execution]
+        options = [f"{key.rpartition('.')[2]}={run.execution[key]}" for key in own]
+        names.append(" ".join([run.framework, *options]) + (f" · {run.backend}" if backends else ""))
     return names
 
 
 def _split(trees: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Each run's keys without `by` and what is below it, and the values of these in which runs differ."""
     owned = {key for tree in trees for key in tree if key == by or key.startswith(f"{by}.")}
-    keys = telling_keys([{key: value for key, value in tree.items() if key in owned} for tree in trees])
+    keys = distinguishing_keys([{key: value for key, value in tree.items() if key in owned} for tree in trees])
     if not keys:
         others = ", ".join(sorted(differing(trees))[:8]) or "the seed"
         raise ConfigError(f"--by {by}: the runs do not differ in it; they differ in {others}")
     rest = [{key: value for key, value in tree.items() if key not in owned} for tree in trees]
     if len(keys) == 1:
         return rest, [value_text(tree, keys[0]) for tree in trees]
-    named = [
-        " ".join(f"{key.removeprefix(by + '.')}={value_text(tree, key)}" for key in keys if key in tree)
-        for tree in trees
-    ]
-    return rest, named
-
-
-def _labels(envs: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A label for each run's setting: the values that distinguish it from others of its environment; empty if it is
-    the only one.
-
-    Where these are more than `SHOWN_KEYS`, it has those that few settings share, or a digest if they are too many, too.
-    """
-    labels: dict[tuple[str, str], str] = {}
-    for env in set(envs):
-        own = {digest(setting): setting for name, setting in zip(envs, settings, strict=True) if name == env}
-        keys = telling_keys(list(own.values()))
-        usual = {key: Counter(str(each.get(key)) for each in own.values()).most_common(1)[0][0] for key in keys}
-        few = len(keys) <= SHOWN_KEYS
-        for code, setting in own.items():
-            # A key of few that is unset, such as a limit that others have, tells by its absence.
-            shown = [key for key in keys if (key in setting if few else str(setting.get(key)) != usual[key])]
-            label = " ".join(f"{key}={value_text(setting, key)}" for key in shown)
-            if len(shown) > SHOWN_KEYS:
-                label = f"({code})"
-            elif not label and len(own) > 1:
-                label = "(the usual)"
-            labels[env, code] = f" {label}" if label else ""
-    return [labels[env, digest(setting)] for env, setting in zip(envs, settings, strict=True)]
+    return rest, [" ".join(f"{key.removeprefix(by + '.')}={value_text(tree, key)}" for key in keys) for tree in trees]
 
 
 def value_text(setting: Mapping[str, Any], key: str) -> str:
@@ -191,18 +162,18 @@ def value_text(setting: Mapping[str, Any], key: str) -> str:
     return "null" if value is None else str(value)
 
 
-def telling_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def distinguishing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys that suffice to distinguish all settings, chosen greedily with short values first."""
 
     def letters(key: str) -> int:
         return max(len(str(setting.get(key))) for setting in settings)
 
-    def told_apart(keys: Sequence[str]) -> int:
+    def num_distinct(keys: Sequence[str]) -> int:
         return len({tuple(str(setting.get(key)) for key in keys) for setting in settings})
 
     keys: list[str] = []
     for key in sorted(differing(settings), key=lambda key: letters(key) > MAX_LETTERS):
-        if told_apart([*keys, key]) > told_apart(keys):
+        if num_distinct([*keys, key]) > num_distinct(keys):
             keys.append(key)
     return keys
 

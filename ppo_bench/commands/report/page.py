@@ -13,7 +13,7 @@ import numpy as np
 
 from ppo_bench.commands.report.charts import Figure, HeatMap
 from ppo_bench.commands.report.statistics import Estimate
-from ppo_bench.commands.report.table import Table, cell
+from ppo_bench.commands.report.tables import Table, cell
 
 PAGE = Path(__file__).parent / "page"
 OPEN_ROWS = 40
@@ -22,19 +22,21 @@ SECTIONS = {
     "learning": ("Learning curves", (), "Mean over seeds of the episodic return, its 95% bootstrap band, and each seed "
                  "faintly. Press a name to hide or show its curves."),
     "training": ("Losses, entropy, KL", (), "Mean over seeds of the iterations in each hundredth of the steps, and its "
-                 "95% bootstrap band. docs/report.md says how each is measured."),
-    "speed": ("Speed", (), "Bars with 95% intervals and a dot for each seed. Compilation is not part of steady speed."),
-    "speedup": ("Speed-up", ("speed",), "Ratios of steady speeds with 95% intervals; the baseline is at 1."),
-    "returns": ("Final returns", ("returns",), "The interquartile mean over seeds, its 95% interval, and each seed."),
+                 "95% bootstrap band."),
+    "speed": ("Speed", ("speed",), "Means with 95% intervals and a dot for each seed. Steady speed is that of a run's "
+              "median iteration; compilation is not part of it."),
+    "speedup": ("Speed-up", (), "Ratios of steady speeds with 95% intervals; the baseline is at 1."),
+    "returns": ("Final returns", ("returns", "scales"), "Charts: the interquartile mean over seeds, its 95% interval, "
+                "and each seed. Table: best first; of many settings one leads by chance."),
     "heat_maps": ("Two hyperparameters", (), "Mean final return by the values of the two hyperparameters."),
-    "equivalence": ("Do they learn the same?", ("equivalence",), ""),
-    "all": ("Profiles and improvement", ("over_envs", "improvement"), ""),
-    "published": ("Ours and published", ("references",), ""),
-    "runs": ("Runs, settings and versions", ("settings", "runs", "same", "left_out"), ""),
+    "equivalence": ("Do they learn the same?", ("equivalence",), "Undecided: too few seeds to tell."),
+    "all": ("Improvement", ("improvement", "over_envs"), "The chance that a run of the first ends above one of the "
+            "second. Over all environments: normalised scores on those that every group has finished."),
+    "published": ("Ours and published", ("references",), "Mean ± standard deviation (seeds). Ids, steps and hardware "
+                  "often differ: compare them first."),
+    "runs": ("Runs, settings and versions", ("runs", "same", "left_out"), "The last columns are what runs differ in."),
 }  # fmt: skip
 """Sections by key: title, keys of tables, and a note."""
-SMOOTHED = ("learning", "training")
-"""Sections whose curves the reader can smooth."""
 
 
 def page(
@@ -53,22 +55,23 @@ def page(
     # The first "</" would end the script element, also inside a JSON string.
     escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     by_key = {table.key: table for table in tables}
-    sections = []
-    for key, (heading, names, note) in SECTIONS.items():
-        own = [(index, figure) for index, figure in enumerate(figures) if figure.section == key]
-        found = [by_key[name] for name in names if name in by_key]
-        if own or found:
-            smooth = key in SMOOTHED and bool(own)
-            sections.append(
-                {"key": key, "title": heading, "note": note, "figures": own, "tables": found, "smooth": smooth}
-            )
+    sections = [
+        {
+            "key": key,
+            "title": heading,
+            "note": note,
+            "figures": [(index, figure) for index, figure in enumerate(figures) if figure.section == key],
+            "tables": [by_key[name] for name in names if name in by_key],
+        }
+        for key, (heading, names, note) in SECTIONS.items()
+    ]
     return template.render(
         title=title,
         counts=counts,
         summary=by_key["summary"],
         warnings=warnings,
         method=method,
-        sections=sections,
+        sections=[section for section in sections if section["figures"] or section["tables"]],
         open_rows=OPEN_ROWS,
         css=Markup((PAGE / "style.css").read_text(encoding="utf-8")),
         plotly=Markup((PAGE / "plotly-basic.min.js").read_text(encoding="utf-8")),

@@ -5,13 +5,21 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar, get_args, get_type_hints
 
 from ppo_bench.commands.report.groups import Group
-from ppo_bench.commands.report.statistics import Comparison, SampleMoments, moments, t_quantile, tost_of_moments, welch
+from ppo_bench.commands.report.statistics import (
+    Comparison,
+    Estimate,
+    SampleMoments,
+    moments,
+    t_quantile,
+    tost_of_moments,
+    welch,
+)
 
 Row = TypeVar("Row")
 
@@ -81,11 +89,11 @@ def scales() -> tuple[Scale, ...]:
     return _rows("scales.csv", Scale)
 
 
-def references_of(env_id: str, kind: str | None) -> list[Reference]:
-    """Published results for an environment in any version, or for its kind (`Atari`, `MuJoCo`)."""
+def references_of(env_id: str, is_atari: bool) -> list[Reference]:
+    """Published results for an environment in any version, or for all of Atari or MuJoCo."""
     name = stem(env_id)
-    kinds = {kind, "MuJoCo" if name in MUJOCO else None} - {None}
-    return [reference for reference in references() if reference.env in kinds or stem(reference.env) == name]
+    suite = "Atari" if is_atari else "MuJoCo" if name in MUJOCO else None
+    return [reference for reference in references() if reference.env == suite or stem(reference.env) == name]
 
 
 def scale_of(env_id: str) -> Scale | None:
@@ -98,7 +106,7 @@ def scale_of(env_id: str) -> Scale | None:
 
 
 class AgainstPublished(NamedTuple):
-    """A group of runs beside one published result."""
+    """A group of runs and one published result."""
 
     group: Group
     returns: SampleMoments | None
@@ -106,40 +114,33 @@ class AgainstPublished(NamedTuple):
     sps: float | None
     """Steps over training time, averaged over the runs, as in publications."""
     reference: Reference
-    low: float
-    """Lower end of the 95% interval of the difference of mean returns; NaN if there is no interval."""
-    high: float
-    """Upper end of that interval."""
-    comparison: Comparison | None = None
+    difference: Estimate | None
+    """Difference of mean returns with its 95% interval; None with other steps."""
+    comparison: Comparison | None
     """Equivalence test of the mean returns; None with other steps, another version or too few seeds."""
 
 
-def against_published(group: Group, margin: float, margin_return: float | None) -> list[AgainstPublished]:
-    """`group` beside each published result for its environment.
-
-    The margin of equivalence is `margin_return`, or `margin` as in `margin_beside` if that is None.
-    """
-    finals, speeds = group.values("final_return_mean"), group.values("mean_sps")
+def against_published(group: Group, margin_of: Callable[[str, float], float]) -> Iterator[AgainstPublished]:
+    """`group` and each published result for its environment; `margin_of` an id and a mean is the margin."""
+    finals, speeds, run = group.values("final_return_mean"), group.values("mean_sps"), group.first
     ours = moments(finals) if len(finals) else None
     sps = float(speeds.mean()) if len(speeds) else None
-    rows = []
-    for reference in references_of(group.first.env_id, group.first.kind):
+    for reference in references_of(run.env_id, run.is_atari):
         if (reference.mean is None or ours is None) and (reference.sps is None or sps is None):
             continue
-        low, high, comparison = math.nan, math.nan, None
-        if ours and ours.n > 1 and (theirs := reference.moments):
-            difference, error, freedom = welch(ours, theirs)
-            half = t_quantile(0.975, freedom) * error if error > 0 else 0.0
-            low, high = difference - half, difference + half
-            env_id = group.first.env_id
-            if reference.steps in (None, group.first.total_timesteps) and not is_another_version(env_id, reference.env):
-                within = margin_return or margin_beside(env_id, theirs.mean, margin)
-                comparison = tost_of_moments(ours, theirs, within)
-        rows.append(AgainstPublished(group, ours, sps, reference, low, high, comparison))
-    return rows
+        difference = comparison = None
+        if ours and reference.mean is not None and reference.steps in (None, run.total_timesteps):
+            difference = Estimate(ours.mean - reference.mean, math.nan, math.nan)
+            if ours.n > 1 and (theirs := reference.moments):
+                point, error, freedom = welch(ours, theirs)
+                half = t_quantile(0.975, freedom) * error if error > 0 else 0.0
+                difference = Estimate(point, point - half, point + half)
+                if not is_another_version(run.env_id, reference.env):
+                    comparison = tost_of_moments(ours, theirs, margin_of(run.env_id, theirs.mean))
+        yield AgainstPublished(group, ours, sps, reference, difference, comparison)
 
 
-def margin_beside(env_id: str, published: float, margin: float) -> float:
+def equivalence_margin(env_id: str, published: float, margin: float) -> float:
     """The equivalence margin as a return: the fraction `margin` of the environment's published scale.
 
     Without a scale it is that fraction of the `published` mean return, measured from random play if that is known.

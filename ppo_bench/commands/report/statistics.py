@@ -17,16 +17,19 @@ Scores = Sequence[Array]
 """An array `[..., N_m]` for each task m with N_m runs."""
 
 CONFIDENCE = 0.95
+RESAMPLES = 2000
 TRIM = 0.25
 """Fraction of the runs that the interquartile mean leaves out at each end."""
 
 
 class Estimate(NamedTuple):
-    """A point estimate with its interval; the interval is NaN if a task has a single run."""
+    """A point estimate with its interval, which is NaN if a task has a single run."""
 
     point: float
     low: float
     high: float
+    seeds: int = 0
+    """Number of runs: of the task that has the fewest, if there are several."""
 
 
 def mean(scores: Scores) -> Array:
@@ -70,11 +73,6 @@ def ratio_of_means(ours: Scores, theirs: Scores) -> Array:
     return mean(ours) / mean(theirs)
 
 
-def resample(rng: np.random.Generator, scores: Scores, resamples: int) -> list[Array]:
-    """Stratified bootstrap samples `[B, N_m]`: B times N_m runs of each task, drawn with replacement."""
-    return [task[rng.integers(0, len(task), (resamples, len(task)))] for task in scores]
-
-
 def percentiles(draws: Array) -> tuple[Array, Array]:
     """Lower and upper end of the percentile interval over the first axis of `draws`."""
     tail = 50 * (1 - CONFIDENCE)
@@ -82,27 +80,30 @@ def percentiles(draws: Array) -> tuple[Array, Array]:
     return low, high
 
 
-def bootstrap(statistic: Callable[..., Array], *groups: Scores, seed: int, resamples: int) -> Estimate:
-    """A statistic of one or more independent groups and its percentile interval by the stratified bootstrap."""
-    point = float(statistic(*groups))
-    if any(len(task) < 2 for group in groups for task in group):
-        return Estimate(point, math.nan, math.nan)
+def bootstrap(statistic: Callable[..., Array], *groups: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """A statistic of one or more independent groups and its percentile interval by the bootstrap.
+
+    It is stratified: of each task with N runs, N are drawn with replacement.
+    """
+    point, seeds = float(statistic(*groups)), min(len(task) for group in groups for task in group)
+    if seeds < 2:
+        return Estimate(point, math.nan, math.nan, seeds)
     rng = np.random.default_rng(seed)
-    low, high = percentiles(statistic(*(resample(rng, group, resamples) for group in groups)))
-    return Estimate(point, float(low), float(high))
+    drawn = ([task[rng.integers(0, len(task), (resamples, len(task)))] for task in group] for group in groups)
+    low, high = percentiles(statistic(*drawn))
+    return Estimate(point, float(low), float(high), seeds)
 
 
 def mean_interval(values: Array) -> Estimate:
     """The mean of a sample with Student's interval.
 
     With few seeds its coverage is closer to nominal than that of the percentile bootstrap (`COVERAGE` of checks.py).
-    For means over tasks and for other statistics, see `bootstrap`.
     """
     mean, std, n = moments(values)
     if n < 2:
-        return Estimate(mean, math.nan, math.nan)
+        return Estimate(mean, math.nan, math.nan, n)
     half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * std / math.sqrt(n) if std > 0 else 0.0
-    return Estimate(mean, mean - half, mean + half)
+    return Estimate(mean, mean - half, mean + half, n)
 
 
 class Band(NamedTuple):
@@ -113,34 +114,19 @@ class Band(NamedTuple):
     high: Array
 
 
-def mean_band(tasks: Sequence[Array], *, seed: int, resamples: int) -> Band:
-    """Mean over tasks of the mean over runs at each point of the curves `[N_m, K]`, with a bootstrap band.
+def mean_band(curves: Array, resamples: int = RESAMPLES) -> Band:
+    """Mean over runs at each point of their curves `[N, K]`, with a bootstrap band.
 
     Points at which a run has no value (NaN) have no mean either, since it would be a mean over fewer runs than at the
     neighbouring points.
     """
-    rng = np.random.default_rng(seed)
-    means, drawn = np.zeros(tasks[0].shape[1]), np.zeros((resamples, tasks[0].shape[1]))
-    for curves in tasks:
-        runs = len(curves)
-        # Number of times that each run is drawn, so that the means are a matrix product.
-        picks = rng.integers(0, runs, (resamples, runs)) + runs * np.arange(resamples)[:, None]
-        weights = np.bincount(picks.ravel(), minlength=resamples * runs).reshape(resamples, runs).astype(float)
-        complete = np.isfinite(curves).all(0)
-        values = np.where(complete, curves, 0.0)
-        means = means + np.where(complete, values.mean(0), np.nan) / len(tasks)
-        drawn = drawn + np.where(complete & (runs > 1), weights @ values / runs, np.nan) / len(tasks)
-    low, high = (np.full(tasks[0].shape[1], np.nan) for _ in range(2))
-    known = np.isfinite(drawn).any(0)
-    if known.any():
-        low[known], high[known] = percentiles(drawn[:, known])
-    return Band(means, low, high)
-
-
-def performance_profile(scores: Scores, thresholds: Array, *, seed: int, resamples: int) -> Band:
-    """Performance profile: the fraction of runs that score above each of `thresholds [K]`, averaged over tasks."""
-    above = [(task[:, None] > thresholds).astype(float) for task in scores]
-    return mean_band(above, seed=seed, resamples=resamples)
+    runs = len(curves)
+    # Number of times that each run is drawn, so that the means are a matrix product.
+    weights = (np.random.default_rng(0).integers(0, runs, (resamples, runs))[:, :, None] == np.arange(runs)).sum(1)
+    complete = np.isfinite(curves).all(0)
+    values = np.where(complete, curves, 0.0)
+    drawn = np.where(complete & (runs > 1), weights @ values / runs, np.nan)
+    return Band(np.where(complete, values.mean(0), np.nan), *percentiles(drawn))
 
 
 class Comparison(NamedTuple):

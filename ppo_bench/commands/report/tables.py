@@ -1,156 +1,123 @@
-"""The tables of the report."""
+"""The tables of the report, and their text as CSV and as columns of a terminal."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from ppo_bench.commands.report.analysis import ALL, MEANS, Aggregate, Analysis
-from ppo_bench.commands.report.folders import LeftOut, Run
+from ppo_bench.commands.report.analysis import ALL, Analysis
+from ppo_bench.commands.report.folders import Run
 from ppo_bench.commands.report.groups import differing
-from ppo_bench.commands.report.options import Options
 from ppo_bench.commands.report.statistics import Estimate
-from ppo_bench.commands.report.table import Table, cell
+from ppo_bench.common.columns import aligned
 
 
-def tables(analysis: Analysis, options: Options, runs: Sequence[Run], left_out: Sequence[LeftOut]) -> list[Table]:
-    """All tables that have rows; `summary` and `aggregate` are always included."""
-    about = ("env", "algorithm", options.by)
+class Table(NamedTuple):
+    """A table of the report; cells are text, numbers, `Estimate`s or None."""
+
+    key: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+SUMMARY = {"final return": "final_return_mean", "steps/s": "steady_sps", "speed-up": "speedup_steady_sps"}
+RETURNS = {
+    "mean": "final_return_mean",
+    "median": "final_return_median",
+    "IQM": "final_return_iqm",
+    "score": "normalised_score",
+    "optimality gap": "optimality_gap",
+}
+SPEEDS = {
+    "steady speed (steps/s)": "steady_sps",
+    "mean speed (steps/s)": "mean_sps",
+    "compilation (s)": "compile_seconds",
+    "training (s)": "wall_seconds",
+    "set-up (s)": "setup_seconds",
+    "speed-up": "speedup_steady_sps",
+    "speed-up of training time": "speedup_wall_time",
+}
+OVER_ENVS = {
+    "median": "normalised_score_median",
+    "IQM": "normalised_score_iqm",
+    "mean": "normalised_score_mean",
+    "optimality gap": "optimality_gap",
+}
+"""Columns of tables with a row for each group, and the metrics that they show."""
+
+
+def tables(analysis: Analysis, by: str, runs: Sequence[Run], left_out: Mapping[str, str]) -> list[Table]:
+    """All tables that have rows."""
+    about = ("env", "algorithm", by)
+    verdicts = {(pair.group.task, pair.group.name): pair.test.verdict for pair in analysis.pairs}
+    summary = [
+        (
+            *(group.task, group.algorithm, group.name, len(group.finished)),
+            *map(analysis.of(group).get, SUMMARY.values()),
+            verdicts.get((group.task, group.name), ""),
+        )
+        for task in analysis.tasks
+        for group in task.groups
+    ]
+    aggregates = [
+        (env, analysis.algorithms(env, name), name, metric, *estimate)
+        for (env, name), found in analysis.estimates.items()
+        for metric, estimate in found.items()
+    ]
+    returns = _of_groups(analysis, RETURNS)
+    returns.sort(key=lambda row: (row[0].split()[0], -row[4].point))  # best first
+    scales = [(env, each.low, each.low_is, each.high, each.high_is) for env, each in analysis.scales.items()]
+    equivalence = [
+        (
+            *(group.task, group.algorithm, group.name, baseline.name, Estimate(*test[:3]), test.margin),
+            *("paired" if paired else "Welch", test.p_equivalent, test.p_different, test.verdict),
+        )
+        for _, group, baseline, test, paired in analysis.pairs
+    ]
+    over_envs = [
+        (analysis.algorithms(ALL, name), name, found["optimality_gap"].seeds, *map(found.get, OVER_ENVS.values()))
+        for name in analysis.names
+        if (found := analysis.estimates.get((ALL, name)))
+    ]
+    tested = ("compared with", "difference [90%]", "margin", "test", "p of equivalence", "p of difference", "verdict")
     made = [
-        summary(analysis, options),
-        Table("aggregate", "All aggregates", (*about, *Aggregate._fields[3:]), list(analysis.aggregates.values())),
-        _returns(analysis, about),
-        _speed(analysis, about, options),
-        _equivalence(analysis, about, options),
-        _improvement(analysis, options),
-        _over_tasks(analysis, options),
+        Table("summary", "Summary", (*about, "seeds", *SUMMARY, "return"), summary),
+        Table("aggregate", "All aggregates", (*about, "metric", *Estimate._fields), aggregates),
+        Table("returns", "Final returns", (*about, "seeds", *RETURNS), returns),
+        Table("scales", "Scales of scores", ("env", "score 0", "is of", "score 1", "is of"), scales),
+        Table("speed", "Speeds and times", (*about, "seeds", *SPEEDS), _of_groups(analysis, SPEEDS)),
+        Table("equivalence", "Tests of equivalence", (*about, *tested), equivalence),
+        Table("improvement", "Probability of improvement", ("env", by, "over", "probability"), analysis.improvements),
+        Table("over_envs", "Over all environments", ("algorithm", by, "seeds", *OVER_ENVS), over_envs),
         _references(analysis, about),
-        _settings(analysis),
         _runs(runs),
         _same(runs),
-        Table("left_out", "Left out", ("folder", "reason"), [(each.folder, each.reason) for each in left_out]),
+        Table("left_out", "Left out", ("folder", "reason"), list(left_out.items())),
     ]
-    return [table for table in made if table.rows or table.key in ("summary", "aggregate")]
+    return [table for table in made if table.rows]
 
 
-def summary(analysis: Analysis, options: Options) -> Table:
-    """A row for each group: how well it learns, how fast it is, and how it compares with the baseline."""
-    rows = []
-    for task in analysis.tasks:
-        for group in task.groups:
-            pair = analysis.pair(group)
-            rows.append(
-                (
-                    *(task.label, group.algorithm, group.name, len(group.finished)),
-                    analysis.estimate(task.label, group.name, "final_return_mean"),
-                    analysis.estimate(task.label, group.name, "steady_sps"),
-                    pair.speedup if pair else None,
-                    pair.returns.verdict if pair and pair.returns else "",
-                )
-            )
-    columns = ("env", "algorithm", options.by, "seeds", "final return", "steps/s", "speed-up", "return")
-    note = (
-        f"Means over finished seeds with 95% intervals; speed-up and equivalence of the return are over "
-        f"{options.baseline}, within {options.margin_in_words}. Undecided: too few seeds to tell."
-    )
-    return Table("summary", "Summary", columns, rows, note)
-
-
-def _returns(analysis: Analysis, about: Sequence[str]) -> Table:
-    rows = []
-    for task in analysis.tasks:
-        scale = analysis.scales.get(task.label)
-        between = f"{cell(scale.low)} ({scale.low_is}) to {cell(scale.high)} ({scale.high_is})" if scale else ""
-        score = "human_normalised_score" if scale and scale.high_is == "human" else "normalised_score"
-        metrics = ("final_return_mean", "final_return_median", "final_return_iqm", score, "optimality_gap")
-        for group in task.groups:
-            found = [analysis.estimate(task.label, group.name, metric) for metric in metrics]
-            if found[0]:
-                row = (task.label, group.algorithm, group.name, len(group.finals()), *found, between)
-                rows.append((task.env, -found[0].point, row))
-    columns = (*about, "seeds", "mean", "median", "IQM", "score", "optimality gap", "scores from 0 to 1 are")
-    note = (
-        "Best first: of many settings one leads by chance. Mean return of the last 100 training episodes of each seed; "
-        "95% intervals over seeds, Student's for means, by the bootstrap for median, IQM and optimality gap, which is "
-        "how far scores stay below 1."
-    )
-    best_first = [row for *_, row in sorted(rows, key=lambda each: each[:2])]
-    return Table("returns", "Final returns", columns, best_first, note)
-
-
-def _speed(analysis: Analysis, about: Sequence[str], options: Options) -> Table:
-    metrics = (*MEANS, "speedup_steady_sps", "speedup_wall_time")
-    rows = []
-    for task in analysis.tasks:
-        for group in task.groups:
-            if steady := analysis.aggregates.get((task.label, group.name, "steady_sps")):
-                cells = [analysis.estimate(task.label, group.name, metric) for metric in metrics]
-                rows.append((task.label, group.algorithm, group.name, steady.seeds, *cells))
-    columns = (
-        *(*about, "seeds", "steady speed (steps/s)", "mean speed (steps/s)", "compilation (s)", "training (s)"),
-        *("set-up (s)", "speed-up", "speed-up of training time"),
-    )
-    note = (
-        "Means over seeds with Student's 95% intervals. Steady speed is that of a run's median iteration, mean speed "
-        "its steps over its training time less compilation, which is what the first iterations took beyond median "
-        f"ones. Speed-ups are over {options.baseline}."
-    )
-    return Table("speed", "Speeds and times", columns, rows, note)
-
-
-def _equivalence(analysis: Analysis, about: Sequence[str], options: Options) -> Table:
-    rows = [
-        (
-            *(pair.task.label, pair.group.algorithm, pair.group.name, pair.baseline.name),
-            Estimate(found.difference, found.low, found.high),
-            *(found.margin, "paired" if pair.paired else "Welch", found.p_equivalent, found.p_different),
-            found.verdict,
-        )
-        for pair in analysis.pairs
-        if (found := pair.returns)
+def _of_groups(analysis: Analysis, metrics: Mapping[str, str]) -> list[tuple[Any, ...]]:
+    """A row for each group that has the first of the `metrics`."""
+    first, *_ = metrics.values()
+    return [
+        (group.task, group.algorithm, group.name, found[first].seeds, *map(found.get, metrics.values()))
+        for task in analysis.tasks
+        for group in task.groups
+        if first in (found := analysis.of(group))
     ]
-    columns = (
-        *(*about, "compared with", "difference [90%]", "margin", "test"),
-        *("p of equivalence", "p of difference", "verdict"),
-    )
-    note = (
-        "Two one-sided t-tests (TOST) of mean final returns at 5%, of pairs with the same seed and noise, or Welch's "
-        f"where seeds or backends differ. The margin is {options.margin_in_words}."
-    )
-    return Table("equivalence", "Tests of equivalence", columns, rows, note)
-
-
-def _improvement(analysis: Analysis, options: Options) -> Table:
-    note = "The chance that a run of the first ends with a higher return than one of the second; a tie counts half."
-    columns = ("env", options.by, "over", "probability")
-    return Table("improvement", "Probability of improvement", columns, analysis.improvements, note)
-
-
-def _over_tasks(analysis: Analysis, options: Options) -> Table:
-    rows = []
-    for scores in ("normalised_score", "human_normalised_score"):
-        metrics = (f"{scores}_median", f"{scores}_iqm", f"{scores}_mean", "optimality_gap")
-        for name in analysis.names:
-            if found := analysis.aggregates.get((ALL, name, metrics[0])):
-                estimates = [analysis.estimate(ALL, name, metric) for metric in metrics]
-                rows.append((scores.replace("_", " "), found.algorithm, name, found.seeds, *estimates))
-    shared = ", ".join(task.label for task in analysis.shared)
-    note = (
-        f"Over the environments that all have finished and that have a scale: {shared}. The bootstrap is stratified by "
-        "environment; human-normalised scores are only over Atari."
-    )
-    columns = ("scores", "algorithm", options.by, "seeds", "median", "IQM", "mean", "optimality gap")
-    return Table("over_envs", "Over all environments", columns, rows, note)
 
 
 def _references(analysis: Analysis, about: Sequence[str]) -> Table:
+    """A row for each group and published result: means ± standard deviations (seeds)."""
     rows = []
-    for group, ours, sps, reference, low, high, comparison in analysis.references:
+    for group, ours, sps, reference, difference, comparison in analysis.references:
         own = f"{cell(ours.mean)} ± {cell(ours.std) or '?'} ({ours.n})" if ours else ""
         theirs = f"{cell(reference.mean)} ± {cell(reference.std)} ({reference.seeds})" if reference.seeds else ""
-        difference = None
-        if ours and reference.mean is not None and reference.steps in (None, group.first.total_timesteps):
-            difference = Estimate(ours.mean - reference.mean, low, high)
         rows.append(
             (
                 group.task, group.algorithm, group.name, group.first.env_id, group.first.total_timesteps,
@@ -161,32 +128,16 @@ def _references(analysis: Analysis, about: Sequence[str]) -> Table:
             )
         )  # fmt: skip
     columns = (
-        *(*about, "id", "steps", "return", "published return", "difference", "verdict", "steps/s"),
-        *("published steps/s", "published by", "their id", "their steps", "their hardware", "source"),
+        *(*about, "id", "steps", "return", "published return", "difference", "verdict"),
+        *("steps/s", "published steps/s", "published by", "their id", "their steps", "their hardware", "source"),
     )
-    note = (
-        "Mean ± standard deviation (seeds). Where the numbers of steps are equal: the difference with Welch's 95% "
-        "interval, and, for the same version of the environment, the verdict of two one-sided tests within the margin "
-        "of equivalence. Ids, steps and hardware often differ: compare them first."
-    )
-    return Table("references", "Ours and published", columns, rows, note)
-
-
-def _settings(analysis: Analysis) -> Table:
-    """A row for each task that has others of its environment beside it: the hyperparameters in which tasks differ."""
-    settings = {(task.label, task.env_id): task.groups[0].first.setting for task in analysis.tasks}
-    keys = differing(settings.values())
-    rows = [
-        (*task, *(json.dumps(setting[key]) if key in setting else "" for key in keys))
-        for task, setting in settings.items()
-        if keys
-    ]
-    return Table("settings", "Hyperparameters that differ", ("env", "id", *keys), rows)
+    return Table("references", "Ours and published", columns, rows)
 
 
 def _runs(runs: Sequence[Run]) -> Table:
-    """A row for each run, including the facts in which runs differ."""
-    keys = differing([run.facts for run in runs])
+    """A row for each run, including the hyperparameters and facts in which runs differ."""
+    trees = [run.setting | run.facts for run in runs]
+    keys = differing(trees)
     measured = sorted({name for run in runs for name in run.measured})
     rows = [
         (
@@ -194,25 +145,74 @@ def _runs(runs: Sequence[Run]) -> Table:
             *(run.global_step, run.recent_return_mean, run.steady_sps, run.mean_sps, run.compile_seconds),
             *(run.wall_seconds, run.resumes, run.cut_episodes, run.cut_fraction),
             *(run.measured.get(name) for name in measured),
-            *(_text(run.facts.get(key, "")) for key in keys),
+            *(shown(tree.get(key, "")) for key in keys),
         )
-        for run in runs
+        for run, tree in zip(runs, trees, strict=True)
     ]
     columns = (
         *("folder", "env", "backend", "framework", "seed", "state", "steps", "return", "steady steps/s"),
         *("mean steps/s", "compilation (s)", "training (s)", "resumes", "cut episodes", "cut steps (fraction)"),
         *(*measured, *keys),
     )
-    return Table("runs", "Every run", columns, rows, "The last columns are the facts in which runs differ.")
+    return Table("runs", "Every run", columns, rows)
 
 
 def _same(runs: Sequence[Run]) -> Table:
     """A row for each hyperparameter and each fact that all runs share."""
     trees = [run.setting | run.facts for run in runs]
     apart = set(differing(trees))
-    rows = [(key, _text(value)) for key, value in trees[0].items() if key not in apart]
+    rows = [(key, shown(value)) for key, value in trees[0].items() if key not in apart]
     return Table("same", "The same for all runs", ("what", "value"), rows)
 
 
-def _text(value: object) -> str:
+def shown(value: object) -> str:
+    """A hyperparameter or a fact as text."""
     return "none" if value is None else str(value)
+
+
+def to_csv(table: Table) -> str:
+    """The table as CSV, with all digits; an estimate takes three columns."""
+    spread = [any(isinstance(row[k], Estimate) for row in table.rows) for k in range(len(table.columns))]
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    headers = zip(table.columns, spread, strict=True)
+    writer.writerow(
+        [each for name, wide in headers for each in ((name, f"{name} low", f"{name} high") if wide else (name,))]
+    )
+    for row in table.rows:
+        cells = [
+            each
+            for value, wide in zip(row, spread, strict=True)
+            for each in ((value or (None, None, None))[:3] if wide else [value])
+        ]
+        writer.writerow([None if isinstance(each, float) and not math.isfinite(each) else each for each in cells])
+    return file.getvalue()
+
+
+def to_text(table: Table, most_rows: int) -> str:
+    """The first rows of the table in aligned columns."""
+    more = len(table.rows) - most_rows
+    lines = [list(table.columns), *([cell(value) for value in row] for row in table.rows[:most_rows])]
+    return aligned(lines) + (f"\n{more} more rows are in the tables" if more > 0 else "")
+
+
+def cell(value: Any) -> str:
+    """The text of a table's cell."""
+    if value is None:
+        return ""
+    if isinstance(value, Estimate):
+        low, high = number(value.low), number(value.high)
+        return f"{number(value.point)} [{low}, {high}]" if math.isfinite(value.low) else number(value.point)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def number(value: float | None) -> str:
+    """A number with four significant digits and thousands separators; empty if it is None or not finite."""
+    if value is None or not math.isfinite(value):
+        return ""
+    if value == 0:
+        return "0"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}" if digits <= 6 else f"{value:.3g}"

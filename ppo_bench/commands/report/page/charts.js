@@ -7,7 +7,8 @@
   const faint = (hex, opacity) => hex + Math.round(255 * opacity).toString(16).padStart(2, "0");
   const text = (name) => name.replaceAll("&", "&amp;").replaceAll("<", "&lt;"); // plotly reads markup
   const wrapped = (label, letters) => text(label).replace(new RegExp(`(.{${letters}}\\S*) `, "g"), "$1<br>");
-  const clipped = (name, letters) => text(name.length > letters ? `${name.slice(0, letters - 1)}…` : name);
+  // Names differ more at their ends.
+  const clipped = (name, letters) => text(name.length > letters ? `${name.slice(0, letters / 3)}…${name.slice(1 - 2 * letters / 3)}` : name);
 
   function smoothed(values, width) {
     const reach = (width - 1) / 2;
@@ -55,9 +56,9 @@
 
   function draw(host) {
     const chart = figures[host.dataset.figure][host.dataset.chart];
-    const most = host.clientWidth < 500 ? 22 : 44; // letters of a name beside the bars
-    const beside = chart.rows ? Math.min(most, Math.max(...chart.rows.map((row) => row.name.length))) : 0;
-    const label = wrapped(chart.x_label, Math.max(12, Math.floor((host.clientWidth - 80) / 6.5 - beside - 6)));
+    const most = host.clientWidth < 500 ? 22 : 44; // letters of the name of a bar
+    const letters = chart.rows ? Math.min(most, Math.max(...chart.rows.map((row) => row.name.length))) : 0;
+    const label = wrapped(chart.x_label, Math.max(12, Math.floor((host.clientWidth - 80) / 6.5 - letters - 6)));
     const ink = css("--ink"), grid = { gridcolor: css("--line"), zeroline: false, automargin: true, ticklabelstandoff: 4, fixedrange: true };
     const layout = {
       title: { text: clipped(chart.title, 60), font: { size: 14 }, x: 0, xref: "paper", xanchor: "left", y: 0.98, yref: "container", yanchor: "top" },
@@ -74,7 +75,7 @@
       const room = 26 * Math.ceil(chart.series.length / columns);
       Object.assign(layout, { height: 310 + room, hovermode: "x unified", showlegend: true });
       Object.assign(layout.margin, { b: 54 + room });
-      layout.legend = { orientation: "h", x: 0, y: 0, yref: "container", yanchor: "bottom", maxheight: room + 10, font: { size: 11 } };
+      layout.legend = { orientation: "h", x: 0, y: 0, yref: "container", yanchor: "bottom", maxheight: 2 * room, font: { size: 11 } };
     } else {
       traces = bars(chart);
       const ticks = chart.rows.map((row) => clipped(row.name, most));
