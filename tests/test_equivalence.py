@@ -11,8 +11,8 @@ import pytest
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.equivalence.command import load, main
 from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
-from ppo_bench.commands.equivalence.explain import Tie, sensitivity, tied_actions, ties
 from ppo_bench.commands.equivalence.processes import Follower, Workers, played
+from ppo_bench.commands.equivalence.rounding import Tie, sensitivity, tied_actions, ties
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import Failed

@@ -21,12 +21,12 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.commands.equivalence.against import command as against
+from ppo_bench.commands.equivalence.cleanrl import command as cleanrl
 from ppo_bench.commands.equivalence.differences import Difference, compare
-from ppo_bench.commands.equivalence.explain import Sensitivity, Tie, sensitivity, tied_actions, ties
 from ppo_bench.commands.equivalence.processes import Workers, played
 from ppo_bench.commands.equivalence.report import Agreement, report
 from ppo_bench.commands.equivalence.requirements import installed, require_no_run
+from ppo_bench.commands.equivalence.rounding import Sensitivity, Tie, sensitivity, tied_actions, ties
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import ConfigError
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     parser.add_overrides("as for a run; and mode=lockstep|free, frameworks=[a,b]")
     overrides, devices = _numbers_of_devices(overrides_of(parser.parse_intermixed_args(arguments)))
     if any(override.startswith("against=") for override in overrides):
-        return against.main(overrides)
+        return cleanrl.main(overrides)
     config = load(overrides)
     assert isinstance(config.root, EquivalenceSchema)
     mode = config.root.mode

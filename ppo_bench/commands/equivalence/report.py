@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppo_bench.commands.equivalence.differences import Difference
-from ppo_bench.commands.equivalence.explain import Sensitivity, Tie
+from ppo_bench.commands.equivalence.rounding import Sensitivity, Tie
 from ppo_bench.commands.equivalence.tolerances import TOLERANCES
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.values import digest, file_name

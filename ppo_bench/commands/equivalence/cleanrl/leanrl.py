@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ppo_bench.commands.equivalence.against.in_torch import TorchScript
-from ppo_bench.commands.equivalence.against.randomness import ActionNoise, Order
+from ppo_bench.commands.equivalence.cleanrl.randomness import ActionNoise, Order
+from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
 
 
 def install(script: TorchScript) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.commands.equivalence.against.in_torch import TorchScript
-from ppo_bench.commands.equivalence.against.randomness import Order
+from ppo_bench.commands.equivalence.cleanrl.randomness import Order
+from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
 from ppo_bench.envs import proof_of_memory
 from ppo_bench.mathematics import noise
 

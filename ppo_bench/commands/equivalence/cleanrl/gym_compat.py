@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from ppo_bench.commands.equivalence.against.running import Script
+from ppo_bench.commands.equivalence.cleanrl.script import Script
 
 
 def install(script: Script) -> None:

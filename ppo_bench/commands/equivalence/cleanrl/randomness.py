@@ -9,8 +9,8 @@ import torch
 from torch.distributions.categorical import Categorical
 from torch.distributions.normal import Normal
 
-from ppo_bench.commands.equivalence.against.in_torch import TorchScript
-from ppo_bench.commands.equivalence.against.running import Script
+from ppo_bench.commands.equivalence.cleanrl.script import Script
+from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
 from ppo_bench.mathematics import noise
 
 

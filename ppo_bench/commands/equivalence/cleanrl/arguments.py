@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.commands.equivalence.against.scripts import SCRIPTS
+from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.commands.equivalence.against.running import Script
+from ppo_bench.commands.equivalence.cleanrl.script import Script
 
 
 class TorchScript(Script):

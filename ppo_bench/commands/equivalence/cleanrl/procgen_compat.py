@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ppo_bench.commands.equivalence.against.old_gym import VectorRewards
-from ppo_bench.commands.equivalence.against.pools import Pool
-from ppo_bench.commands.equivalence.against.running import Script
+from ppo_bench.commands.equivalence.cleanrl.envpool_compat import Pool
+from ppo_bench.commands.equivalence.cleanrl.gym_compat import VectorRewards
+from ppo_bench.commands.equivalence.cleanrl.script import Script
 
 
 def install(script: Script) -> None:

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 import supersuit
 
-from ppo_bench.commands.equivalence.against.running import Script
+from ppo_bench.commands.equivalence.cleanrl.script import Script
 
 
 def install(script: Script) -> None:

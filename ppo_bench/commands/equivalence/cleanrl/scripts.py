@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ppo_bench.commands.equivalence.against import names
+from ppo_bench.commands.equivalence.cleanrl import parameter_names as names
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.arrays import Arrays
@@ -47,16 +47,16 @@ class Known:
 SCRIPTS = {
     "ppo": Known(names.classic),
     "ppo_continuous_action": Known(names.continuous, normalizes=True),
-    "ppo_continuous_action_torchcompile": Known(names.continuous, ("lean",), logs=False, normalizes=True),
+    "ppo_continuous_action_torchcompile": Known(names.continuous, ("leanrl",), logs=False, normalizes=True),
     "ppo_atari": Known(names.nature),
-    "ppo_atari_multigpu": Known(names.nature, ("ranks",), in_ranks=True),
-    "ppo_atari_envpool": Known(names.nature, ("pools",)),
-    "ppo_atari_envpool_torchcompile": Known(names.nature, ("pools", "lean"), logs=False),
+    "ppo_atari_multigpu": Known(names.nature, ("multigpu",), in_ranks=True),
+    "ppo_atari_envpool": Known(names.nature, ("envpool_compat",)),
+    "ppo_atari_envpool_torchcompile": Known(names.nature, ("envpool_compat", "leanrl"), logs=False),
     "ppo_atari_envpool_xla_jax": Known(names.flax, in_jax=True),
     "ppo_atari_envpool_xla_jax_scan": Known(names.flax, in_jax=True),
     "ppo_atari_lstm": Known(names.lstm),
-    "ppo_pettingzoo_ma_atari": Known(names.nature, ("pettingzoo",)),
-    "ppo_procgen": Known(names.impala, ("procgen",)),
+    "ppo_pettingzoo_ma_atari": Known(names.nature, ("pettingzoo_compat",)),
+    "ppo_procgen": Known(names.impala, ("procgen_compat",)),
     "ppo_rnd_envpool": Known(
         names.rnd,
         ("rnd",),
@@ -66,7 +66,7 @@ SCRIPTS = {
     ),
     "ppo_trxl": Known(
         names.transformer,
-        ("transformer",),
+        ("trxl",),
         losses={"policy_loss": "pg_loss", "entropy": "entropy_loss"},  # others are computed later, or otherwise
         vf_coef=0.5,
     ),

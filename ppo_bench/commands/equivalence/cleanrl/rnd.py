@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.commands.equivalence.against import pools
-from ppo_bench.commands.equivalence.against.in_torch import TorchScript
-from ppo_bench.commands.equivalence.against.old_gym import RunningMeanStd
-from ppo_bench.commands.equivalence.against.randomness import ActionNoise
+from ppo_bench.commands.equivalence.cleanrl import envpool_compat
+from ppo_bench.commands.equivalence.cleanrl.gym_compat import RunningMeanStd
+from ppo_bench.commands.equivalence.cleanrl.randomness import ActionNoise
+from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
 from ppo_bench.mathematics import noise
 
 
@@ -22,7 +22,7 @@ def install(script: TorchScript) -> None:
     np.random.randint = rnd.warm_up_actions  # type: ignore[assignment]
     own_rand = torch.rand
     torch.rand = lambda *size, **options: rnd.draws() if script.variables else own_rand(*size, **options)
-    pools.install(script, lambda *given: WarmedPool(rnd, *given))
+    envpool_compat.install(script, lambda *given: WarmedPool(rnd, *given))
     module: Any = sys.modules["gym.wrappers.normalize"]
     module.RunningMeanStd = lambda epsilon=1e-4, shape=(): Statistics(rnd, epsilon, shape)
     own_load = script.load_weights
@@ -91,7 +91,7 @@ class Rnd:
         self.counted = True
 
 
-class WarmedPool(pools.Pool):
+class WarmedPool(envpool_compat.Pool):
     """A pool that begins anew after the warm-up."""
 
     def __init__(self, rnd: Rnd, *given: Any) -> None:

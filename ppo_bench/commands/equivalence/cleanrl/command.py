@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from hydra.core.config_store import ConfigStore
 
-from ppo_bench.commands.equivalence.against.arguments import arguments_of
-from ppo_bench.commands.equivalence.against.patches import INTERFACES, NEUTRALISED, SUPPLIED
-from ppo_bench.commands.equivalence.against.scripts import SCRIPTS, require_known, require_same_names
-from ppo_bench.commands.equivalence.against.supply import Supply, supply_of
+from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
+from ppo_bench.commands.equivalence.cleanrl.patches import INTERFACES, NEUTRALISED, SUPPLIED
+from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS, require_known, require_same_names
+from ppo_bench.commands.equivalence.cleanrl.supply import Supply, supply_of
 from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import Follower
 from ppo_bench.commands.equivalence.requirements import installed, require_no_run
@@ -125,7 +125,7 @@ def _run(script: Path, folder: Path, left_out: list[str], arguments: list[str], 
     say(f"python {script.name} {' '.join(arguments)}")
     torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks > 1 else []
     words = [str(folder), str(script), ",".join(left_out), "--", *arguments]
-    command = [sys.executable, "-m", *torchrun, "ppo_bench.commands.equivalence.against.script", *words]
+    command = [sys.executable, "-m", *torchrun, "ppo_bench.commands.equivalence.cleanrl.process", *words]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     ran = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if ran.returncode:

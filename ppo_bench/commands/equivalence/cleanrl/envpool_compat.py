@@ -9,7 +9,7 @@ import envpool
 import gymnasium
 import numpy as np
 
-from ppo_bench.commands.equivalence.against.running import Script
+from ppo_bench.commands.equivalence.cleanrl.script import Script
 
 
 class Pool:

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ppo_bench.commands.equivalence.against import pools
-from ppo_bench.commands.equivalence.against.running import Script
+from ppo_bench.commands.equivalence.cleanrl import envpool_compat
+from ppo_bench.commands.equivalence.cleanrl.script import Script
 from ppo_bench.mathematics import noise
 
 Key = Any
@@ -48,7 +48,7 @@ def _flat(params: Any) -> dict[str, np.ndarray]:
 def install(script: JaxScript) -> None:
     """Replace random numbers, weights and EnvPool's interface."""
     sys.modules["gym"] = gymnasium
-    pools.install(script)
+    envpool_compat.install(script)
     jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
     script.used.update(("gym", "jax"))
     _supply_numbers(script)

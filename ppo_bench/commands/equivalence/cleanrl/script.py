@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ppo_bench.commands.equivalence.against.names import to_ours, to_theirs
-from ppo_bench.commands.equivalence.against.scripts import SCRIPTS
-from ppo_bench.commands.equivalence.against.supply import Supply
+from ppo_bench.commands.equivalence.cleanrl.parameter_names import to_ours, to_theirs
+from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
+from ppo_bench.commands.equivalence.cleanrl.supply import Supply
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.mathematics.parts import Part
 

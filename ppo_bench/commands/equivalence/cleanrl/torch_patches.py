@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ppo_bench.commands.equivalence.against.in_torch import TorchScript
+from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
 
 
 def install(script: TorchScript) -> None:

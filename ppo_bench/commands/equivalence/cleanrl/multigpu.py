@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ppo_bench.commands.equivalence.against.in_torch import TorchScript
+from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
 
 
 def install(script: TorchScript) -> None:

@@ -1,6 +1,6 @@
 """The process that runs a script of CleanRL's, its own text, and records its iterations.
 
-python -m ppo_bench.commands.equivalence.against.script FOLDER SCRIPT LEFT_OUT -- ARGUMENT...; FOLDER has a `Supply`,
+python -m ppo_bench.commands.equivalence.cleanrl.process FOLDER SCRIPT LEFT_OUT -- ARGUMENT...; FOLDER has a `Supply`,
 and receives `<rank>/<k>.npz` and `<rank>/<k>.json` after iteration k. LEFT_OUT names differences, with commas, that
 stay in place.
 """
@@ -18,11 +18,11 @@ from pathlib import Path
 
 import torch
 
-from ppo_bench.commands.equivalence.against import interfaces, neutralised, old_gym, randomness
-from ppo_bench.commands.equivalence.against.in_torch import TorchScript
-from ppo_bench.commands.equivalence.against.running import EnoughError, Script
-from ppo_bench.commands.equivalence.against.scripts import SCRIPTS
-from ppo_bench.commands.equivalence.against.supply import Supply
+from ppo_bench.commands.equivalence.cleanrl import gym_compat, interfaces, randomness, torch_patches
+from ppo_bench.commands.equivalence.cleanrl.script import EnoughError, Script
+from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
+from ppo_bench.commands.equivalence.cleanrl.supply import Supply
+from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
 
 
 def main(arguments: list[str]) -> int:
@@ -49,7 +49,7 @@ def _in_torch(path: Path, folder: Path, left_out: set[str]) -> Script:
     running = TorchScript(path, folder, left_out)
     if running.supply.precision == "float64":
         interfaces.install_float64(running)
-    for patches in (randomness, neutralised, old_gym):
+    for patches in (randomness, torch_patches, gym_compat):
         patches.install(running)
     for module in running.known.patches:
         importlib.import_module(f"{__package__}.{module}").install(running)
@@ -62,10 +62,10 @@ def _in_jax(path: Path, folder: Path, left_out: set[str]) -> Script:
     import jax
 
     jax.config.update("jax_enable_x64", Supply.load(folder)[0].precision == "float64")
-    from ppo_bench.commands.equivalence.against import in_jax
+    from ppo_bench.commands.equivalence.cleanrl import jax_script
 
-    running = in_jax.JaxScript(path, folder, left_out)
-    in_jax.install(running)
+    running = jax_script.JaxScript(path, folder, left_out)
+    jax_script.install(running)
     return running
 
 
