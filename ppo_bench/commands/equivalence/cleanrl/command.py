@@ -11,23 +11,20 @@ Exit 0 if every action was the same and the rest is within the tolerance; else 1
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from hydra.core.config_store import ConfigStore
 
 from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
+from ppo_bench.commands.equivalence.cleanrl.config import initial_state, load, schema, script_path
 from ppo_bench.commands.equivalence.cleanrl.patches import INTERFACES, NEUTRALISED, SUPPLIED
-from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS, require_known, require_same_names
-from ppo_bench.commands.equivalence.cleanrl.supply import Supply, supply_of
+from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS, require_same_names
 from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import Follower
 from ppo_bench.commands.equivalence.requirements import installed, require_no_run
@@ -38,28 +35,12 @@ from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.progress import say
 from ppo_bench.common.values import digest
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.load import load_config
-from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.mathematics.arrays import Arrays, Tree, under
 from ppo_bench.mathematics.normalize import ActionBounds
 
 EXACT = 1e-10
 """Tolerance of all that is compared in float64. In coarser precisions only actions and parameters are within one, that
 of a lockstep: rounding grows from iteration to iteration."""
-
-
-@dataclass
-class AgainstSchema(RootSchema):
-    """The keys of conf/against.yaml."""
-
-    against: str
-    iterations: int
-    frameworks: list[str] | None
-    leave_out: list[str]
-    arguments: list[str]
-
-
-ConfigStore.instance().store("AgainstSchema", AgainstSchema)
 
 
 class Row(NamedTuple):
@@ -81,90 +62,72 @@ class Row(NamedTuple):
 
 def main(overrides: list[str]) -> int:
     """Run both sides, print a table, and write a JSON file; returns 1 if they differ."""
-    config = _load(overrides)
-    root = config.root
-    assert isinstance(root, AgainstSchema)
-    script = Path(root.against).expanduser()
+    config = load(overrides)
+    root, script = schema(config), script_path(config)
     require_no_run(config, overrides)
-    names = root.frameworks or installed(lambda name: _load([*overrides, f"framework={name}"]).require())
-    configs = {name: _load([*overrides, f"framework={name}"]) for name in names}
+    names = root.frameworks or installed(lambda name: load([*overrides, f"framework={name}"]).require())
+    configs = {name: load([*overrides, f"framework={name}"]) for name in names}
     for each in configs.values():
         each.require()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        supply, initial, bounds = supply_of(config, root.iterations)
-        require_same_names(script.stem, initial)
-        supply.save(folder, initial)
-        ranks = config.ppo.shards if SCRIPTS[script.stem].in_ranks else 1
-        _run(script, folder, root.leave_out, [*arguments_of(script, config), *root.arguments], ranks)
-        theirs, used = _recorded(folder, supply, ranks)
-    rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, bounds)]
-    return _report(config, script, rows, used)
+    problem, initial = initial_state(config)
+    require_same_names(script.stem, initial)
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = _run(config, Path(folder), overrides)
+    rows = [row for name, each in configs.items() for row in _compare(name, each, theirs, problem.action_bounds)]
+    return _report(config, rows, set().union(*(iteration.patches for iteration in theirs)))
 
 
-def _load(overrides: list[str]) -> Config:
-    """The configuration of a side, whose environments never restart, as CleanRL's do not."""
-    config = load_config([*overrides, "checkpoint.every_iterations=1_000_000"], "against")
-    root = config.root
-    assert isinstance(root, AgainstSchema)
-    script = Path(root.against).expanduser()
-    if not script.is_file():
-        raise ConfigError(
-            f"against={root.against}: the file is missing; name a script in a copy of CleanRL's repository"
-        )
-    require_known(script, config)
-    if not 1 <= root.iterations <= config.num_iterations:
-        raise ConfigError(f"iterations={root.iterations}: must lie between 1 and {config.num_iterations}")
-    if unknown := set(root.leave_out) - NEUTRALISED.keys():
-        raise ConfigError(f"leave_out={sorted(unknown)}: there are {', '.join(NEUTRALISED)}")
-    return config
+class ScriptIteration(NamedTuple):
+    """An iteration of the script, of all its processes."""
+
+    outcome: IterationOutcome
+    counts: np.ndarray
+    """Flags of the steps that count, `[T, N]` bool."""
+    patches: set[str]
+    """Names of the patches that have had an occasion so far."""
 
 
-def _run(script: Path, folder: Path, left_out: list[str], arguments: list[str], ranks: int) -> None:
-    """Execute the script in `ranks` processes. Raises `Failed` with its last line if it fails."""
-    say(f"python {script.name} {' '.join(arguments)}")
+def _run(config: Config, folder: Path, overrides: list[str]) -> list[ScriptIteration]:
+    """Execute the script, whose processes write to `folder`. Raises `Failed` with its last line if it fails."""
+    root, script = schema(config), script_path(config)
+    ranks = config.ppo.shards if SCRIPTS[script.stem].is_distributed else 1
+    say(f"python {script.name} {' '.join([*arguments_of(script, config), *root.arguments])}")
     torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks > 1 else []
-    words = [str(folder), str(script), ",".join(left_out), "--", *arguments]
-    command = [sys.executable, "-m", *torchrun, "ppo_bench.commands.equivalence.cleanrl.process", *words]
+    command = [sys.executable, "-m", *torchrun, "ppo_bench.commands.equivalence.cleanrl.process"]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    ran = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    ran = subprocess.run(
+        [*command, str(folder), *overrides], env=environment, stderr=subprocess.PIPE, text=True, check=False
+    )
     if ran.returncode:
         lines = ran.stderr.splitlines()
         of_ranks = [line for line in lines if line.startswith("[rank")]  # before what torchrun says of them
         raise Failed(f"{script.name}: {reason(ran.returncode, of_ranks or lines)}")
+    numbers = range(1, root.iterations + 1)
+    return [_iteration([folder / str(rank) / f"{number}.npz" for rank in range(ranks)], config) for number in numbers]
 
 
-def _recorded(folder: Path, supply: Supply, ranks: int) -> tuple[list[tuple[IterationOutcome, np.ndarray]], set[str]]:
-    """For each iteration of the script its outcome and the flags `[T, N]` of the steps that count, and the patches."""
-    found, used = [], set[str]()
-    for number in range(1, supply.iterations + 1):
-        abouts = [json.loads((folder / str(rank) / f"{number}.json").read_text()) for rank in range(ranks)]
-        arrays = [_arrays(folder / str(rank) / f"{number}.npz") for rank in range(ranks)]
-        actions, counts = (
-            np.concatenate([each[name] for each in arrays], 1) if name in arrays[0] else None
-            for name in ("actions", "valid")
-        )
-        assert actions is not None
-        if counts is None or not supply.masks_resets:
-            counts = np.ones(actions.shape[:2], bool)
-        metrics = {name: float(np.mean([each["metrics"][name] for each in abouts])) for name in abouts[0]["metrics"]}
-        found.append((IterationOutcome(actions, {}, arrays[0], metrics, None), counts))
-        used |= {name for each in abouts for name in each["used"]}
-    return found, used
+def _iteration(records: list[Path], config: Config) -> ScriptIteration:
+    """An iteration from the records of all processes."""
+    arrays = [_arrays(record) for record in records]
+    actions, valid = (np.concatenate([each[name] for each in arrays], 1) for name in ("actions", "valid"))
+    metrics = {
+        name: float(np.mean([each[f"metrics.{name}"] for each in arrays])) for name in under("metrics", arrays[0])
+    }
+    counts = valid if config.ppo.mask_resets else np.ones_like(valid)
+    patches = {str(name) for each in arrays for name in each["patches"]}
+    return ScriptIteration(IterationOutcome(actions, {}, arrays[0], metrics, None), counts, patches)
 
 
 def _arrays(path: Path) -> Arrays:
-    with np.load(path) as kept:
-        return dict(kept)
+    with np.load(path) as archive:
+        return dict(archive)
 
 
-def _compare(
-    name: str, config: Config, theirs: list[tuple[IterationOutcome, np.ndarray]], bounds: ActionBounds | None
-) -> Iterator[Row]:
+def _compare(name: str, config: Config, theirs: list[ScriptIteration], bounds: ActionBounds | None) -> Iterator[Row]:
     """The rows of one framework, which trains by itself."""
     side = Follower(config, follows=False)
     try:
-        for number, (other, counts) in enumerate(theirs, 1):
+        for number, (other, counts, _) in enumerate(theirs, 1):
             side.start(None)
             ours = side.outcome()
             if other.actions.shape[:2] != ours.actions.shape[:2]:
@@ -201,9 +164,9 @@ def _distance(mine: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.linalg.norm(mine - theirs) / np.linalg.norm(mine))
 
 
-def _report(config: Config, script: Path, rows: list[Row], used: set[str]) -> int:
+def _report(config: Config, rows: list[Row], used: set[str]) -> int:
     """Print the table and the patches; write the JSON file, whose path is the last line. Returns the exit code."""
-    root: Any = config.root
+    root, script = schema(config), script_path(config)
     lines = [[*Row._fields], *([*map(_text, row)] for row in rows)]
     print(aligned(lines, right=range(1, len(Row._fields))))
     lists = {"supplied": SUPPLIED, "interfaces": INTERFACES, "neutralised": NEUTRALISED}
@@ -215,11 +178,12 @@ def _report(config: Config, script: Path, rows: list[Row], used: set[str]) -> in
     print(f"left in place: {', '.join(left) or 'nothing'}")
     if idle := [name for name in root.leave_out if name not in used]:
         print(f"without an occasion here: {', '.join(idle)}")
-    tolerance = EXACT if root.precision == "float64" else TOLERANCES[root.precision].movement
-    compared = ("movement", "adam_mean", "adam_variance", "losses", "gradient_norm")[: 5 if tolerance == EXACT else 1]
+    compares_all = root.precision == "float64"
+    tolerance = EXACT if compares_all else TOLERANCES[root.precision].movement
+    compared = ("movement", "adam_mean", "adam_variance", "losses", "gradient_norm") if compares_all else ("movement",)
     distances = [getattr(row, name) for row in rows for name in compared]
     same = not any(row.actions for row in rows) and all(each is None or each <= tolerance for each in distances)
-    what = "all else is" if tolerance == EXACT else "parameters are"
+    what = "all else is" if compares_all else "parameters are"
     verdict = f"takes the same actions, and {what} within" if same else "differs: actions, or more than"
     print(f"{script.name} {verdict} {tolerance:g} ({root.precision})")
     about = {"schema_version": SCHEMA_VERSION, "script": script.name, "overrides": list(config.overrides)}

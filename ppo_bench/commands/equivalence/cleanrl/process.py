@@ -1,72 +1,91 @@
 """The process that runs a script of CleanRL's, its own text, and records its iterations.
 
-python -m ppo_bench.commands.equivalence.cleanrl.process FOLDER SCRIPT LEFT_OUT -- ARGUMENT...; FOLDER has a `Supply`,
-and receives `<rank>/<k>.npz` and `<rank>/<k>.json` after iteration k. LEFT_OUT names differences, with commas, that
-stay in place.
+python -m ppo_bench.commands.equivalence.cleanrl.process FOLDER OVERRIDE...; FOLDER receives `<rank>/<k>.npz` after
+iteration k.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import runpy
 import sys
 import tempfile
 import warnings
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
-import torch
-
-from ppo_bench.commands.equivalence.cleanrl import gym_compat, interfaces, randomness, torch_patches
-from ppo_bench.commands.equivalence.cleanrl.script import EnoughError, Script
+from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
+from ppo_bench.commands.equivalence.cleanrl.config import load, script_path
+from ppo_bench.commands.equivalence.cleanrl.script import LastIterationError, Script, install_module
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
-from ppo_bench.commands.equivalence.cleanrl.supply import Supply
-from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
+from ppo_bench.configuration.config import Config
 
 
 def main(arguments: list[str]) -> int:
     """Run the script until the last iteration that is compared."""
-    folder, script, left_out, _, *own = arguments
-    given = Path(script).resolve(), Path(folder).resolve(), set(filter(None, left_out.split(",")))
-    running = _in_jax(*given) if SCRIPTS[given[0].stem].in_jax else _in_torch(*given)
-    interfaces.install_writer(running)
-    sys.path[:0] = [str(running.path.parent), str(running.path.parent.parent)]
-    sys.argv = [str(running.path), *own]
-    os.chdir(tempfile.mkdtemp(dir=running.folder))  # the script writes into its current folder
+    folder, config = Path(arguments[0]).resolve(), load(arguments[1:])
+    path = script_path(config)
+    sys.path[:0] = [str(path.parent), str(path.parent.parent)]
+    script = (_jax_script if SCRIPTS[path.stem].in_jax else _torch_script)(config, folder)
+    _install_writer(script)
+    os.chdir(tempfile.mkdtemp(dir=folder))  # the script writes into its current folder
     warnings.simplefilter("ignore")
     try:
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-            runpy.run_path(str(running.path), run_name="__main__")
-    except EnoughError:
+            script.run([*arguments_of(path, config), *script.root.arguments])
+    except LastIterationError:
         return 0
-    raise SystemExit(f"{running.path.name} has ended before iteration {running.supply.iterations}")
+    raise SystemExit(f"{path.name} has ended before iteration {script.root.iterations}")
 
 
-def _in_torch(path: Path, folder: Path, left_out: set[str]) -> Script:
-    """A script that learns with PyTorch, and its patches."""
+def _torch_script(config: Config, folder: Path) -> Script:
+    """A script that learns with PyTorch, with its patches."""
+    import torch
+
+    from ppo_bench.commands.equivalence.cleanrl import gym_compat, torch_patches
+    from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
+
     torch.set_num_threads(1)
-    running = TorchScript(path, folder, left_out)
-    if running.supply.precision == "float64":
-        interfaces.install_float64(running)
-    for patches in (randomness, torch_patches, gym_compat):
-        patches.install(running)
-    for module in running.known.patches:
-        importlib.import_module(f"{__package__}.{module}").install(running)
-    return running
+    script = TorchScript(config, folder)
+    torch_patches.install(script)
+    gym_compat.install(script)
+    for module in script.spec.patches:
+        importlib.import_module(f"{__package__}.{module}").install(script)
+    return script
 
 
-def _in_jax(path: Path, folder: Path, left_out: set[str]) -> Script:
-    """A script that learns with JAX, and its patches."""
+def _jax_script(config: Config, folder: Path) -> Script:
+    """A script that learns with JAX, with its patches."""
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     import jax
 
-    jax.config.update("jax_enable_x64", Supply.load(folder)[0].precision == "float64")
+    jax.config.update("jax_enable_x64", config.root.precision == "float64")
     from ppo_bench.commands.equivalence.cleanrl import jax_script
 
-    running = jax_script.JaxScript(path, folder, left_out)
-    jax_script.install(running)
-    return running
+    script = jax_script.JaxScript(config, folder)
+    jax_script.install(script)
+    return script
+
+
+def _install_writer(script: Script) -> None:
+    """Put a module `torch.utils.tensorboard` in place."""
+
+    class SummaryWriter:
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            script.used.add("writer")
+
+        def add_text(self, *arguments: Any) -> None:
+            pass
+
+        def add_scalar(self, tag: str, *arguments: Any) -> None:
+            if tag == "charts/learning_rate":
+                script.end_iteration()
+
+        def close(self) -> None:
+            pass
+
+    install_module("torch.utils.tensorboard", SummaryWriter=SummaryWriter)
 
 
 if __name__ == "__main__":
