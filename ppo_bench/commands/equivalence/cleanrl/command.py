@@ -25,10 +25,9 @@ from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
 from ppo_bench.commands.equivalence.cleanrl.config import initial_state, load, schema, script_path
 from ppo_bench.commands.equivalence.cleanrl.patches import INTERFACES, NEUTRALISED, SUPPLIED
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS, require_same_names
-from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
-from ppo_bench.commands.equivalence.processes import Follower
-from ppo_bench.commands.equivalence.requirements import installed, require_no_run
-from ppo_bench.commands.equivalence.tolerances import TOLERANCES
+from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare
+from ppo_bench.commands.equivalence.processes import FrameworkProcess
+from ppo_bench.commands.equivalence.requirements import installed_frameworks, require_no_run
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError, Failed, reason
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
@@ -65,7 +64,7 @@ def main(overrides: list[str]) -> int:
     config = load(overrides)
     root, script = schema(config), script_path(config)
     require_no_run(config, overrides)
-    names = root.frameworks or installed(lambda name: load([*overrides, f"framework={name}"]).require())
+    names = root.frameworks or installed_frameworks(lambda name: load([*overrides, f"framework={name}"]).require())
     configs = {name: load([*overrides, f"framework={name}"]) for name in names}
     for each in configs.values():
         each.require()
@@ -125,34 +124,25 @@ def _arrays(path: Path) -> Arrays:
 
 def _compare(name: str, config: Config, theirs: list[ScriptIteration], bounds: ActionBounds | None) -> Iterator[Row]:
     """The rows of one framework, which trains by itself."""
-    side = Follower(config, follows=False)
-    try:
-        for number, (other, counts, _) in enumerate(theirs, 1):
-            side.start(None)
-            ours = side.outcome()
-            if other.actions.shape[:2] != ours.actions.shape[:2]:
-                shapes = f"{list(other.actions.shape[:2])}, and here {list(ours.actions.shape[:2])}"
+    with FrameworkProcess(config, follows=False) as framework:
+        for number, (script, counts, _) in enumerate(theirs, 1):
+            framework.start(None)
+            ours = framework.outcome()
+            if script.actions.shape[:2] != ours.actions.shape[:2]:
+                shapes = f"{list(script.actions.shape[:2])}, and here {list(ours.actions.shape[:2])}"
                 raise ConfigError(f"arguments: a rollout of the script is {shapes}")
-            actions = bounds.within(np, other.actions) if bounds else other.actions
-            weight = counts.reshape(*counts.shape, *[1] * (actions.ndim - 2))
-            same_type = actions.astype(ours.actions.dtype)
-            losses = [loss for loss in other.metrics if loss != "gradient_norm"]
-            found = compare(
-                ours,
-                other._replace(
-                    actions=np.where(weight, same_type, ours.actions), metrics={**ours.metrics, **other.metrics}
-                ),
-                TOLERANCES[config.root.precision].actions,
-                losses,
-            )
+            actions = bounds.within(np, script.actions) if bounds else script.actions
+            counted = counts.reshape(*counts.shape, *[1] * (actions.ndim - 2))
+            actions = np.where(counted, actions.astype(ours.actions.dtype), ours.actions)
+            losses = [loss for loss in script.metrics if loss != "gradient_norm"]
+            other = script._replace(actions=actions, metrics={**ours.metrics, **script.metrics})
+            found = compare(ours, other, TOLERANCES[config.root.precision].actions, losses)
             mean, variance = (
                 _distance(*(_vector(under(f"adam.{moment}", each.after)) for each in (ours, other)))
                 for moment in ("mean", "variance")
             )
             measured = (found.losses, found.gradient_norm) if losses else (None, None)
             yield Row(name, number, found.actions, found.movement, mean, variance, *measured)
-    finally:
-        side.stop()
 
 
 def _vector(arrays: Tree) -> np.ndarray:
