@@ -56,11 +56,8 @@ def test_time_that_environments_take_is_found_in_their_phase() -> None:
     """16 steps of two environments in turn, each of at least 5 ms, by clocks that may differ by a hundredth."""
     slow = "env.wrappers=[{_target_:tests.wrappers.Slow}]"
     config = load(["framework=torch_eager", "backend=gymnasium", "ppo.num_envs=2", "ppo.num_steps=16", slow])
-    program = Program(Phases, config)
-    try:
+    with Program(Phases, config) as program:
         turn = program.turn()
-    finally:
-        program.stop()
     least = 0.99 * 16 * 2 * STEP_SECONDS
     assert least < turn.environment < turn.iteration
     assert least < turn.environment_alone

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.bench.laps import WARM_UP_ITERATIONS, Laps, Training
+from ppo_bench.commands.bench.laps import WARM_UP_ITERATIONS, Laps, TimedEnv, Training
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import EnvStep, GraphEnv, Start, Step, VectorEnv
+from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
@@ -69,7 +69,7 @@ class Phases:
         acting = iteration - after - environment - inference
         return Turn(iteration, environment, inference, acting, learning, after - learning, alone)
 
-    def _policy(self) -> Any:
+    def _policy(self) -> Callable[[], float]:
         """A function that runs the forward passes of a rollout and returns their duration in seconds."""
         config, training = self._config, self._training
         arrays = training.runner.export(training.state)
@@ -90,56 +90,59 @@ class Phases:
         return infer
 
 
-def _alone(config: Config, graphs: bool) -> Any:
+def _alone(config: Config, graphs: bool) -> Callable[[], float]:
     """A function that runs the environment steps of a rollout and returns their duration in seconds.
 
     With `graphs`, steps of PyTorch on the device are one CUDA graph, as in training.
     """
-    env, steps = make_env(config.backend, replace(config.task, devices=1)), config.ppo.num_steps
+    env = make_env(config.backend, replace(config.task, devices=1))
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
-    if isinstance(env, GraphEnv):
-        if config.framework.takes_graph_envs:
-            return _alone_in_program(env, seeds, steps, config)
-        return _alone_in_torch(env, seeds, steps, config, graphs)
-    actions = _legal_play(env, seeds, steps) if env.masks_actions else _actions(env, steps)
-    env.reset(seeds)
+    rng, steps = np.random.default_rng(0), config.ppo.num_steps
+    if not isinstance(env, GraphEnv):
+        return _alone_on_host(env, seeds, steps, rng)
+    actions = np.stack([random_actions(env, rng) for _ in range(steps)])  # type: ignore[arg-type]  # it reads the space
+    if config.framework.takes_graph_envs:
+        play = _alone_in_jax(env, seeds, actions, config)
+    else:
+        play = _alone_in_torch(env, seeds, actions, config, graphs)
+    for _ in range(WARM_UP_ITERATIONS):
+        play()
+    return play
+
+
+def _alone_on_host(env: VectorEnv, seeds: Sequence[int], steps: int, rng: np.random.Generator) -> Callable[[], float]:
+    timed, seen = TimedEnv(env), env.reset(seeds)
 
     def play() -> float:
-        if env.masks_actions:  # the recorded actions are legal only from the start of an episode on
-            env.reset(seeds)
-        started = time.perf_counter()
-        for t in range(steps):
-            env.step(actions[t])
-        return time.perf_counter() - started
+        nonlocal seen
+        timed.stepping_seconds = 0.0
+        for _ in range(steps):
+            seen = timed.step(random_actions(env, rng, seen.legal)).seen
+        return timed.stepping_seconds
 
     return play
 
 
-def _actions(env: VectorEnv | GraphEnv, steps: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(0)
-    return [random_actions(env, rng) for _ in range(steps)]  # type: ignore[arg-type]  # it only reads the space
-
-
-def _legal_play(env: VectorEnv, seeds: Sequence[int], steps: int) -> list[np.ndarray]:
-    """Random legal actions for each of `steps` steps after a reset with `seeds`."""
-    rng, seen, actions = np.random.default_rng(0), env.reset(seeds), []
-    for _ in range(steps):
-        actions.append(random_actions(env, rng, seen.legal))
-        seen = env.step(actions[-1]).seen
-    return actions
-
-
-def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> Any:
+def _alone_in_jax(env: GraphEnv, seeds: Sequence[int], actions: np.ndarray, config: Config) -> Callable[[], float]:
     import jax
+    import jax.numpy as jnp
 
     from ppo_bench.runners.jax_device import pick_device
 
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
     with jax.default_device(device):
         start = env.reset(seeds)
-        actions = np.stack(_actions(env, steps))
-        step, state = (start.step, start.state) if start.seen.legal is None else _of_legal(start)
-        program = jax.jit(lambda state: jax.lax.scan(step, state, actions))
+
+    def step(state: Any, actions: Any) -> Any:
+        envs, legal = state
+        if legal is not None:  # the next legal choice
+            distances = (jnp.arange(legal.shape[-1]) - actions[:, None]) % legal.shape[-1]
+            actions = jnp.where(legal, distances, legal.shape[-1]).argmin(-1)
+        envs, given = start.step(envs, actions)
+        return (envs, given.legal), given
+
+    program = jax.jit(lambda state: jax.lax.scan(step, state, actions))
+    state = start.state, start.seen.legal
 
     def play() -> float:
         nonlocal state
@@ -148,12 +151,12 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
             state = jax.block_until_ready(program(state))[0]
             return time.perf_counter() - started
 
-    for _ in range(WARM_UP_ITERATIONS):
-        play()
     return play
 
 
-def _alone_in_torch(env: GraphEnv, seeds: Any, steps: int, config: Config, graphs: bool) -> Any:
+def _alone_in_torch(
+    env: GraphEnv, seeds: Sequence[int], actions: np.ndarray, config: Config, graphs: bool
+) -> Callable[[], float]:
     import torch
 
     from ppo_bench.runners.cuda_graphs import Recordable, Replayed
@@ -166,43 +169,23 @@ def _alone_in_torch(env: GraphEnv, seeds: Any, steps: int, config: Config, graph
     start = env.reset_over(torch, seeds, device=device)
     compiler = config.framework.compiler()
     step = compiler(start.step) if compiler else start.step
-    actions = torch.from_numpy(np.stack(_actions(env, steps))).to(device)
+    on_device = torch.from_numpy(actions).to(device)
 
     def rollout(fixed: Any, *inputs: torch.Tensor) -> torch.Tensor:
-        state, actions = start.draw(fixed[0], steps), inputs[0]
-        for row in actions:
+        state = start.draw(fixed[0], len(actions))
+        for row in inputs[0]:
             state, _ = step(state, row)
         done: torch.Tensor = state.done
         return done
 
     function: Recordable = Replayed(rollout) if graphs else rollout
-    fixed = (start.state,)
 
     @torch.inference_mode()
     def play() -> float:
         started = time.perf_counter()
-        function(fixed, actions)
+        function((start.state,), on_device)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         return time.perf_counter() - started
 
-    for _ in range(WARM_UP_ITERATIONS):
-        play()
     return play
-
-
-def _of_legal(start: Start) -> tuple[EnvStep, Any]:
-    """A step function and state for environments that mask actions.
-
-    The state includes the legal choices. The step replaces each choice by the next legal one.
-    """
-
-    def step(state: Any, actions: Any) -> tuple[Any, Step]:
-        import jax.numpy as jnp
-
-        envs, legal = state
-        distances = (jnp.arange(legal.shape[-1]) - actions[:, None]) % legal.shape[-1]
-        envs, given = start.step(envs, jnp.where(legal, distances, legal.shape[-1]).argmin(-1))
-        return (envs, given.legal), given
-
-    return step, (start.state, start.seen.legal)

@@ -7,19 +7,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.commands.bench.figures import COLOURS, save
 from ppo_bench.commands.bench.limits import Arithmetic
 from ppo_bench.commands.bench.phases import Turn
 from ppo_bench.commands.bench.programs import schema
 from ppo_bench.commands.bench.worker import Measured
+from ppo_bench.common.columns import aligned
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import key_of, of_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.runs.provenance import provenance
 
+COLOURS = ("#009E73", "#56B4E9", "#0072B2", "#D55E00", "#999999")  # the colour-blind safe palette of Okabe and Ito
 PHASES = ("environment", "inference", "acting", "learning", "rest")
-TOLD = {
+COLUMNS = {
+    "backend": "{backend}",
+    "framework": "{framework}",
+    "SPS": "{sps:,.0f}",
+    "slowest - fastest": "{sps_slowest:,.0f} - {sps_fastest:,.0f}",
+    **{phase: f"{{{phase}:,.1f}}" for phase in PHASES},
+    "compile s": "{compile_seconds:.1f}",
+    "MB": "{megabytes:,.0f}",
+    "alone": "{environment_alone_sps:,.0f}",
+    "limit": "{serial_limit_sps:,.0f}",
+    "of it": "{fraction_of_serial_limit:.0%}",
+    "": "{overrides}",
+}
+"""Columns of the table, by their titles."""
+RECORDED_ELSEWHERE = {
     *("outputs", "name", "env", "workload", "rounds", "iterations", "framework", "backend"),
     *("device", "precision", "framework.compile_cache"),
 }
@@ -59,7 +74,9 @@ def about(configs: Sequence[Config]) -> dict[str, Any]:
     shared = [
         word
         for word in first.overrides
-        if all(word in other.overrides for other in configs) and key_of(word) not in TOLD and not of_hydra([word])
+        if all(word in other.overrides for other in configs)
+        and key_of(word) not in RECORDED_ELSEWHERE
+        and not of_hydra([word])
     ]
     names = {"env": first.task.name, "workload": schema(first).workload, "device": first.root.device}
     return {"schema_version": SCHEMA_VERSION} | names | {"overrides": shared} | provenance()
@@ -94,18 +111,12 @@ def _row(config: Config, name: str, measured: Measured, needed: Arithmetic) -> d
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    head = f"{'backend':<12}{'framework':<15}{'SPS':>9}{'slowest - fastest':>20}"
-    head += (
-        "".join(f"{phase:>12}" for phase in PHASES) + f"{'compile s':>11}{'MB':>7}{'alone':>10}{'limit':>9}{'of it':>7}"
-    )
-    print(head)
+    lines = []
     for row in rows:
-        spread = f"{row['sps_slowest']:,.0f} - {row['sps_fastest']:,.0f}"
-        line = f"{row['backend']:<12}{row['framework']:<15}{row['sps']:>9,.0f}{spread:>20}"
-        line += "".join(f"{1000 * row['seconds'][phase]:>12,.1f}" for phase in PHASES)
-        line += f"{row['compile_seconds']:>11.1f}{row['peak_memory_bytes'] / 1e6:>7,.0f}"
-        line += f"{row['environment_alone_sps']:>10,.0f}{row['serial_limit_sps']:>9,.0f}"
-        print(f"{line}{row['fraction_of_serial_limit']:>7.0%}  {row['overrides']}".rstrip())
+        milliseconds = {phase: 1000 * row["seconds"][phase] for phase in PHASES}
+        shown = row | milliseconds | {"megabytes": row["peak_memory_bytes"] / 1e6}
+        lines.append([template.format(**shown) for template in COLUMNS.values()])
+    print(aligned([list(COLUMNS), *lines], right=range(2, len(COLUMNS) - 1)))
     print(
         "alone: environment steps per second with random actions; limit: steps per second if the environments and the"
     )
@@ -132,4 +143,5 @@ def _draw(title: str, rows: list[dict[str, Any]], path: Path) -> None:
     axes.set_xlabel("microseconds per environment step")
     axes.set_title(f"{title}: where the time goes")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25 if len(rows) < 6 else -0.12), ncols=6, frameon=False)
-    save(figure, path)
+    for suffix in (".svg", ".png"):
+        figure.savefig(path.with_suffix(suffix), dpi=150)

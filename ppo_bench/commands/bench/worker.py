@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple, Protocol
 
 from ppo_bench.commands.bench.laps import StartUp
@@ -21,7 +22,8 @@ class Measures(Protocol):
 
 
 class Program:
-    """The process of one program, or one for each rank, which measures when it is asked to."""
+    """The process of one program, or one for each rank, which measures when it is asked to. Leaving it as a context
+    manager ends it."""
 
     def __init__(self, make: Callable[[Config], Measures], config: Config) -> None:
         """Start the process, which calls `make(config)`. Raises `ConfigError` or `Failed` if that fails."""
@@ -35,8 +37,10 @@ class Program:
         self._workers.ask(None)
         return self._workers.answers()[0]
 
-    def stop(self) -> None:
-        """End the process."""
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._workers.stop()
 
 
@@ -56,21 +60,18 @@ class Measured(NamedTuple):
 
 
 def in_turn(
-    programs: Sequence[tuple[Callable[[Config], Measures], Config]], rounds: int, iterations: int
+    make: Callable[[Config], Measures], configs: Sequence[Config], rounds: int, iterations: int
 ) -> list[Measured]:
     """The measurements of each program. Programs alternate: in each of `rounds` rounds, every program takes
     `iterations` measurements in a row. Raises `Failed` if a process ends."""
-    running: list[Program] = []
-    turns: list[list[Any]] = [[] for _ in programs]
-    try:
-        for make, config in programs:
-            running.append(Program(make, config))
-            say(f"ready: {config.framework.name} on {config.backend.name} ({len(running)} of {len(programs)})")
+    with ExitStack() as processes:
+        programs = []
+        for config in configs:
+            programs.append(processes.enter_context(Program(make, config)))
+            say(f"ready: {config.framework.name} on {config.backend.name} ({len(programs)} of {len(configs)})")
+        measured = [Measured(program.start, []) for program in programs]
         for round_ in range(rounds):
-            for program, taken in zip(running, turns, strict=True):
-                taken += [program.turn() for _ in range(iterations)]
+            for program, (_, turns) in zip(programs, measured, strict=True):
+                turns += [program.turn() for _ in range(iterations)]
             say(f"round {round_ + 1} of {rounds}")
-        return [Measured(program.start, taken) for program, taken in zip(running, turns, strict=True)]
-    finally:
-        for program in running:
-            program.stop()
+        return measured
