@@ -8,16 +8,15 @@ iteration instead. `compare A.json B.json` shows the speeds of two machines side
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from ppo_bench.commands.bench.compare import compare
 from ppo_bench.commands.bench.launches import launches
 from ppo_bench.commands.bench.limits import Arithmetic, arithmetic
-from ppo_bench.commands.bench.phases import Phases
+from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.programs import labels, load, runnable, schema
 from ppo_bench.commands.bench.report import bench_file, report
-from ppo_bench.commands.bench.trace import Traced
+from ppo_bench.commands.bench.trace import trace
 from ppo_bench.commands.bench.worker import Program, in_turn
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import require
@@ -49,7 +48,7 @@ def _phases(programs: Sequence[tuple[list[str], Config]]) -> None:
     configs = [config for _, config in programs]
     root, path = schema(configs[0]), bench_file(configs[0], "", ".json")
     arithmetics = _arithmetics(configs)  # first, since it fails if PyTorch does not see the device
-    measured = in_turn(Phases, configs, root.rounds, root.iterations)
+    measured = in_turn(phases, configs, root.rounds, root.iterations)
     report(configs, labels([job for job, _ in programs]), measured, arithmetics, path)
 
 
@@ -71,7 +70,7 @@ def _trace(programs: Sequence[tuple[list[str], Config]]) -> None:
     for (_, config), name in zip(programs, names, strict=True):
         what = "-".join(filter(None, (config.backend.name, config.framework.name, name)))
         path = bench_file(config, what, ".trace.json.gz")
-        with Program(functools.partial(Traced, path), config) as program:
+        with Program(trace, config, path) as program:
             program.turn()
         counted = launches(path).in_words(config.ppo.num_steps * config.framework.iterations_per_call)
         print(f"{config.framework.name} on {config.backend.name}: {counted}")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.bench.laps import WARM_UP_ITERATIONS, Laps, TimedEnv, Training
+from ppo_bench.commands.bench.training import WARM_UP_ITERATIONS, StartUp, TimedEnv, Training, start_training
 from ppo_bench.configuration.config import Config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
+from ppo_bench.mathematics.arrays import under
 from ppo_bench.mathematics.precision import PRECISIONS
 
 
@@ -38,56 +39,51 @@ class Turn(NamedTuple):
     """The same number of environment steps with random actions and nothing else."""
 
 
-class Phases:
-    """`Measures` for the phases of a program's iterations."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        laps = Laps(config)
-        self.start, self._training = laps.start, laps.training
-        # The difference to an iteration with twice the epochs is the duration of the epochs. A process can be in one
-        # training of several processes only, so that of these an iteration is not divided.
-        self._doubled = Training(config, 2 * config.ppo.update_epochs) if config.processes == 1 else None
-        if self._doubled:
-            for _ in range(WARM_UP_ITERATIONS):
-                self._doubled.iteration()
-        replayed = bool(self._training.runner.execution.get("cuda_graphs"))
-        self._alone = _alone(config, replayed)
-        self._inference = None if self._training.timed is None or replayed else self._policy()
-
-    def turn(self) -> Turn:
-        """Durations of an iteration's phases, from one run of each measurement."""
-        iteration, environment, after = self._training.iteration()
-        if self._doubled is None:
-            return Turn(iteration, 0.0, 0.0, 0.0, 0.0, iteration, self._alone())
-        doubled, _, doubled_after = self._doubled.iteration()
-        alone = self._alone()
-        if self._training.timed is None:
-            learning = doubled - iteration
-            return Turn(iteration, alone, 0.0, iteration - alone - learning, learning, 0.0, alone)
-        learning, inference = doubled_after - after, self._inference() if self._inference else 0.0
+def phases(config: Config) -> Generator[StartUp | Turn, None, None]:
+    """Yield what the start took; then durations of an iteration and of its phases, from one run of each measurement."""
+    training, start_up = start_training(config)
+    # The difference to an iteration with twice the epochs is the duration of the epochs. A process can be in one
+    # training of several processes only, so that of these an iteration is not divided.
+    doubled = Training(config, 2 * config.ppo.update_epochs) if config.processes == 1 else None
+    if doubled:
+        for _ in range(WARM_UP_ITERATIONS):
+            doubled.iteration()
+    replayed = bool(training.runner.execution.get("cuda_graphs"))
+    step_alone = _alone(config, replayed)
+    infer = None if training.timed is None or replayed else _inference(config, training)
+    yield start_up
+    while True:
+        iteration, environment, after = training.iteration()
+        if doubled is None:
+            yield Turn(iteration, 0.0, 0.0, 0.0, 0.0, iteration, step_alone())
+            continue
+        doubled_iteration, _, doubled_after = doubled.iteration()
+        alone = step_alone()
+        if training.timed is None:
+            learning = doubled_iteration - iteration
+            yield Turn(iteration, alone, 0.0, iteration - alone - learning, learning, 0.0, alone)
+            continue
+        learning, inference = doubled_after - after, infer() if infer else 0.0
         acting = iteration - after - environment - inference
-        return Turn(iteration, environment, inference, acting, learning, after - learning, alone)
+        yield Turn(iteration, environment, inference, acting, learning, after - learning, alone)
 
-    def _policy(self) -> Callable[[], float]:
-        """A function that runs the forward passes of a rollout and returns their duration in seconds."""
-        config, training = self._config, self._training
-        arrays = training.runner.export(training.state)
-        root, network = config.root, training.network
-        policy = config.framework.policy(network, arrays, root.precision, root.device, config.tuning)
-        shape = (config.ppo.num_envs, *training.network.input_shape)
-        obs = np.zeros(shape, np.uint8 if training.network.uint8 else np.float32)
-        start = np.zeros(config.ppo.num_envs, bool)
-        carry = {c.name: arrays[f"envs.carry.{c.name}"] for c in training.network.carry}
-        policy(obs, start, carry)
 
-        def infer() -> float:
-            started = time.perf_counter()
-            for _ in range(config.ppo.num_steps):
-                policy(obs, start, carry)
-            return time.perf_counter() - started
+def _inference(config: Config, training: Training) -> Callable[[], float]:
+    """A function that runs the forward passes of a rollout and returns their duration in seconds."""
+    arrays, network = training.runner.export(training.state), training.network
+    policy = config.framework.policy(network, arrays, config.root.precision, config.root.device, config.tuning)
+    obs = np.zeros((config.ppo.num_envs, *network.input_shape), np.uint8 if network.uint8 else np.float32)
+    start = np.zeros(config.ppo.num_envs, bool)
+    carry = under("envs.carry", arrays)
+    policy(obs, start, carry)
 
-        return infer
+    def infer() -> float:
+        started = time.perf_counter()
+        for _ in range(config.ppo.num_steps):
+            policy(obs, start, carry)
+        return time.perf_counter() - started
+
+    return infer
 
 
 def _alone(config: Config, graphs: bool) -> Callable[[], float]:

@@ -106,20 +106,14 @@ class Training:
         return ended - started, self.timed.stepping_seconds, ended - self.timed.last_ended
 
 
-class Laps:
-    """`Measures` for modes that need only the speed of a program."""
-
-    def __init__(self, config: Config) -> None:
-        started = time.perf_counter()
-        self.training = Training(config, config.ppo.update_epochs)
-        setup_seconds = time.perf_counter() - started
-        first, *_, last = (self.training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
-        compile_seconds = (first - last) * config.framework.iterations_per_call
-        self.start = StartUp(setup_seconds, compile_seconds, peak_memory_bytes(), _gpu_memory_bytes(config))
-
-    def turn(self) -> float:
-        """Duration of an iteration, in seconds."""
-        return self.training.iteration()[0]
+def start_training(config: Config) -> tuple[Training, StartUp]:
+    """A training after its first iterations, and what they took."""
+    started = time.perf_counter()
+    training = Training(config, config.ppo.update_epochs)
+    setup_seconds = time.perf_counter() - started
+    first, *_, last = (training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
+    compile_seconds = (first - last) * config.framework.iterations_per_call
+    return training, StartUp(setup_seconds, compile_seconds, peak_memory_bytes(), _gpu_memory_bytes(config))
 
 
 def _gpu_memory_bytes(config: Config) -> int | None:
