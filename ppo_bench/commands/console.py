@@ -24,7 +24,7 @@ COMMANDS = {
     "check": ("ppo_bench.commands.check", "does an environment keep the contract?"),
     "watch": ("ppo_bench.commands.watch", "where the runs under a folder stand"),
     "query": ("ppo_bench.commands.query", "SQL over runs, metrics, episodes"),
-    "doctor": ("ppo_bench.commands.doctor", "what can this machine run, and what mends the rest?"),
+    "doctor": ("ppo_bench.commands.doctor", "what can this machine run, and how to fix the rest?"),
     "export": ("ppo_bench.commands.export.command", "a run as a folder for the Hugging Face Hub"),
 }
 """By name: the module that has `main`, and what it answers."""
