@@ -25,7 +25,7 @@ from ppo_bench.commands.equivalence.cleanrl import command as cleanrl
 from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, compare
 from ppo_bench.commands.equivalence.processes import Workers, played
 from ppo_bench.commands.equivalence.report import Agreement, report
-from ppo_bench.commands.equivalence.requirements import installed_frameworks, require_no_run
+from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
 from ppo_bench.commands.equivalence.rounding import Sensitivity, Tie, sensitivity, tied_actions, ties
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import ConfigError
@@ -76,7 +76,11 @@ def main(arguments: list[str]) -> int:
     config.backend.require()
     variants = [_swept(key, values) for key, values in (config.root.variants or {}).items()]
     variants += [word.replace("[", "").replace("]", "") for word in device_counts[-1:]]
-    configs = _configs(overrides, config.root.frameworks, expand(variants))
+    configs = configs_by_framework(load, overrides, config.root.frameworks, expand(variants), _require)
+    if len(configs) < 2:
+        raise ConfigError(
+            f"frameworks=[{','.join(configs)}]: at least two are to be compared, or one in several variants={{...}}"
+        )
     with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
         if isinstance(env, GraphEnv) and not env.programs_last:
             raise ConfigError(
@@ -84,23 +88,6 @@ def main(arguments: list[str]) -> int:
                 "recorded; use backend=envpool"
             )
     return report(config, _compare(configs, config.root.mode), config.root.mode)
-
-
-def _configs(overrides: list[str], frameworks: list[str] | None, variants: list[list[str]]) -> dict[str, Config]:
-    """The configurations that are compared, by the names of frameworks and variants; the first leads."""
-    names = frameworks or installed_frameworks(lambda name: _require(load([*overrides, f"framework={name}"])))
-    configs = {
-        " ".join((name, *variant)): load([*overrides, f"framework={name}", *variant])
-        for name in names
-        for variant in variants
-    }
-    if len(configs) < 2:
-        raise ConfigError(
-            f"frameworks=[{','.join(names)}]: at least two are to be compared, or one in several variants={{...}}"
-        )
-    for config in configs.values():
-        _require(config)
-    return configs
 
 
 def _swept(key: str, values: Any) -> str:

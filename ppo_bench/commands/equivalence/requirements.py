@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.paths import CONF
@@ -30,7 +30,26 @@ def require_no_run(config: Config, overrides: list[str]) -> None:
             raise ConfigError(f"{key} has no meaning here: {why}")
 
 
-def installed_frameworks(require: Callable[[str], None]) -> list[str]:
+def configs_by_framework(
+    load: Callable[[list[str]], Config],
+    overrides: list[str],
+    frameworks: list[str] | None,
+    variants: Sequence[list[str]] = ([],),
+    require: Callable[[Config], None] = Config.require,
+) -> dict[str, Config]:
+    """The configuration of each framework in each variant, by their names; None takes all installed frameworks."""
+    names = frameworks or _installed_frameworks(lambda name: require(load([*overrides, f"framework={name}"])))
+    configs = {
+        " ".join((name, *variant)): load([*overrides, f"framework={name}", *variant])
+        for name in names
+        for variant in variants
+    }
+    for config in configs.values():
+        require(config)
+    return configs
+
+
+def _installed_frameworks(require: Callable[[str], None]) -> list[str]:
     """The frameworks for which `require` raises no `ConfigError`, the leader first."""
     names = []
     for name in sorted((path.stem for path in (CONF / "framework").glob("*.yaml")), key=lambda n: (n != LEADER, n)):

@@ -27,7 +27,7 @@ from ppo_bench.commands.equivalence.cleanrl.patches import INTERFACES, NEUTRALIS
 from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS, require_same_names
 from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare
 from ppo_bench.commands.equivalence.processes import FrameworkProcess
-from ppo_bench.commands.equivalence.requirements import installed_frameworks, require_no_run
+from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
 from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError, Failed, reason
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
@@ -64,10 +64,7 @@ def main(overrides: list[str]) -> int:
     config = load(overrides)
     root, script = schema(config), script_path(config)
     require_no_run(config, overrides)
-    names = root.frameworks or installed_frameworks(lambda name: load([*overrides, f"framework={name}"]).require())
-    configs = {name: load([*overrides, f"framework={name}"]) for name in names}
-    for each in configs.values():
-        each.require()
+    configs = configs_by_framework(load, overrides, root.frameworks)
     problem, initial = initial_state(config)
     require_same_names(script.stem, initial)
     with tempfile.TemporaryDirectory() as folder:
