@@ -44,7 +44,7 @@ def report(config: Config, found: Agreement, mode: str) -> int:
     task = f"{config.task.id} on {config.backend.name}, {found.precision}, seed {config.root.seed}"
     _print_sentence(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
     _print_table(summary, tolerance)
-    _print_explanations(config, found, summary)
+    _print_explanations(found)
     sides = [config.experiment, found.leader, *found.differences]
     names = (config.task.name, config.backend.name, found.precision, mode, digest(sides))
     folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
@@ -78,25 +78,28 @@ def _print_table(summary: Mapping[str, Mapping[str, Any]], tolerance: Tolerance 
     for name, entry in summary.items():
         largest = [f"{entry['largest'][key]:.1e}" for key in COMPARED]
         counts = [f"{entry['differing_actions']:,}", str(len(entry["ties"]))]
-        lines.append([name, *counts, *largest, str(entry["over_tolerance"])])
+        lines.append([name, *counts, *largest, f"{entry['over_tolerance']} of {entry['compared_iterations']}"])
     print(aligned(lines, right=range(1, 8)))
 
 
-def _print_explanations(config: Config, found: Agreement, summary: Mapping[str, Mapping[str, Any]]) -> None:
-    for name, tied in found.ties.items():
-        if tied:
-            compared = summary[name]["compared_iterations"]
-            _print_sentence(f"{name}: {compared} of {config.num_iterations} iterations are compared, all without a tie")
-        for tie in tied:
-            _print_sentence(
-                f"tie: iteration {tie.iteration}, step {tie.step}, environment {tie.env}: {found.leader} chose "
-                f"{tie.leader_action}, {name} {tie.other_action}; their scores are {tie.margin:.1e} apart"
-            )
-    for iteration, tried in found.sensitivities.items():
+def _print_explanations(found: Agreement) -> None:
+    """Print ties, whose iterations are not compared, and how far rounding moves the leader where one is too far."""
+    ties = [
+        (name, *map(str, (tie.iteration, tie.step, tie.env, tie.leader_action, tie.other_action)), f"{tie.margin:.1e}")
+        for name, tied in found.ties.items()
+        for tie in tied
+    ]
+    if ties:
+        _print_sentence("actions that tie, and the difference of their scores; such iterations are not compared")
+        head = ("framework", "iteration", "step", "environment", found.leader, "action", "difference")
+        print(aligned([head, *ties], right=range(1, 7)))
+    if found.sensitivities:
         _print_sentence(
-            f"iteration {iteration} is over the tolerance; {found.leader} lands up to {tried.largest:.1e} from itself "
-            f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
+            f"iterations over the tolerance, repeated by {found.leader} with inputs changed by rounding: the largest "
+            "distance from itself, and in how many tries it is over the tolerance"
         )
+        tries = [(str(k), f"{s.largest:.1e}", f"{s.over} of {s.tries}") for k, s in found.sensitivities.items()]
+        print(aligned([("iteration", "largest", "over"), *tries], right=(1, 2)))
 
 
 def _is_same(entry: Mapping[str, Any]) -> bool:
