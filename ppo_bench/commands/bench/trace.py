@@ -35,5 +35,5 @@ def _trace_jax(training: Training, path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder, create_perfetto_trace=True):
             training.iteration()
-        (trace,) = Path(folder).rglob("perfetto_trace.json.gz")
-        shutil.copyfile(trace, path)
+        (recorded,) = Path(folder).rglob("perfetto_trace.json.gz")
+        shutil.copyfile(recorded, path)
