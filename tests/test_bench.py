@@ -141,8 +141,6 @@ def test_every_program_is_measured(tmp_path: Path, capfd: pytest.CaptureFixture[
         assert program["sps"] == pytest.approx(512 / program["seconds"]["iteration"])
         assert program["fraction_of_serial_limit"] > 0
         assert 1e8 < program["peak_memory_bytes"] < 1e10
-    for suffix in (".svg", ".png"):
-        assert path.with_suffix(suffix).stat().st_size > 1_000
 
 
 def test_one_and_two_devices_are_measured_beside_each_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

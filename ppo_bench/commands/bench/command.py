@@ -25,7 +25,7 @@ from ppo_bench.sweeps.expand import expand
 
 
 def main(arguments: list[str]) -> int:
-    """Measure; print a table and write a JSON file and a figure for each environment and workload."""
+    """Measure; print a table and write a JSON file for each environment and workload."""
     if arguments[:1] == ["compare"]:
         return compare(arguments[1:])
     parser = Parser("python -m ppo_bench.bench", description=__doc__)

@@ -1,4 +1,4 @@
-"""Results of a benchmark: a table, a JSON file and a figure of the phases of an iteration."""
+"""Results of a benchmark: a table and a JSON file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ppo_bench.configuration.compose import key_of, of_hydra
 from ppo_bench.configuration.config import Config
 from ppo_bench.runs.provenance import provenance
 
-COLOURS = ("#009E73", "#56B4E9", "#0072B2", "#D55E00", "#999999")  # the colour-blind safe palette of Okabe and Ito
 PHASES = ("environment", "inference", "acting", "learning", "rest")
 COLUMNS = {
     "backend": "{backend}",
@@ -44,7 +43,7 @@ RECORDED_ELSEWHERE = {
 def report(
     configs: list[Config], names: list[str], measured: list[Measured], arithmetics: list[Arithmetic], path: Path
 ) -> None:
-    """Print the table, write the JSON file `path` and a figure (`.svg`, `.png`) beside it, and print the path.
+    """Print the table, write the JSON file `path` and print the path.
 
     `names` tell programs of the same framework and backend apart.
     """
@@ -53,7 +52,6 @@ def report(
     print(f"{title}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
     _print_table(rows)
     write_json(path, about(configs) | {"programs": rows})
-    _draw(title, rows, path)
     print(path)
 
 
@@ -121,27 +119,3 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         "alone: environment steps per second with random actions; limit: steps per second if the environments and the"
     )
     print("network's arithmetic, at the best rate that was reached, took turns")
-
-
-def _draw(title: str, rows: list[dict[str, Any]], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 1.2 + 0.45 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    names = [f"{row['framework']}, {row['backend']} {row['overrides']}".strip() for row in rows]
-    left = [0.0] * len(rows)
-    for phase, colour in zip(PHASES, COLOURS, strict=True):
-        widths = [1e6 * max(0.0, row["seconds"][phase]) / row["num_envs"] / row["num_steps"] for row in rows]
-        axes.barh(names, widths, left=left, color=colour, label=phase)
-        left = [x + width for x, width in zip(left, widths, strict=True)]
-    for k, row in enumerate(rows):
-        axes.annotate(f" {row['sps']:,.0f} SPS", (left[k], k), va="center", fontsize=9)
-        limit = 1e6 / row["serial_limit_sps"]
-        axes.plot([limit, limit], [k - 0.4, k + 0.4], color="black", label="serial limit" if k == 0 else None)
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
-    axes.set_xlabel("microseconds per environment step")
-    axes.set_title(f"{title}: where the time goes")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25 if len(rows) < 6 else -0.12), ncols=6, frameon=False)
-    for suffix in (".svg", ".png"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)
