@@ -12,9 +12,9 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
-from ppo_bench.commands.equivalence.against.arguments import arguments_of
-from ppo_bench.commands.equivalence.against.names import to_ours, to_theirs
-from ppo_bench.commands.equivalence.against.scripts import SCRIPTS, require_same_names
+from ppo_bench.commands.equivalence.cleanrl.arguments import arguments_of
+from ppo_bench.commands.equivalence.cleanrl.parameter_names import to_ours, to_theirs
+from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS, require_same_names
 from ppo_bench.commands.equivalence.command import main
 from ppo_bench.common.cli import exit_code
 from ppo_bench.configuration.load import load_config

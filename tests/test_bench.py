@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ppo_bench.commands.bench.command import main
 from ppo_bench.commands.bench.limits import arithmetic
-from ppo_bench.commands.bench.phases import Phases
+from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.programs import labels, load, runnable
 from ppo_bench.commands.bench.worker import Program
 from ppo_bench.common.cli import exit_code
@@ -56,11 +58,8 @@ def test_time_that_environments_take_is_found_in_their_phase() -> None:
     """16 steps of two environments in turn, each of at least 5 ms, by clocks that may differ by a hundredth."""
     slow = "env.wrappers=[{_target_:tests.wrappers.Slow}]"
     config = load(["framework=torch_eager", "backend=gymnasium", "ppo.num_envs=2", "ppo.num_steps=16", slow])
-    program = Program(Phases, config)
-    try:
+    with Program(phases, config) as program:
         turn = program.turn()
-    finally:
-        program.stop()
     least = 0.99 * 16 * 2 * STEP_SECONDS
     assert least < turn.environment < turn.iteration
     assert least < turn.environment_alone
@@ -70,7 +69,7 @@ def test_time_that_environments_take_is_found_in_their_phase() -> None:
     assert parts == pytest.approx(turn.iteration)
 
 
-def kills_itself(config: Config) -> Phases:
+def kills_itself(config: Config) -> Generator[Any, Any, None]:
     os.kill(os.getpid(), signal.SIGSEGV)
     raise AssertionError
 
@@ -142,8 +141,6 @@ def test_every_program_is_measured(tmp_path: Path, capfd: pytest.CaptureFixture[
         assert program["sps"] == pytest.approx(512 / program["seconds"]["iteration"])
         assert program["fraction_of_serial_limit"] > 0
         assert 1e8 < program["peak_memory_bytes"] < 1e10
-    for suffix in (".svg", ".png"):
-        assert path.with_suffix(suffix).stat().st_size > 1_000
 
 
 def test_one_and_two_devices_are_measured_beside_each_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

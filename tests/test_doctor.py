@@ -107,74 +107,74 @@ HIDDEN: dict[str, tuple[Callable[[Machine], None], dict[str, str], int]] = {
     "torch": (
         of_packages("torch"),
         {
-            "torch": "no torch mend: pip install 'ppo-bench[torch]'",
-            "CUDA in PyTorch": "torch: not installed mend: pip install 'ppo-bench[torch]'",
-            "onnx": "no torch mend: pip install 'ppo-bench[onnx]'",
+            "torch": "no torch fix: pip install 'ppo-bench[torch]'",
+            "CUDA in PyTorch": "torch: not installed fix: pip install 'ppo-bench[torch]'",
+            "onnx": "no torch fix: pip install 'ppo-bench[onnx]'",
         },
         1,
     ),
     "a torch that crashes": (
         replaced("torch", CRASH),
-        {"CUDA in PyTorch": "torch: killed by SIGSEGV mend: pip install --force-reinstall 'ppo-bench[torch]'"},
+        {"CUDA in PyTorch": "torch: killed by SIGSEGV fix: pip install --force-reinstall 'ppo-bench[torch]'"},
         1,
     ),
-    "hydra": (of_packages("hydra_core"), {"ppo-bench": "no hydra-core mend: pip install ppo-bench"}, 1),
+    "hydra": (of_packages("hydra_core"), {"ppo-bench": "no hydra-core fix: pip install ppo-bench"}, 1),
     "what compares versions": (
         of_packages("packaging"),
-        {"ppo-bench": "not installed: No module named 'packaging' mend: make setup"},
+        {"ppo-bench": "not installed: No module named 'packaging' fix: make setup"},
         1,
     ),
     "jax": (
         of_packages("jax"),
         {
-            "jax": "no jax mend: pip install 'ppo-bench[jax]'",
-            "CUDA in JAX": "jax: not installed mend: pip install 'ppo-bench[jax]'",
-            "brax": "no jax mend: pip install 'ppo-bench[brax]'",
-            "minatar": "no jax mend: pip install 'ppo-bench[minatar]'",
+            "jax": "no jax fix: pip install 'ppo-bench[jax]'",
+            "CUDA in JAX": "jax: not installed fix: pip install 'ppo-bench[jax]'",
+            "brax": "no jax fix: pip install 'ppo-bench[brax]'",
+            "minatar": "no jax fix: pip install 'ppo-bench[minatar]'",
         },
         0,
     ),
     "a jax that fails": (
         replaced("jax", "raise RuntimeError('no backend')"),
-        {"CUDA in JAX": "jax: RuntimeError: no backend mend: pip install --force-reinstall 'ppo-bench[jax]'"},
+        {"CUDA in JAX": "jax: RuntimeError: no backend fix: pip install --force-reinstall 'ppo-bench[jax]'"},
         0,
     ),
-    "EnvPool": (of_packages("envpool"), {"envpool": "no envpool mend: pip install 'ppo-bench[envpool]'"}, 0),
+    "EnvPool": (of_packages("envpool"), {"envpool": "no envpool fix: pip install 'ppo-bench[envpool]'"}, 0),
     "EnvPool's ROMs": (
         no_roms,
-        {"ROMs, EnvPool": "0 Atari games mend: pip install --force-reinstall envpool-assets"},
+        {"ROMs, EnvPool": "0 Atari games fix: pip install --force-reinstall envpool-assets"},
         0,
     ),
     "ale-py": (
         of_packages("ale_py"),
         {
-            "atari": "no ale-py mend: pip install 'ppo-bench[atari]'",
-            "pettingzoo": "no ale-py mend: pip install 'ppo-bench[pettingzoo]'",
-            "ROMs, ale-py": "ale_py is not installed mend: pip install 'ppo-bench[atari]'",
+            "atari": "no ale-py fix: pip install 'ppo-bench[atari]'",
+            "pettingzoo": "no ale-py fix: pip install 'ppo-bench[pettingzoo]'",
+            "ROMs, ale-py": "ale_py is not installed fix: pip install 'ppo-bench[atari]'",
         },
         0,
     ),
     "pygame": (
         of_packages("pygame_ce"),
         {
-            "pettingzoo": "no pygame-ce mend: pip install 'ppo-bench[pettingzoo]'",
-            "video": "no pygame-ce mend: pip install 'ppo-bench[video]'",
+            "pettingzoo": "no pygame-ce fix: pip install 'ppo-bench[pettingzoo]'",
+            "video": "no pygame-ce fix: pip install 'ppo-bench[video]'",
         },
         0,
     ),
     "Qt": (
         shadow("libQt5Core.so.5", "libQt5Gui.so.5"),
-        {"Qt 5, Procgen": "file too short mend: make setup-procgen"},
+        {"Qt 5, Procgen": "file too short fix: make setup-procgen"},
         0,
     ),
-    "EGL": (shadow("libEGL.so", "libEGL.so.1"), {"EGL, MuJoCo": "mend: apt install libegl1 libgl1-mesa-dri"}, 0),
-    "EGL's driver": (no_driver, {"EGL, MuJoCo": "mend: apt install libegl1 libgl1-mesa-dri"}, 0),
+    "EGL": (shadow("libEGL.so", "libEGL.so.1"), {"EGL, MuJoCo": "fix: apt install libegl1 libgl1-mesa-dri"}, 0),
+    "EGL's driver": (no_driver, {"EGL, MuJoCo": "fix: apt install libegl1 libgl1-mesa-dri"}, 0),
     "programs": (
         no_path,
         {
-            "C++ compiler": "no g++ on PATH mend: apt install g++",
-            "Chromium": "no chromium or chromium-browser or google-chrome on PATH mend: apt install chromium",
-            "SLURM": "no sbatch on PATH mend: apt install slurm-client",
+            "C++ compiler": "no g++ on PATH fix: apt install g++",
+            "Chromium": "no chromium or chromium-browser or google-chrome on PATH fix: apt install chromium",
+            "SLURM": "no sbatch on PATH fix: apt install slurm-client",
         },
         0,
     ),
@@ -199,7 +199,7 @@ def test_everything_is_hidden_once() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("together", TOGETHER, ids=", ".join)
-def test_what_is_hidden_has_the_line_that_mends_it(
+def test_what_is_hidden_has_the_line_that_fixes_it(
     together: tuple[str, ...], here: dict[str, str], tmp_path: Path
 ) -> None:
     machine, expected, code = Machine(tmp_path / "venv"), dict[str, str](), 0
@@ -213,7 +213,7 @@ def test_what_is_hidden_has_the_line_that_mends_it(
         others = set(here) - set(expected) - {"disk"}  # whose free space changes by itself
         assert [name for name in others if rows[name] != here[name]] == []
     assert found_code == code
-    assert machine.summary.startswith("The default run cannot run: mend" if code else "The default run can run")
+    assert machine.summary.startswith("The default run will fail. Fix:" if code else "The default run can run")
 
 
 def test_an_older_version_than_what_is_asked_for_is_named(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_an_older_version_than_what_is_asked_for_is_named(tmp_path: Path) -> Non
     older = machine.site / "optax-0.1.9.dist-info"
     older.mkdir()
     (older / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.1.9\n")
-    assert machine.examine()[1]["jax"] == "optax 0.1.9 is not >=0.2.3 mend: pip install 'ppo-bench[jax]'"
+    assert machine.examine()[1]["jax"] == "optax 0.1.9 is not >=0.2.3 fix: pip install 'ppo-bench[jax]'"
 
 
 def test_a_program_on_path_and_the_cores_of_the_process_are_seen(tmp_path: Path) -> None:
@@ -244,21 +244,21 @@ def test_a_program_on_path_and_the_cores_of_the_process_are_seen(tmp_path: Path)
 def test_a_disk_without_room_stops_the_default_run(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(main, ["--outputs", folder]) == 1
     said = capsys.readouterr().out
-    assert "mend: ppo-bench train outputs=DIR, a folder on a disk with room" in said
-    assert said.endswith("The default run cannot run: mend disk\n")
+    assert "fix: ppo-bench train outputs=DIR, a folder on a disk with room" in said
+    assert said.endswith("The default run will fail. Fix: disk\n")
 
 
 @pytest.mark.parametrize(
     ("package", "answer", "said"),
     [
         ("torch", Answer(["13.0", ["NVIDIA H100"]], ""), "NVIDIA H100 ok"),
-        ("torch", Answer([None, []], ""), "torch is a CPU build, for which there is no GPU mend: pip install"),
-        ("torch", Answer(["13.0", []], ""), "torch, built for CUDA 13.0, sees no GPU mend: apt install nvidia-driver"),
-        ("jax", Answer([None, []], ""), "JAX does not see the GPU of this machine mend: pip install 'ppo-bench[jax-"),
+        ("torch", Answer([None, []], ""), "torch is a CPU build, for which there is no GPU fix: pip install"),
+        ("torch", Answer(["13.0", []], ""), "torch, built for CUDA 13.0, sees no GPU fix: apt install nvidia-driver"),
+        ("jax", Answer([None, []], ""), "JAX does not see the GPU of this machine fix: pip install 'ppo-bench[jax-"),
         ("jax", Answer([None, ["NVIDIA H100"]], ""), "NVIDIA H100 ok"),
     ],
 )
-def test_a_gpu_that_is_there_is_seen_or_mended(package: str, answer: Answer, said: str) -> None:
+def test_a_gpu_that_is_there_is_seen_or_has_a_fix(package: str, answer: Answer, said: str) -> None:
     row = doctor._cuda("CUDA", package, answer, gpu=True)
     assert " ".join(" ".join(shown(row)).split()).startswith(f"CUDA {said}")
 
@@ -271,7 +271,7 @@ def test_a_gpu_that_pytorch_does_not_see_stops_the_default_run(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(doctor, "PROBES", dict.fromkeys(doctor.PROBES, "print('[null, []]')"))
     assert exit_code(main, []) == 1
-    assert "The default run cannot run: mend CUDA in PyTorch" in capsys.readouterr().out
+    assert "The default run will fail. Fix: CUDA in PyTorch" in capsys.readouterr().out
 
 
 def test_a_probe_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,14 +280,14 @@ def test_a_probe_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_python_that_is_too_new_is_named() -> None:
-    assert doctor._python((3, 14)).mend == "make setup PYTHON=python3.12"
-    assert doctor._python((3, 11)).mend == ""
+    assert doctor._python((3, 14)).fix == "make setup PYTHON=python3.12"
+    assert doctor._python((3, 11)).fix == ""
 
 
 def test_rows_that_are_long_are_wrapped() -> None:
     lines = shown(Row("name", " ".join(["word-with-hyphens"] * 9), "pip install it"))
     assert max(map(len, lines)) <= 80
-    assert lines[-1].strip() == "mend: pip install it"
+    assert lines[-1].strip() == "fix: pip install it"
 
 
 def test_wrong_words_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from ppo_bench.algorithms.base import metrics_of
 from ppo_bench.commands.equivalence.command import load, main
-from ppo_bench.commands.equivalence.differences import IterationOutcome, compare
-from ppo_bench.commands.equivalence.explain import Tie, sensitivity, tied_actions, ties
-from ppo_bench.commands.equivalence.processes import Follower, Workers, played
-from ppo_bench.commands.equivalence.tolerances import TOLERANCES
+from ppo_bench.commands.equivalence.differences import TOLERANCES, IterationOutcome, compare
+from ppo_bench.commands.equivalence.processes import FrameworkProcess, Workers, played
+from ppo_bench.commands.equivalence.rounding import Tie, sensitivity, tied_actions, ties
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.errors import Failed
 from ppo_bench.mathematics.arrays import Arrays
@@ -217,31 +216,25 @@ def test_the_margins_of_the_actions_taken_are_never_negative(led: IterationOutco
 
 
 def test_a_leader_repeats_itself_and_is_moved_by_rounding_no_more_than_by_rounding(led: IterationOutcome) -> None:
-    twin = Follower(load([*SMALL, "framework=torch_eager"]))
-    try:
+    with FrameworkProcess(load([*SMALL, "framework=torch_eager"])) as twin:
         found = sensitivity(twin, led, tolerance=1e-4, dtype="float32")
-    finally:
-        twin.stop()
     assert found.unchanged == 0.0
     assert 1e-8 < found.largest < 1e-4
     assert found.over == 0
 
 
 def test_a_follower_that_starts_elsewhere_arrives_elsewhere(led: IterationOutcome) -> None:
-    follower = Follower(load([*SMALL, "framework=jax_xla"]))
     moved: Arrays = {k: v * np.float32(1.01) if k == "params.critic.2.bias" else v for k, v in led.before.items()}
     moved["params.critic.0.weight"] = led.before["params.critic.0.weight"] + np.float32(1e-2)
-    try:
+    with FrameworkProcess(load([*SMALL, "framework=jax_xla"])) as follower:
         same = compare(led, follower.follow(led.before, led.steps), 0.0, LOSSES)
         other = compare(led, follower.follow(moved, led.steps), 0.0, LOSSES)
-    finally:
-        follower.stop()
     assert same.within(TOLERANCES["float32"])
     assert not other.within(TOLERANCES["float32"])
 
 
 def test_a_process_that_ends_is_an_error_that_points_at_its_own(led: IterationOutcome) -> None:
-    follower = Follower(load([*SMALL, "framework=torch_eager"]))
+    follower = FrameworkProcess(load([*SMALL, "framework=torch_eager"]))
     with pytest.raises(Failed, match="the process of torch_eager ended; its own error stands above"):
         follower.follow({}, None)
 

@@ -136,28 +136,22 @@ def _check_all(options: argparse.Namespace) -> int:
 
 def _verdicts(pairs: Sequence[Pair], options: argparse.Namespace) -> Iterator[Verdict]:
     """The verdict on each pair, in order, as soon as it is known. A crash of a process is the verdict on its pair."""
-    rest = list(pairs)
+    rest, alone = list(pairs), False
     while rest:
-        with _processes(options.jobs) as pool:
-            try:
+        started, batch = time.perf_counter(), rest[:1] if alone else rest
+        try:
+            with _processes(1 if alone else options.jobs) as pool:
                 with stop_signals_withheld():  # submitting starts the processes
-                    verdicts = [pool.submit(_judge, pair, options) for pair in rest]
-                while verdicts:
-                    yield verdicts[0].result()
-                    del verdicts[0], rest[0]
-                return
-            except BrokenProcessPool:  # caused by this pair, or by one that ran at the same time
-                pass
-        started = time.perf_counter()
-        with _processes(1) as pool:
-            try:
-                with stop_signals_withheld():
-                    judged = pool.submit(_judge, rest[0], options)
-                verdict = judged.result()
-            except BrokenProcessPool:
-                verdict = "FAIL", ": its process crashed", time.perf_counter() - started
-        yield verdict
-        del rest[0]
+                    verdicts = [pool.submit(_judge, pair, options) for pair in batch]
+                for verdict in verdicts:
+                    yield verdict.result()
+                    rest.pop(0)
+            alone = False
+        except BrokenProcessPool:
+            if alone:
+                yield "FAIL", ": its process crashed", time.perf_counter() - started
+                rest.pop(0)
+            alone = not alone  # whether this pair crashed, or one that was checked at the same time
 
 
 @contextmanager

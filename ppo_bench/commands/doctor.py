@@ -1,4 +1,4 @@
-"""`python -m ppo_bench.doctor`: what this machine can run, and the line that mends what it cannot.
+"""`python -m ppo_bench.doctor`: what this machine can run, and the command that fixes what it cannot.
 
 Versions come from the packages' metadata. What only a library can tell, such as whether PyTorch sees the GPU, is asked
 of it in a process of its own, so that a crash there is a line of the table.
@@ -56,8 +56,8 @@ class Row(NamedTuple):
 
     name: str
     found: str
-    mend: str = ""
-    """The command that mends it; empty where there is nothing to mend."""
+    fix: str = ""
+    """The command that fixes it; empty where nothing is missing."""
     needed: bool = False
     """Whether the default run needs it."""
 
@@ -76,9 +76,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     rows = list(examine(Path(options.outputs)))
     print("\n".join(line for row in rows for line in shown(row)))
-    stops = [row.name for row in rows if row.needed and row.mend]
-    print(f"\nThe default run cannot run: mend {', '.join(stops)}" if stops else "\nThe default run can run: make run")
-    return 1 if stops else 0
+    broken = [row.name for row in rows if row.needed and row.fix]
+    print(f"\nThe default run will fail. Fix: {', '.join(broken)}" if broken else "\nThe default run can run: make run")
+    return 1 if broken else 0
 
 
 def examine(outputs: Path) -> Iterator[Row]:
@@ -101,11 +101,11 @@ def examine(outputs: Path) -> Iterator[Row]:
 
 
 def shown(row: Row) -> list[str]:
-    """The lines of a row, at most 80 columns: what was found and `ok`, or below it the command that mends it."""
+    """The lines of a row, at most 80 columns: what was found and `ok`, or below it the command that fixes it."""
     found = textwrap.wrap(row.found, WIDTH - NAME_WIDTH - 4, break_on_hyphens=False)
     lines = [f"{name:<{NAME_WIDTH}} {part}" for name, part in zip([row.name, *[""] * len(found)], found, strict=False)]
-    if row.mend:
-        return [*lines, f"{'':<{NAME_WIDTH}} mend: {row.mend}"]
+    if row.fix:
+        return [*lines, f"{'':<{NAME_WIDTH}} fix: {row.fix}"]
     return [f"{lines[0]:<{WIDTH - 3}} ok", *lines[1:]]
 
 
@@ -146,11 +146,11 @@ def _cores() -> Row:
 def _disk(outputs: Path) -> Row:
     there = next(folder for folder in (outputs.absolute(), *outputs.absolute().parents) if os.path.exists(folder))
     gib = shutil.disk_usage(there).free / 2**30
-    mend = "ppo-bench train outputs=DIR, a folder on a disk with room"
+    fix = "ppo-bench train outputs=DIR, a folder on a disk with room"
     if not (there.is_dir() and os.access(there, os.W_OK)):
-        return Row("disk", f"cannot write to {there}", mend, needed=True)
+        return Row("disk", f"cannot write to {there}", fix, needed=True)
     found = f"{gib:,.1f} GiB free under {outputs}"
-    return Row("disk", found, "" if gib >= LEAST_FREE_GIB else mend, needed=True)
+    return Row("disk", found, "" if gib >= LEAST_FREE_GIB else fix, needed=True)
 
 
 def _packages() -> Iterator[Row]:
@@ -168,7 +168,7 @@ def _packages() -> Iterator[Row]:
             yield _extra(extra, extra, requirements, f"pip install '{PACKAGE}[{extra}]'", needed=extra in DEFAULT_RUN)
 
 
-def _extra(name: str, extra: str, requirements: list[Requirement], mend: str, needed: bool) -> Row:
+def _extra(name: str, extra: str, requirements: list[Requirement], fix: str, needed: bool) -> Row:
     """The row of an extra: what is missing of its packages, or else their versions."""
     versions, missing = {}, []
     for requirement in _of_extra(requirements, extra):
@@ -179,7 +179,7 @@ def _extra(name: str, extra: str, requirements: list[Requirement], mend: str, ne
             missing.append(f"{requirement.name} {version} is not {requirement.specifier}")
         versions[requirement.name] = version
     found = ", ".join(missing or (f"{package} {version}" for package, version in versions.items()))
-    return Row(name, found, mend if missing else "", needed)
+    return Row(name, found, fix if missing else "", needed)
 
 
 def _of_extra(requirements: list[Requirement], extra: str) -> Iterator[Requirement]:
@@ -243,9 +243,9 @@ def _egl(answer: Answer) -> Row:
     return Row(name, "draws without a display")
 
 
-def _program(name: str, programs: tuple[str, ...], mend: str) -> Row:
+def _program(name: str, programs: tuple[str, ...], fix: str) -> Row:
     path = next(filter(None, map(shutil.which, programs)), None)
-    return Row(name, path or f"no {' or '.join(programs)} on PATH", "" if path else mend)
+    return Row(name, path or f"no {' or '.join(programs)} on PATH", "" if path else fix)
 
 
 if __name__ == "__main__":

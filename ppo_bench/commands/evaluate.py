@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -38,7 +39,7 @@ from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 
 
 @dataclass
-class Elsewhere:
+class EnvChanges:
     """The key `env`: how the environment differs from that of the training."""
 
     kwargs: dict[str, Any] | None
@@ -59,7 +60,7 @@ class Request:
     against: str | None
     framework: Any
     backend: Any
-    env: Elsewhere
+    env: EnvChanges
 
 
 ConfigStore.instance().store("Request", with_free_keys(Request, "env.kwargs"))
@@ -126,14 +127,15 @@ def _evaluate(one: Evaluated, request: Request) -> float:
     """Mean return of a checkpoint; plays it, prints its table and the paths of its files, and writes these."""
     config, file, saved = one.config, one.file, checkpoint.load_named(one.path)
     players = config.task.players if request.against else 1
-    env = on_host(make_env(config.backend, config.task.at_least(request.num_envs * players)))
-    scene = None
-    try:
+    task = config.task.at_least(request.num_envs * players)
+    with ExitStack() as opened:
+        env = opened.enter_context(closing(on_host(make_env(config.backend, task))))
         agent: Player = load_agent(config, saved, env, request.greedy, request.seed)
         if request.against:
             agent = Mixed(agent, random_agent(config, saved, env, request.seed), players)
-        if request.video:
-            scene = open_scene(config)
+        scene = open_scene(config) if request.video else None
+        if scene:
+            opened.callback(scene.env.close)
         make_folder(file.parent)
         episodes = list(_with_progress(play(env, agent, request.episodes, request.seed), request.episodes))
         about = _summary(one, saved, request, episodes) | provenance()
@@ -141,12 +143,8 @@ def _evaluate(one: Evaluated, request: Request) -> float:
         if scene:
             about["video"] = film(scene, agent, request.seed, file.with_suffix(".mp4"))
             write_json(file, about)
-    finally:
-        env.close()
-        if scene:
-            scene.env.close()
     _print_table(about)
-    if scene:
+    if request.video:
         print(file.with_suffix(".mp4"))
     print(file, flush=True)
     return float(about["return_mean"])
@@ -169,10 +167,10 @@ def load_request(overrides: list[str]) -> Request:
 
 def _file(path: Path, run_folder: Path, config: Config, request: Request) -> Path:
     """Path of the JSON file: its name has checkpoint, backend, framework, and a hash of all that affects the result."""
-    asked = asdict(request) | {key: config.resolved[key] for key in ("framework", "backend", "precision")}
-    unused = {"env": not request.env.kwargs, "against": not request.against}  # leave the names of older files
-    plain = ["outputs", "video", *(key for key, is_unused in unused.items() if is_unused)]
-    identity = {key: value for key, value in asked.items() if key not in plain}
+    identity = asdict(request) | {key: config.resolved[key] for key in ("framework", "backend", "precision")}
+    unused = {"outputs": True, "video": True, "env": not request.env.kwargs, "against": not request.against}
+    for key in (key for key, is_unused in unused.items() if is_unused):  # so that names of older files stay
+        del identity[key]
     elsewhere = ["elsewhere"] if request.env.kwargs else []  # such returns are not those of the trained task
     names = (*elsewhere, path.resolve().name, config.backend.name, config.framework.name, digest(identity))
     folder = run_folder / "evaluations"

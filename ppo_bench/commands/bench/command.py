@@ -8,16 +8,15 @@ iteration instead. `compare A.json B.json` shows the speeds of two machines side
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from ppo_bench.commands.bench.compare import compare
 from ppo_bench.commands.bench.launches import launches
 from ppo_bench.commands.bench.limits import Arithmetic, arithmetic
-from ppo_bench.commands.bench.phases import Phases
+from ppo_bench.commands.bench.phases import phases
 from ppo_bench.commands.bench.programs import labels, load, runnable, schema
 from ppo_bench.commands.bench.report import bench_file, report
-from ppo_bench.commands.bench.trace import Traced
+from ppo_bench.commands.bench.trace import trace
 from ppo_bench.commands.bench.worker import Program, in_turn
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import require
@@ -26,7 +25,7 @@ from ppo_bench.sweeps.expand import expand
 
 
 def main(arguments: list[str]) -> int:
-    """Measure; print a table and write a JSON file and a figure for each environment and workload."""
+    """Measure; print a table and write a JSON file for each environment and workload."""
     if arguments[:1] == ["compare"]:
         return compare(arguments[1:])
     parser = Parser("python -m ppo_bench.bench", description=__doc__)
@@ -49,20 +48,20 @@ def _phases(programs: Sequence[tuple[list[str], Config]]) -> None:
     configs = [config for _, config in programs]
     root, path = schema(configs[0]), bench_file(configs[0], "", ".json")
     arithmetics = _arithmetics(configs)  # first, since it fails if PyTorch does not see the device
-    measured = in_turn([(Phases, config) for config in configs], root.rounds, root.iterations)
+    measured = in_turn(phases, configs, root.rounds, root.iterations)
     report(configs, labels([job for job, _ in programs]), measured, arithmetics, path)
 
 
 def _arithmetics(configs: list[Config]) -> list[Arithmetic]:
     """The arithmetic of each program; programs that compute the same share a measurement."""
     known: dict[str, Arithmetic] = {}
-    tasks = [(c.task.name, c.task.atari, c.task.kwargs, c.task.wrappers, c.task.observe) for c in configs]
-    keys = [
-        f"{task} {c.network} {c.ppo} {c.root.precision} {c.root.device}" for task, c in zip(tasks, configs, strict=True)
-    ]
-    for key, config in zip(keys, configs, strict=True):
-        if key not in known:
-            known[key] = arithmetic(config)
+    keys = []
+    for config in configs:
+        task = config.task
+        what = (task.name, task.atari, task.kwargs, task.wrappers, task.observe, config.network, config.ppo)
+        keys.append(f"{what} {config.root.precision} {config.root.device}")
+        if keys[-1] not in known:
+            known[keys[-1]] = arithmetic(config)
     return [known[key] for key in keys]
 
 
@@ -71,11 +70,8 @@ def _trace(programs: Sequence[tuple[list[str], Config]]) -> None:
     for (_, config), name in zip(programs, names, strict=True):
         what = "-".join(filter(None, (config.backend.name, config.framework.name, name)))
         path = bench_file(config, what, ".trace.json.gz")
-        program = Program(functools.partial(Traced, path), config)
-        try:
+        with Program(trace, config, path) as program:
             program.turn()
-        finally:
-            program.stop()
         counted = launches(path).in_words(config.ppo.num_steps * config.framework.iterations_per_call)
         print(f"{config.framework.name} on {config.backend.name}: {counted}")
         print(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ppo_bench.common.cli import Parser
+from ppo_bench.common.columns import aligned
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, read_json
 
@@ -77,18 +78,13 @@ def _machine(told: dict[str, Any]) -> str:
 
 def _table(a: Bench, b: Bench) -> Iterator[str]:
     """A line for each program, in the order of A and then of B; a ratio is that of B to A."""
-    keys = list(dict.fromkeys([*a, *b]))
-    width = max(len("envs x steps"), *(len(work) for *_, work in keys)) + 2
-    yield f"{'framework':<15}{'backend':<13}{'envs x steps':<{width}}{'A':>12}{'B':>12}{'B / A':>9}"
-    close = False
-    for key in keys:
-        framework, backend, work = key
-        line = f"{framework:<15}{backend:<13}{work:<{width}}"
-        line += "".join(f"{bench[key].sps:>12,.0f}" if key in bench else f"{'-':>12}" for bench in (a, b))
-        if key in a and key in b:
-            within = a[key].low < b[key].high and b[key].low < a[key].high
-            close |= within
-            line += f"{b[key].sps / a[key].sps:>9.2f}{' ~' if within else ''}"
-        yield line
-    if close:
+    rows, overlaps = [["framework", "backend", "envs x steps", "A", "B", "B / A", ""]], False
+    for key in dict.fromkeys([*a, *b]):
+        speeds = [f"{bench[key].sps:,.0f}" if key in bench else "-" for bench in (a, b)]
+        ratio = f"{b[key].sps / a[key].sps:.2f}" if key in a and key in b else ""
+        overlap = bool(ratio) and a[key].low < b[key].high and b[key].low < a[key].high
+        overlaps |= overlap
+        rows.append([*key, *speeds, ratio, "~" if overlap else ""])
+    yield aligned(rows, right=(3, 4, 5))
+    if overlaps:
         yield "~: the slowest and fastest iterations of the two overlap"

@@ -43,7 +43,7 @@ class Launches(NamedTuple):
 
 
 def launches(trace: Path) -> Launches:
-    """The launches and copies in the file `trace`, which `Traced` has written."""
+    """The launches and copies in the file `trace`, which `trace` has written."""
     with gzip.open(trace, "rt", encoding="utf-8") as file:
         found = json.load(file)
     events = found["traceEvents"] if isinstance(found, dict) else found

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.bench.laps import WARM_UP_ITERATIONS, Laps, Training
+from ppo_bench.commands.bench.training import WARM_UP_ITERATIONS, StartUp, TimedEnv, Training, start_training
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import EnvStep, GraphEnv, Start, Step, VectorEnv
+from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
+from ppo_bench.mathematics.arrays import under
 from ppo_bench.mathematics.precision import PRECISIONS
 
 
@@ -38,108 +39,106 @@ class Turn(NamedTuple):
     """The same number of environment steps with random actions and nothing else."""
 
 
-class Phases:
-    """`Measures` for the phases of a program's iterations."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        laps = Laps(config)
-        self.start, self._training = laps.start, laps.training
-        # The difference to an iteration with twice the epochs is the duration of the epochs. A process can be in one
-        # training of several processes only, so that of these an iteration is not divided.
-        self._doubled = Training(config, 2 * config.ppo.update_epochs) if config.processes == 1 else None
-        if self._doubled:
-            for _ in range(WARM_UP_ITERATIONS):
-                self._doubled.iteration()
-        replayed = bool(self._training.runner.execution.get("cuda_graphs"))
-        self._alone = _alone(config, replayed)
-        self._inference = None if self._training.timed is None or replayed else self._policy()
-
-    def turn(self) -> Turn:
-        """Durations of an iteration's phases, from one run of each measurement."""
-        iteration, environment, after = self._training.iteration()
-        if self._doubled is None:
-            return Turn(iteration, 0.0, 0.0, 0.0, 0.0, iteration, self._alone())
-        doubled, _, doubled_after = self._doubled.iteration()
-        alone = self._alone()
-        if self._training.timed is None:
-            learning = doubled - iteration
-            return Turn(iteration, alone, 0.0, iteration - alone - learning, learning, 0.0, alone)
-        learning, inference = doubled_after - after, self._inference() if self._inference else 0.0
+def phases(config: Config) -> Generator[StartUp | Turn, None, None]:
+    """Yield what the start took; then durations of an iteration and of its phases, from one run of each measurement."""
+    training, start_up = start_training(config)
+    # The difference to an iteration with twice the epochs is the duration of the epochs. A process can be in one
+    # training of several processes only, so that of these an iteration is not divided.
+    doubled = Training(config, 2 * config.ppo.update_epochs) if config.processes == 1 else None
+    if doubled:
+        for _ in range(WARM_UP_ITERATIONS):
+            doubled.iteration()
+    replayed = bool(training.runner.execution.get("cuda_graphs"))
+    step_alone = _alone(config, replayed)
+    infer = None if training.timed is None or replayed else _inference(config, training)
+    yield start_up
+    while True:
+        iteration, environment, after = training.iteration()
+        if doubled is None:
+            yield Turn(iteration, 0.0, 0.0, 0.0, 0.0, iteration, step_alone())
+            continue
+        doubled_iteration, _, doubled_after = doubled.iteration()
+        alone = step_alone()
+        if training.timed is None:
+            learning = doubled_iteration - iteration
+            yield Turn(iteration, alone, 0.0, iteration - alone - learning, learning, 0.0, alone)
+            continue
+        learning, inference = doubled_after - after, infer() if infer else 0.0
         acting = iteration - after - environment - inference
-        return Turn(iteration, environment, inference, acting, learning, after - learning, alone)
-
-    def _policy(self) -> Any:
-        """A function that runs the forward passes of a rollout and returns their duration in seconds."""
-        config, training = self._config, self._training
-        arrays = training.runner.export(training.state)
-        root, network = config.root, training.network
-        policy = config.framework.policy(network, arrays, root.precision, root.device, config.tuning)
-        shape = (config.ppo.num_envs, *training.network.input_shape)
-        obs = np.zeros(shape, np.uint8 if training.network.uint8 else np.float32)
-        start = np.zeros(config.ppo.num_envs, bool)
-        carry = {c.name: arrays[f"envs.carry.{c.name}"] for c in training.network.carry}
-        policy(obs, start, carry)
-
-        def infer() -> float:
-            started = time.perf_counter()
-            for _ in range(config.ppo.num_steps):
-                policy(obs, start, carry)
-            return time.perf_counter() - started
-
-        return infer
+        yield Turn(iteration, environment, inference, acting, learning, after - learning, alone)
 
 
-def _alone(config: Config, graphs: bool) -> Any:
+def _inference(config: Config, training: Training) -> Callable[[], float]:
+    """A function that runs the forward passes of a rollout and returns their duration in seconds."""
+    arrays, network = training.runner.export(training.state), training.network
+    policy = config.framework.policy(network, arrays, config.root.precision, config.root.device, config.tuning)
+    obs = np.zeros((config.ppo.num_envs, *network.input_shape), np.uint8 if network.uint8 else np.float32)
+    start = np.zeros(config.ppo.num_envs, bool)
+    carry = under("envs.carry", arrays)
+    policy(obs, start, carry)
+
+    def infer() -> float:
+        started = time.perf_counter()
+        for _ in range(config.ppo.num_steps):
+            policy(obs, start, carry)
+        return time.perf_counter() - started
+
+    return infer
+
+
+def _alone(config: Config, graphs: bool) -> Callable[[], float]:
     """A function that runs the environment steps of a rollout and returns their duration in seconds.
 
     With `graphs`, steps of PyTorch on the device are one CUDA graph, as in training.
     """
-    env, steps = make_env(config.backend, replace(config.task, devices=1)), config.ppo.num_steps
+    env = make_env(config.backend, replace(config.task, devices=1))
     seeds = noise.env_seeds(config.root.seed, 0, config.ppo.num_envs)
-    if isinstance(env, GraphEnv):
-        if config.framework.library == "jax":
-            return _alone_in_program(env, seeds, steps, config)
-        return _alone_in_torch(env, seeds, steps, config, graphs)
-    actions = _legal_play(env, seeds, steps) if env.masks_actions else _actions(env, steps)
-    env.reset(seeds)
+    rng, steps = np.random.default_rng(0), config.ppo.num_steps
+    if not isinstance(env, GraphEnv):
+        return _alone_on_host(env, seeds, steps, rng)
+    actions = np.stack([random_actions(env, rng) for _ in range(steps)])  # type: ignore[arg-type]  # it reads the space
+    if config.framework.library == "jax":
+        play = _alone_in_jax(env, seeds, actions, config)
+    else:
+        play = _alone_in_torch(env, seeds, actions, config, graphs)
+    for _ in range(WARM_UP_ITERATIONS):
+        play()
+    return play
+
+
+def _alone_on_host(env: VectorEnv, seeds: Sequence[int], steps: int, rng: np.random.Generator) -> Callable[[], float]:
+    timed, seen = TimedEnv(env), env.reset(seeds)
 
     def play() -> float:
-        if env.masks_actions:  # the recorded actions are legal only from the start of an episode on
-            env.reset(seeds)
-        started = time.perf_counter()
-        for t in range(steps):
-            env.step(actions[t])
-        return time.perf_counter() - started
+        nonlocal seen
+        timed.stepping_seconds = 0.0
+        for _ in range(steps):
+            seen = timed.step(random_actions(env, rng, seen.legal)).seen
+        return timed.stepping_seconds
 
     return play
 
 
-def _actions(env: VectorEnv | GraphEnv, steps: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(0)
-    return [random_actions(env, rng) for _ in range(steps)]  # type: ignore[arg-type]  # it only reads the space
-
-
-def _legal_play(env: VectorEnv, seeds: Sequence[int], steps: int) -> list[np.ndarray]:
-    """Random legal actions for each of `steps` steps after a reset with `seeds`."""
-    rng, seen, actions = np.random.default_rng(0), env.reset(seeds), []
-    for _ in range(steps):
-        actions.append(random_actions(env, rng, seen.legal))
-        seen = env.step(actions[-1]).seen
-    return actions
-
-
-def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> Any:
+def _alone_in_jax(env: GraphEnv, seeds: Sequence[int], actions: np.ndarray, config: Config) -> Callable[[], float]:
     import jax
+    import jax.numpy as jnp
 
     from ppo_bench.runners.jax_device import pick_device
 
     device = pick_device(config.root.device, PRECISIONS[config.root.precision])
     with jax.default_device(device):
         start = env.reset(seeds)
-        actions = np.stack(_actions(env, steps))
-        step, state = (start.step, start.state) if start.seen.legal is None else _of_legal(start)
-        program = jax.jit(lambda state: jax.lax.scan(step, state, actions))
+
+    def step(state: Any, actions: Any) -> Any:
+        envs, legal = state
+        if legal is not None:  # the next legal choice
+            distances = (jnp.arange(legal.shape[-1]) - actions[:, None]) % legal.shape[-1]
+            actions = jnp.where(legal, distances, legal.shape[-1]).argmin(-1)
+        envs, given = start.step(envs, actions)
+        return (envs, given.legal), given
+
+    program = jax.jit(lambda state: jax.lax.scan(step, state, actions))
+    state = start.state, start.seen.legal
 
     def play() -> float:
         nonlocal state
@@ -148,12 +147,12 @@ def _alone_in_program(env: GraphEnv, seeds: Any, steps: int, config: Config) -> 
             state = jax.block_until_ready(program(state))[0]
             return time.perf_counter() - started
 
-    for _ in range(WARM_UP_ITERATIONS):
-        play()
     return play
 
 
-def _alone_in_torch(env: GraphEnv, seeds: Any, steps: int, config: Config, graphs: bool) -> Any:
+def _alone_in_torch(
+    env: GraphEnv, seeds: Sequence[int], actions: np.ndarray, config: Config, graphs: bool
+) -> Callable[[], float]:
     import torch
 
     from ppo_bench.runners.cuda_graphs import Recordable, Replayed
@@ -167,43 +166,22 @@ def _alone_in_torch(env: GraphEnv, seeds: Any, steps: int, config: Config, graph
     # Steps of the user's own environments are neither compiled nor recorded in training.
     compiler = None if env.same_step else config.framework.compiler()
     step = compiler(start.step) if compiler else start.step
-    actions = torch.from_numpy(np.stack(_actions(env, steps))).to(device)
+    on_device = torch.from_numpy(actions).to(device)
 
     def rollout(fixed: Any, *inputs: torch.Tensor) -> Any:
-        state, actions = start.draw(fixed[0], steps), inputs[0]
-        for row in actions:
+        state = start.draw(fixed[0], len(actions))
+        for row in inputs[0]:
             state, given = step(state, row)
-        last: Any = given.terminated
-        return last
+        return given.terminated
 
     function: Recordable = Replayed(rollout) if graphs and not env.same_step else rollout
-    fixed = (start.state,)
 
     @torch.inference_mode()
     def play() -> float:
         started = time.perf_counter()
-        function(fixed, actions)
+        function((start.state,), on_device)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         return time.perf_counter() - started
 
-    for _ in range(WARM_UP_ITERATIONS):
-        play()
     return play
-
-
-def _of_legal(start: Start) -> tuple[EnvStep, Any]:
-    """A step function and state for environments that mask actions.
-
-    The state includes the legal choices. The step replaces each choice by the next legal one.
-    """
-
-    def step(state: Any, actions: Any) -> tuple[Any, Step]:
-        import jax.numpy as jnp
-
-        envs, legal = state
-        distances = (jnp.arange(legal.shape[-1]) - actions[:, None]) % legal.shape[-1]
-        envs, given = start.step(envs, jnp.where(legal, distances, legal.shape[-1]).argmin(-1))
-        return (envs, given.legal), given
-
-    return step, (start.state, start.seen.legal)

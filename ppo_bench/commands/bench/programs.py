@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from hydra.core.config_store import ConfigStore
@@ -71,11 +72,8 @@ def load(job: list[str]) -> Config:
 
 def network_of(config: Config) -> NetworkSpec:
     """The network of a configuration. It makes the environments to read their spaces, and closes them."""
-    env = make_env(config.backend, config.task)
-    try:
+    with closing(make_env(config.backend, config.task)) as env:
         return config.network_for(env)
-    finally:
-        env.close()
 
 
 def runnable(overrides: list[str]) -> list[tuple[list[str], Config]]:

@@ -1,4 +1,4 @@
-"""Results of a benchmark: a table, a JSON file and a figure of the phases of an iteration."""
+"""Results of a benchmark: a table and a JSON file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ppo_bench.commands.bench.figures import COLOURS, save
 from ppo_bench.commands.bench.limits import Arithmetic
 from ppo_bench.commands.bench.phases import Turn
 from ppo_bench.commands.bench.programs import schema
 from ppo_bench.commands.bench.worker import Measured
+from ppo_bench.common.columns import aligned
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.values import file_name
 from ppo_bench.configuration.compose import key_of, of_hydra
@@ -19,7 +19,21 @@ from ppo_bench.configuration.config import Config
 from ppo_bench.runs.provenance import provenance
 
 PHASES = ("environment", "inference", "acting", "learning", "rest")
-TOLD = {
+COLUMNS = {
+    "backend": "{backend}",
+    "framework": "{framework}",
+    "SPS": "{sps:,.0f}",
+    "slowest - fastest": "{sps_slowest:,.0f} - {sps_fastest:,.0f}",
+    **{phase: f"{{{phase}:,.1f}}" for phase in PHASES},
+    "compile s": "{compile_seconds:.1f}",
+    "MB": "{megabytes:,.0f}",
+    "alone": "{environment_alone_sps:,.0f}",
+    "limit": "{serial_limit_sps:,.0f}",
+    "of it": "{fraction_of_serial_limit:.0%}",
+    "": "{overrides}",
+}
+"""Columns of the table, by their titles."""
+RECORDED_ELSEWHERE = {
     *("outputs", "name", "env", "workload", "rounds", "iterations", "framework", "backend"),
     *("device", "precision", "framework.compile_cache"),
 }
@@ -29,7 +43,7 @@ TOLD = {
 def report(
     configs: list[Config], names: list[str], measured: list[Measured], arithmetics: list[Arithmetic], path: Path
 ) -> None:
-    """Print the table, write the JSON file `path` and a figure (`.svg`, `.png`) beside it, and print the path.
+    """Print the table, write the JSON file `path` and print the path.
 
     `names` tell programs of the same framework and backend apart.
     """
@@ -38,7 +52,6 @@ def report(
     print(f"{title}: milliseconds of an iteration, medians of {len(measured[0].turns)}")
     _print_table(rows)
     write_json(path, about(configs) | {"programs": rows})
-    _draw(title, rows, path)
     print(path)
 
 
@@ -59,7 +72,9 @@ def about(configs: Sequence[Config]) -> dict[str, Any]:
     shared = [
         word
         for word in first.overrides
-        if all(word in other.overrides for other in configs) and key_of(word) not in TOLD and not of_hydra([word])
+        if all(word in other.overrides for other in configs)
+        and key_of(word) not in RECORDED_ELSEWHERE
+        and not of_hydra([word])
     ]
     names = {"env": first.task.name, "workload": schema(first).workload, "device": first.root.device}
     return {"schema_version": SCHEMA_VERSION} | names | {"overrides": shared} | provenance()
@@ -94,42 +109,13 @@ def _row(config: Config, name: str, measured: Measured, needed: Arithmetic) -> d
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    head = f"{'backend':<12}{'framework':<15}{'SPS':>9}{'slowest - fastest':>20}"
-    head += (
-        "".join(f"{phase:>12}" for phase in PHASES) + f"{'compile s':>11}{'MB':>7}{'alone':>10}{'limit':>9}{'of it':>7}"
-    )
-    print(head)
+    lines = []
     for row in rows:
-        spread = f"{row['sps_slowest']:,.0f} - {row['sps_fastest']:,.0f}"
-        line = f"{row['backend']:<12}{row['framework']:<15}{row['sps']:>9,.0f}{spread:>20}"
-        line += "".join(f"{1000 * row['seconds'][phase]:>12,.1f}" for phase in PHASES)
-        line += f"{row['compile_seconds']:>11.1f}{row['peak_memory_bytes'] / 1e6:>7,.0f}"
-        line += f"{row['environment_alone_sps']:>10,.0f}{row['serial_limit_sps']:>9,.0f}"
-        print(f"{line}{row['fraction_of_serial_limit']:>7.0%}  {row['overrides']}".rstrip())
+        milliseconds = {phase: 1000 * row["seconds"][phase] for phase in PHASES}
+        shown = row | milliseconds | {"megabytes": row["peak_memory_bytes"] / 1e6}
+        lines.append([template.format(**shown) for template in COLUMNS.values()])
+    print(aligned([list(COLUMNS), *lines], right=range(2, len(COLUMNS) - 1)))
     print(
         "alone: environment steps per second with random actions; limit: steps per second if the environments and the"
     )
     print("network's arithmetic, at the best rate that was reached, took turns")
-
-
-def _draw(title: str, rows: list[dict[str, Any]], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 1.2 + 0.45 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    names = [f"{row['framework']}, {row['backend']} {row['overrides']}".strip() for row in rows]
-    left = [0.0] * len(rows)
-    for phase, colour in zip(PHASES, COLOURS, strict=True):
-        widths = [1e6 * max(0.0, row["seconds"][phase]) / row["num_envs"] / row["num_steps"] for row in rows]
-        axes.barh(names, widths, left=left, color=colour, label=phase)
-        left = [x + width for x, width in zip(left, widths, strict=True)]
-    for k, row in enumerate(rows):
-        axes.annotate(f" {row['sps']:,.0f} SPS", (left[k], k), va="center", fontsize=9)
-        limit = 1e6 / row["serial_limit_sps"]
-        axes.plot([limit, limit], [k - 0.4, k + 0.4], color="black", label="serial limit" if k == 0 else None)
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
-    axes.set_xlabel("microseconds per environment step")
-    axes.set_title(f"{title}: where the time goes")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25 if len(rows) < 6 else -0.12), ncols=6, frameon=False)
-    save(figure, path)

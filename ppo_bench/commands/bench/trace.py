@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
-from ppo_bench.commands.bench.laps import Laps
+from ppo_bench.commands.bench.training import Training, start_training
 from ppo_bench.configuration.config import Config
 
 
-class Traced(Laps):
-    """`Laps` that records each turn with a profiler."""
+def trace(config: Config, path: Path) -> Generator[Any, None, None]:
+    """Yield what the start took; then write the trace of an iteration to `path`, a `.json.gz`, and yield it."""
+    training, start_up = start_training(config)
+    yield start_up
+    by_torch = config.framework.name.startswith("torch")
+    (_trace_torch if by_torch else _trace_jax)(training, path)
+    yield path
 
-    def __init__(self, path: Path, config: Config) -> None:
-        """`path` is the file for the trace, a `.json.gz`."""
-        super().__init__(config)
-        self._path = path
-        self._of_torch = config.framework.name.startswith("torch")
 
-    def turn(self) -> float:
-        """Duration of an iteration in seconds; the profiler makes it longer."""
-        return self._by_torch() if self._of_torch else self._by_jax()
+def _trace_torch(training: Training, path: Path) -> None:
+    from torch.profiler import profile
 
-    def _by_torch(self) -> float:
-        from torch.profiler import profile
+    with profile() as profiler:  # the CPU, and a GPU if there is one
+        training.iteration()
+    profiler.export_chrome_trace(str(path))
 
-        with profile() as profiler:  # the CPU, and a GPU if there is one
-            seconds = super().turn()
-        profiler.export_chrome_trace(str(self._path))
-        return seconds
 
-    def _by_jax(self) -> float:
-        import jax
+def _trace_jax(training: Training, path: Path) -> None:
+    import jax
 
-        with tempfile.TemporaryDirectory() as folder:
-            with jax.profiler.trace(folder, create_perfetto_trace=True):
-                seconds = super().turn()
-            (trace,) = Path(folder).rglob("perfetto_trace.json.gz")
-            shutil.copyfile(trace, self._path)
-        return seconds
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, create_perfetto_trace=True):
+            training.iteration()
+        (recorded,) = Path(folder).rglob("perfetto_trace.json.gz")
+        shutil.copyfile(recorded, path)

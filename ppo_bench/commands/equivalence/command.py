@@ -14,20 +14,19 @@ Exit 0 if every action was the same and, in lockstep, the rest within tolerance;
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import metrics_of
-from ppo_bench.commands.equivalence.against import command as against
-from ppo_bench.commands.equivalence.differences import Difference, compare
-from ppo_bench.commands.equivalence.explain import Sensitivity, Tie, sensitivity, tied_actions, ties
+from ppo_bench.commands.equivalence.cleanrl import command as cleanrl
+from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, compare
 from ppo_bench.commands.equivalence.processes import Workers, played
 from ppo_bench.commands.equivalence.report import Agreement, report
-from ppo_bench.commands.equivalence.requirements import installed, require_no_run
-from ppo_bench.commands.equivalence.tolerances import TOLERANCES
+from ppo_bench.commands.equivalence.requirements import configs_by_framework, require_no_run
+from ppo_bench.commands.equivalence.rounding import Sensitivity, Tie, sensitivity, tied_actions, ties
 from ppo_bench.common.cli import Parser, overrides_of
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.progress import say
@@ -64,52 +63,39 @@ def main(arguments: list[str]) -> int:
     """Run the comparison, print a table, write `equivalence.json` and a plot; returns 1 if frameworks differ."""
     parser = Parser("python -m ppo_bench.equivalence", description=__doc__)
     parser.add_overrides("as for a run; and mode=lockstep|free, frameworks=[a,b]")
-    overrides, devices = _numbers_of_devices(overrides_of(parser.parse_intermixed_args(arguments)))
+    overrides = overrides_of(parser.parse_intermixed_args(arguments))
     if any(override.startswith("against=") for override in overrides):
-        return against.main(overrides)
+        return cleanrl.main(overrides)
+    device_counts = [word for word in overrides if word.startswith("devices=[") and word.endswith("]")]
+    overrides = [word for word in overrides if word not in device_counts]
     config = load(overrides)
     assert isinstance(config.root, EquivalenceSchema)
-    mode = config.root.mode
-    if mode not in ("lockstep", "free"):
-        raise ConfigError(f"mode={mode}: choose lockstep or free")
+    if config.root.mode not in ("lockstep", "free"):
+        raise ConfigError(f"mode={config.root.mode}: choose lockstep or free")
     require_no_run(config, overrides)
     config.backend.require()
-    frameworks = config.root.frameworks or installed(lambda name: _require(load([*overrides, f"framework={name}"])))
-    variants = expand([_words(key, values) for key, values in ((config.root.variants or {}) | devices).items()])
-    configs = {
-        " ".join((name, *variant)): load([*overrides, f"framework={name}", *variant])
-        for name in frameworks
-        for variant in variants
-    }
+    variants = [_swept(key, values) for key, values in (config.root.variants or {}).items()]
+    variants += [word.replace("[", "").replace("]", "") for word in device_counts[-1:]]
+    configs = configs_by_framework(load, overrides, config.root.frameworks, expand(variants), _require)
     if len(configs) < 2:
         raise ConfigError(
-            f"frameworks=[{','.join(frameworks)}]: at least two are to be compared, or one in several variants={{...}}"
+            f"frameworks=[{','.join(configs)}]: at least two are to be compared, or one in several variants={{...}}"
         )
-    for each in configs.values():
-        _require(each)
-    made = make_env(config.backend, config.task)  # raises with one line if it is not available
-    made.close()
-    if isinstance(made, GraphEnv) and made.same_step:
-        raise ConfigError(
-            f"backend={config.backend.name}: recordings have reset steps, which these environments lack; compare on "
-            "another backend"
-        )
-    if isinstance(made, GraphEnv) and not made.programs_last:
-        raise ConfigError(
-            f"backend={config.backend.name}: its environments cannot be stepped outside of their program and recorded; "
-            "use backend=envpool"
-        )
-    return report(config, _compare(configs, mode), mode)
+    with closing(make_env(config.backend, config.task)) as env:  # raises with one line if it is not available
+        if isinstance(env, GraphEnv) and env.same_step:
+            raise ConfigError(
+                f"backend={config.backend.name}: recordings have reset steps, which these environments lack; compare "
+                "on another backend"
+            )
+        if isinstance(env, GraphEnv) and not env.programs_last:
+            raise ConfigError(
+                f"backend={config.backend.name}: its environments cannot be stepped outside of their program and "
+                "recorded; use backend=envpool"
+            )
+    return report(config, _compare(configs, config.root.mode), config.root.mode)
 
 
-def _numbers_of_devices(overrides: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """The overrides without lists of device counts, such as `devices=[1,2]`, and the last such list as a variant."""
-    lists = [word for word in overrides if word.startswith("devices=[") and word.endswith("]")]
-    values = {"devices": OmegaConf.create(lists[-1].partition("=")[2])} if lists else {}
-    return [word for word in overrides if word not in lists], {k: list(v) for k, v in values.items()}
-
-
-def _words(key: str, values: Any) -> str:
+def _swept(key: str, values: Any) -> str:
     """A key with its values in a sweep's format. Raises `ConfigError` if the values are not a list."""
     if not isinstance(values, list) or not values:
         raise ConfigError(
@@ -146,7 +132,7 @@ def _compare(configs: dict[str, Config], mode: str) -> Agreement:
                 over = mode == "lockstep" and not difference.tied and not difference.within(tolerance)
                 if over and iteration not in sensitivities and len(sensitivities) < EXPLAINED:
                     sensitivities[iteration] = sensitivity(
-                        workers.twin(), led, tolerance.parameters, PRECISIONS[precision].parameters
+                        workers.twin, led, tolerance.parameters, PRECISIONS[precision].parameters
                     )
             if iteration % max(1, config.num_iterations // 10) == 0:
                 say(f"iteration {iteration} of {config.num_iterations}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from types import TracebackType
+from contextlib import ExitStack
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,11 @@ from ppo_bench.runners.host_envs import HostEnvs
 from ppo_bench.runs.group import SharedRunner, Wrap
 
 
-class Follower:
-    """A process that repeats a leader's iterations, from the leader's state and on its environment steps."""
+class FrameworkProcess:
+    """The process of one framework, which leads or repeats a leader's iterations from its state and on its steps.
+
+    Use it as a context manager, which ends the process.
+    """
 
     def __init__(self, config: Config, follows: bool = True) -> None:
         self._workers = RankWorkers(config.framework.name, config.processes, _serve, config, follows)
@@ -45,47 +49,50 @@ class Follower:
         self.start((before, steps))
         return self.outcome()
 
-    def stop(self) -> None:
-        """End the process."""
+    def __enter__(self) -> FrameworkProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._workers.stop()
 
 
 class Workers:
-    """A leader, and the processes that follow it (`mode=lockstep`) or train beside it (`mode=free`)."""
+    """A leader, and the processes that follow it (`mode=lockstep`) or train by themselves (`mode=free`)."""
 
     def __init__(self, configs: dict[str, Config], mode: str) -> None:
         self._lockstep = mode == "lockstep"
         leader, *others = configs
-        self._num_iterations = configs[leader].num_iterations
         self._leader_config = configs[leader]
-        self._leader = Follower(configs[leader], follows=False)
-        self._others = {name: Follower(configs[name], follows=self._lockstep) for name in others}
-        self._twin: Follower | None = None
+        with ExitStack() as processes:
+            self._leader = processes.enter_context(FrameworkProcess(configs[leader], follows=False))
+            self._others = {
+                name: processes.enter_context(FrameworkProcess(configs[name], follows=self._lockstep))
+                for name in others
+            }
+            self._processes = processes.pop_all()
 
     def iterations(self) -> Iterator[tuple[IterationOutcome, dict[str, IterationOutcome]]]:
         """For each iteration, the leader's outcome and those of the others by name."""
+        total = self._leader_config.num_iterations
         self._leader.start(None)
-        for iteration in range(self._num_iterations):
+        for iteration in range(total):
             led = self._leader.outcome()
-            if iteration + 1 < self._num_iterations:
+            if iteration + 1 < total:
                 self._leader.start(None)  # the leader continues while the others follow
             for other in self._others.values():
                 other.start((led.before, led.steps) if self._lockstep else None)
             yield led, {name: other.outcome() for name, other in self._others.items()}
 
-    def twin(self) -> Follower:
+    @cached_property
+    def twin(self) -> FrameworkProcess:
         """A follower with the leader's own framework."""
-        self._twin = self._twin or Follower(self._leader_config)
-        return self._twin
+        return self._processes.enter_context(FrameworkProcess(self._leader_config))
 
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for follower in (self._leader, *self._others.values(), *([self._twin] if self._twin else [])):
-            follower.stop()
+    def __exit__(self, *error: object) -> None:
+        self._processes.close()
 
 
 def _recorded(env: VectorEnv | GraphEnv, part: Part) -> RecordingEnv:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppo_bench.commands.equivalence.differences import Difference
-from ppo_bench.commands.equivalence.explain import Sensitivity, Tie
-from ppo_bench.commands.equivalence.tolerances import TOLERANCES
+from ppo_bench.commands.equivalence.differences import TOLERANCES, Difference, Tolerance
+from ppo_bench.commands.equivalence.rounding import Sensitivity, Tie
+from ppo_bench.common.columns import aligned
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.values import digest, file_name
 from ppo_bench.configuration.config import Config
 
 WIDTH = 80
-NAME_WIDTH = 14
-"""Widths of the report, a terminal's default, and of its column of names, in characters."""
+"""Columns of the report's sentences, a terminal's default."""
 COMPARED = ("parameters", "movement", "losses", "gradient_norm")
 
 
@@ -40,39 +39,12 @@ def report(config: Config, found: Agreement, mode: str) -> int:
     """Print the table and write the files; returns 0 if the frameworks do the same, else 1."""
     steps = config.num_iterations * config.ppo.batch_size
     tolerance = TOLERANCES[found.precision] if mode == "lockstep" else None
-    summary = {name: _summary(config, found, name, mode) for name in found.differences}
+    summary = {name: _summary(config, found, name, tolerance) for name in found.differences}
     same = all(_is_same(entry) for entry in summary.values())
     task = f"{config.task.id} on {config.backend.name}, {found.precision}, seed {config.root.seed}"
-    _say(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
-    if tolerance:
-        _say(
-            "differing actions, and the largest distance of an iteration; tolerance: "
-            f"{tolerance.parameters:.0e} of the parameters' norm and {tolerance.movement:.0e} of their movement, "
-            f"losses and gradient norms {tolerance.losses:.0e}"
-        )
-        print(f"{'framework':<{NAME_WIDTH}}{'actions':>8}{'ties':>6}{'parameters':>12}{'movement':>10}", end="")
-        print(f"{'losses':>9}{'gradient':>10}{'over':>6}")
-    else:
-        _say("how long actions are the same, and the distance of parameters then and in the end")
-        print(f"{'framework':<{NAME_WIDTH}}{'same actions for':>20}{'then':>12}{'in the end':>12}")
-    for name, entry in summary.items():
-        if len(name) >= NAME_WIDTH:  # a variant's name is long
-            print(name)
-        print(_row(name if len(name) < NAME_WIDTH else "", entry, mode))
-    for name, tied in found.ties.items():
-        if tied:
-            compared = summary[name]["compared_iterations"]
-            _say(f"{name}: {compared} of {config.num_iterations} iterations are compared, those without a tie")
-        for tie in tied:
-            _say(
-                f"tie: iteration {tie.iteration}, step {tie.step}, environment {tie.env}: {found.leader} chose "
-                f"{tie.leader_action}, {name} {tie.other_action}; their scores are {tie.margin:.1e} apart"
-            )
-    for iteration, tried in found.sensitivities.items():
-        _say(
-            f"iteration {iteration} is over the tolerance; {found.leader} lands up to {tried.largest:.1e} from itself "
-            f"when its inputs are changed by rounding (over the tolerance in {tried.over} of {tried.tries} tries)"
-        )
+    _print_sentence(f"{task}, {steps:,} steps, {mode}, led by {found.leader}")
+    _print_table(summary, tolerance)
+    _print_explanations(found)
     sides = [config.experiment, found.leader, *found.differences]
     names = (config.task.name, config.backend.name, found.precision, mode, digest(sides))
     folder = Path(config.root.outputs) / "equivalence" / "-".join(map(file_name, names)) / f"seed{config.root.seed}"
@@ -87,52 +59,73 @@ def report(config: Config, found: Agreement, mode: str) -> int:
     return 0 if same else 1
 
 
+def _print_table(summary: Mapping[str, Mapping[str, Any]], tolerance: Tolerance | None) -> None:
+    if tolerance is None:
+        _print_sentence("how long actions are the same, and the distance of parameters then and in the end")
+        rows = [("framework", "same actions for", "then", "in the end")]
+        for name, entry in summary.items():
+            then, end = entry["distance_when_parting"], entry["parameters_distances"][-1]
+            shown = "" if then is None else f"{then:.1e}"
+            rows.append((name, f"{entry['identical_steps']:,} steps", shown, f"{end:.1e}"))
+        print(aligned(rows, right=(1, 2, 3)))
+        return
+    _print_sentence(
+        "differing actions, and the largest distance of an iteration; tolerance: "
+        f"{tolerance.parameters:.0e} of the parameters' norm and {tolerance.movement:.0e} of their movement, "
+        f"losses and gradient norms {tolerance.losses:.0e}"
+    )
+    lines = [["framework", "actions", "ties", "parameters", "movement", "losses", "gradient", "over"]]
+    for name, entry in summary.items():
+        largest = [f"{entry['largest'][key]:.1e}" for key in COMPARED]
+        counts = [f"{entry['differing_actions']:,}", str(len(entry["ties"]))]
+        lines.append([name, *counts, *largest, f"{entry['over_tolerance']} of {entry['compared_iterations']}"])
+    print(aligned(lines, right=range(1, 8)))
+
+
+def _print_explanations(found: Agreement) -> None:
+    """Print ties, whose iterations are not compared, and how far rounding moves the leader where one is too far."""
+    ties = [
+        (name, *map(str, (tie.iteration, tie.step, tie.env, tie.leader_action, tie.other_action)), f"{tie.margin:.1e}")
+        for name, tied in found.ties.items()
+        for tie in tied
+    ]
+    if ties:
+        _print_sentence("actions that tie, and the difference of their scores; such iterations are not compared")
+        head = ("framework", "iteration", "step", "environment", found.leader, "action", "difference")
+        print(aligned([head, *ties], right=range(1, 7)))
+    if found.sensitivities:
+        _print_sentence(
+            f"iterations over the tolerance, repeated by {found.leader} with inputs changed by rounding: the largest "
+            "distance from itself, and in how many tries it is over the tolerance"
+        )
+        tries = [(str(k), f"{s.largest:.1e}", f"{s.over} of {s.tries}") for k, s in found.sensitivities.items()]
+        print(aligned([("iteration", "largest", "over"), *tries], right=(1, 2)))
+
+
 def _is_same(entry: Mapping[str, Any]) -> bool:
     """Whether a framework did the same as the leader. Nothing says so if every iteration holds a tie."""
     return entry["differing_actions"] == 0 and not entry["over_tolerance"] and entry["compared_iterations"] > 0
 
 
-def _say(sentence: str) -> None:
+def _print_sentence(sentence: str) -> None:
     print(textwrap.fill(sentence, WIDTH, break_long_words=False, break_on_hyphens=False))
 
 
-def _summary(config: Config, found: Agreement, name: str, mode: str) -> dict[str, Any]:
+def _summary(config: Config, found: Agreement, name: str, tolerance: Tolerance | None) -> dict[str, Any]:
     differences, batch_size = found.differences[name], config.ppo.batch_size
     parted = next(((k, d.first) for k, d in enumerate(differences) if d.first is not None), None)
+    parameters = [d.parameters for d in differences]
     untied = [d for d in differences if not d.tied]
     return {
         "identical_steps": len(differences) * batch_size if parted is None else parted[0] * batch_size + parted[1],
         "differing_actions": sum(d.actions for d in differences),
         "ties": [tie._asdict() for tie in found.ties[name]],
-        "distance_when_parting": None if parted is None else _distance_before(differences, parted[0]),
+        "distance_when_parting": None if parted is None else [0.0, *parameters][parted[0]],  # at first they are equal
         "largest": {key: max((getattr(d, key) for d in untied), default=0.0) for key in COMPARED},
-        "over_tolerance": _over(found.precision, untied) if mode == "lockstep" else None,
+        "over_tolerance": sum(not d.within(tolerance) for d in untied) if tolerance else None,
         "compared_iterations": len(untied),
         **{f"{key}_distances": [getattr(d, key) for d in differences] for key in COMPARED},
     }
-
-
-def _distance_before(differences: Sequence[Difference], iteration: int) -> float:
-    """The distance of the parameters at the start of an iteration, counted from 0; the initial ones are equal."""
-    return differences[iteration - 1].parameters if iteration else 0.0
-
-
-def _over(precision: str, differences: list[Difference]) -> int:
-    return sum(not d.within(TOLERANCES[precision]) for d in differences)
-
-
-def _row(name: str, entry: dict[str, Any], mode: str) -> str:
-    if mode == "free":
-        parting = entry["distance_when_parting"]
-        then = "" if parting is None else f"{parting:.1e}"
-        end = entry["parameters_distances"][-1]
-        return f"{name:<{NAME_WIDTH}}{entry['identical_steps']:>14,} steps{then:>12}{end:>12.1e}"
-    largest = entry["largest"]
-    return (
-        f"{name:<{NAME_WIDTH}}{entry['differing_actions']:>8,}{len(entry['ties']):>6}{largest['parameters']:>12.1e}"
-        f"{largest['movement']:>10.1e}{largest['losses']:>9.1e}{largest['gradient_norm']:>10.1e}"
-        f"{entry['over_tolerance']:>6}"
-    )
 
 
 def _plot(path: Path, title: str, config: Config, summary: dict[str, dict[str, Any]], tolerance: float | None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,8 @@ def _write_policy(path: Path, config: Config, saved: checkpoint.Checkpoint) -> N
     """Write the policy of the checkpoint `saved` as an ONNX file."""
     from ppo_bench.commands.export.onnx import deployed, write_onnx
 
-    env = on_host(make_env(config.backend, config.task.at_least(1)))
-    try:
+    with closing(on_host(make_env(config.backend, config.task.at_least(1)))) as env:
         write_onnx(deployed(config, saved.arrays, env), env.observation_space.dtype, path)
-    finally:
-        env.close()
 
 
 def _make_folder(folder: Path) -> None:

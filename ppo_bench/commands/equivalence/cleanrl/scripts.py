@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ppo_bench.commands.equivalence.against import names
+from ppo_bench.commands.equivalence.cleanrl import parameter_names as names
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.configuration.config import Config
 from ppo_bench.mathematics.arrays import Arrays
@@ -21,7 +21,7 @@ LOSSES = {
 
 
 @dataclass(frozen=True)
-class Known:
+class ScriptSpec:
     """What is particular to a script."""
 
     names: Callable[[Arrays], list[names.Name]]
@@ -32,10 +32,6 @@ class Known:
     """The script's variable of each loss, read when gradients are clipped."""
     in_jax: bool = False
     """Whether it learns with JAX, and not with PyTorch."""
-    logs: bool = True
-    """Whether it logs charts/learning_rate at the end of each iteration."""
-    in_ranks: bool = False
-    """Whether several processes share its training, one for each of `ppo.shards`."""
     normalizes: bool = False
     """Whether each of its environments normalises observations and rewards."""
     masks_resets: bool = True
@@ -43,30 +39,40 @@ class Known:
     vf_coef: float = 1.0
     """Its `--vf-coef` of `ppo.vf_coef`; half where its value loss is not halved."""
 
+    @property
+    def logs(self) -> bool:
+        """Whether it logs charts/learning_rate at the end of each iteration."""
+        return "leanrl" not in self.patches
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether several processes share its training, one for each of `ppo.shards`."""
+        return "multigpu" in self.patches
+
 
 SCRIPTS = {
-    "ppo": Known(names.classic),
-    "ppo_continuous_action": Known(names.continuous, normalizes=True),
-    "ppo_continuous_action_torchcompile": Known(names.continuous, ("lean",), logs=False, normalizes=True),
-    "ppo_atari": Known(names.nature),
-    "ppo_atari_multigpu": Known(names.nature, ("ranks",), in_ranks=True),
-    "ppo_atari_envpool": Known(names.nature, ("pools",)),
-    "ppo_atari_envpool_torchcompile": Known(names.nature, ("pools", "lean"), logs=False),
-    "ppo_atari_envpool_xla_jax": Known(names.flax, in_jax=True),
-    "ppo_atari_envpool_xla_jax_scan": Known(names.flax, in_jax=True),
-    "ppo_atari_lstm": Known(names.lstm),
-    "ppo_pettingzoo_ma_atari": Known(names.nature, ("pettingzoo",)),
-    "ppo_procgen": Known(names.impala, ("procgen",)),
-    "ppo_rnd_envpool": Known(
+    "ppo": ScriptSpec(names.classic),
+    "ppo_continuous_action": ScriptSpec(names.continuous, normalizes=True),
+    "ppo_continuous_action_torchcompile": ScriptSpec(names.continuous, ("leanrl",), normalizes=True),
+    "ppo_atari": ScriptSpec(names.nature),
+    "ppo_atari_multigpu": ScriptSpec(names.nature, ("multigpu",)),
+    "ppo_atari_envpool": ScriptSpec(names.nature, ("envpool_compat",)),
+    "ppo_atari_envpool_torchcompile": ScriptSpec(names.nature, ("envpool_compat", "leanrl")),
+    "ppo_atari_envpool_xla_jax": ScriptSpec(names.flax, in_jax=True),
+    "ppo_atari_envpool_xla_jax_scan": ScriptSpec(names.flax, in_jax=True),
+    "ppo_atari_lstm": ScriptSpec(names.lstm),
+    "ppo_pettingzoo_ma_atari": ScriptSpec(names.nature, ("pettingzoo_compat",)),
+    "ppo_procgen": ScriptSpec(names.impala, ("procgen_compat",)),
+    "ppo_rnd_envpool": ScriptSpec(
         names.rnd,
         ("rnd",),
         losses=LOSSES
         | {"value_loss": "ext_v_loss", "intrinsic_value_loss": "int_v_loss", "forward_loss": "forward_loss"},
         masks_resets=False,
     ),
-    "ppo_trxl": Known(
+    "ppo_trxl": ScriptSpec(
         names.transformer,
-        ("transformer",),
+        ("trxl",),
         losses={"policy_loss": "pg_loss", "entropy": "entropy_loss"},  # others are computed later, or otherwise
         vf_coef=0.5,
     ),
@@ -76,12 +82,12 @@ SCRIPTS = {
 
 def require_known(script: Path, config: Config) -> None:
     """Raise `ConfigError` unless `script` is one of `SCRIPTS`, and the configuration one that it can train."""
-    known = SCRIPTS.get(script.stem)
-    if known is None:
+    spec = SCRIPTS.get(script.stem)
+    if spec is None:
         raise ConfigError(f"against={script.name}: it is not known here; there are {', '.join(SCRIPTS)}")
-    if known.logs and "charts/learning_rate" not in script.read_text(encoding="utf-8"):
+    if spec.logs and "charts/learning_rate" not in script.read_text(encoding="utf-8"):
         raise ConfigError(f"against={script}: it does not log charts/learning_rate, as CleanRL's scripts do")
-    if config.ppo.mask_resets and not known.masks_resets:
+    if config.ppo.mask_resets and not spec.masks_resets:
         raise ConfigError("ppo.mask_resets=true: this script learns from reset steps, too; leave it out")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -13,48 +12,34 @@ import gymnasium
 import numpy as np
 import supersuit
 
-from ppo_bench.commands.equivalence.against.running import Script
+from ppo_bench.commands.equivalence.cleanrl.script import Script, install_module, patch
 
 
 def install(script: Script) -> None:
     """Put vectors of games with the old values and the supplied seeds in place."""
-    _install_strtobool(script)
-    own_concat: Any = supersuit.concat_vec_envs_v1
-    supersuit.concat_vec_envs_v1 = lambda env, count, num_cpus=0, base_class="gym": Games(
-        script, own_concat(env, count, num_cpus, "gymnasium")
-    )
-    gymnasium.wrappers.RecordEpisodeStatistics = lambda env: env  # type: ignore[misc,assignment]
-    own_import = importlib.import_module
-
-    def import_module(name: str, package: str | None = None) -> Any:
-        found = own_import(name, package)
-        return Game(script, found) if name.startswith("pettingzoo.atari.") else found
-
-    importlib.import_module = import_module
-
-
-def _install_strtobool(script: Script) -> None:
-    """Put a module `distutils.util` in place."""
 
     def strtobool(text: str) -> bool:
         script.used.add("strtobool")
         return text == "True"
 
-    util: Any = types.ModuleType("distutils.util")
-    util.strtobool = strtobool
-    sys.modules |= {"distutils": types.ModuleType("distutils"), "distutils.util": util}
+    install_module("distutils")
+    install_module("distutils.util", strtobool=strtobool)
+    vars(gymnasium.wrappers)["RecordEpisodeStatistics"] = lambda env: env
 
+    @patch(supersuit, "concat_vec_envs_v1")
+    def concat(original: Any, env: Any, count: int, num_cpus: int = 0, base_class: str = "gym") -> Any:
+        return Games(script, original(env, count, num_cpus, "gymnasium"))
 
-class Game:
-    """A module of PettingZoo's, whose game finds its ROM."""
-
-    def __init__(self, script: Script, module: Any) -> None:
-        self._script, self._module = script, module
-
-    def parallel_env(self, **options: Any) -> Any:
-        """The game."""
-        self._script.used.add("roms")
-        return self._module.parallel_env(auto_rom_install_path=str(Path(ale_py.__file__).parent / "roms"), **options)
+    @patch(importlib, "import_module")
+    def import_module(original: Any, name: str, package: str | None = None) -> Any:
+        module = original(name, package)
+        if not name.startswith("pettingzoo.atari."):
+            return module
+        script.used.add("roms")
+        roms = str(Path(ale_py.__file__).parent / "roms")
+        return types.SimpleNamespace(
+            parallel_env=lambda **options: module.parallel_env(auto_rom_install_path=roms, **options)
+        )
 
 
 class Games:

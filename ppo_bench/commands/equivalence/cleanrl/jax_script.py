@@ -5,19 +5,18 @@ Keys of `jax.random` become counters of splits, from which the iteration follows
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any
 
-import flax.training.train_state
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.training.train_state import TrainState
 
-from ppo_bench.commands.equivalence.against import pools
-from ppo_bench.commands.equivalence.against.running import Script
+from ppo_bench.commands.equivalence.cleanrl import envpool_compat
+from ppo_bench.commands.equivalence.cleanrl.script import Script, patch
 from ppo_bench.mathematics import noise
 
 Key = Any
@@ -26,13 +25,12 @@ Key = Any
 class JaxScript(Script):
     """A running script whose state is `agent_state`, of three networks with two parts each."""
 
-    def end(self) -> None:
+    def end_iteration(self) -> None:
         """See `Script.end_iteration`."""
-        own = self.own
-        state, storage = own["agent_state"], own["storage"]
+        state, storage = self.variables["agent_state"], self.variables["storage"]
         adam = state.opt_state[1].inner_state[0]
         moments = {"mean": _flat(adam.mu), "variance": _flat(adam.nu)}
-        self.end_iteration(np.asarray(storage.actions), _flat(state.params), moments)
+        self.record(np.asarray(storage.actions), _flat(state.params), moments)
 
 
 def _flat(params: Any) -> dict[str, np.ndarray]:
@@ -48,50 +46,51 @@ def _flat(params: Any) -> dict[str, np.ndarray]:
 def install(script: JaxScript) -> None:
     """Replace random numbers, weights and EnvPool's interface."""
     sys.modules["gym"] = gymnasium
-    pools.install(script)
-    jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
+    envpool_compat.install(script)
+    vars(jax)["tree_map"] = jax.tree.map
     script.used.update(("gym", "jax"))
     _supply_numbers(script)
     _supply_weights(script)
-    if script.supply.precision == "float64":
+    if script.root.precision == "float64":
         script.used.add("float64")
         _widen_schedules()
 
 
 def _supply_numbers(script: Script) -> None:
-    supply, real_key, real_split = script.supply, jax.random.PRNGKey, jax.random.split
-    draws, one = supply.num_steps + supply.update_epochs, jnp.ones(1, jnp.int32)  # splits of an iteration
+    num_steps, seed = script.ppo.num_steps, jnp.full(1, script.root.seed, jnp.int32)
+    splits = num_steps + script.ppo.update_epochs  # of an iteration
 
-    def split(key: Key, num: int = 2) -> Any:
+    @patch(jax.random, "PRNGKey")
+    def first_key(original: Any, seed: int) -> Key:
+        return jnp.int32(0)
+
+    @patch(jax.random, "split")
+    def split(original: Any, key: Key, num: int = 2) -> Any:
         if key.dtype != jnp.int32:
-            return real_split(key, num)
+            return original(key, num)
         if num == 4:  # the script's key, and those of three networks, whose weights are replaced
-            return [key, *real_split(real_key(0), 3)]
+            return [key, *original(jax.random.key(0), 3)]
         return key + jnp.int32(1), key
 
-    def uniform(key: Key, shape: tuple[int, int]) -> jax.Array:
+    @patch(jax.random, "uniform")
+    def uniform(original: Any, key: Key, shape: tuple[int, int]) -> jax.Array:
         script.used.add("action noise")
         envs, lanes = (jnp.arange(size, dtype=jnp.int32) for size in shape)
-        steps = (key % draws)[None]
-        words = noise.action_words(jnp, one * supply.seed, (key // draws + 1)[None], steps, envs, lanes)
-        uniform: jax.Array = noise.uniform(jnp, words[0], jnp.asarray(0.0).dtype)[0]
-        return uniform
+        words = noise.action_words(jnp, seed, (key // splits + 1)[None], (key % splits)[None], envs, lanes)
+        drawn: jax.Array = noise.uniform(jnp, words[0], jnp.asarray(0.0).dtype)[0]
+        return drawn
 
-    def permutation(key: Key, x: Any, independent: bool = False) -> Any:
+    @patch(jax.random, "permutation")
+    def permutation(original: Any, key: Key, x: Any, independent: bool = False) -> Any:
         script.used.add("permutations")
-        epoch = (key % draws - supply.num_steps)[None]
-        size = x if isinstance(x, int) else len(x)
-        samples = jnp.arange(size, dtype=jnp.int32)
-        order = noise.permutations(jnp, one * supply.seed, (key // draws + 1)[None], epoch, samples)[0]
+        samples = jnp.arange(x if isinstance(x, int) else len(x), dtype=jnp.int32)
+        epoch = (key % splits - num_steps)[None]
+        order = noise.permutations(jnp, seed, (key // splits + 1)[None], epoch, samples)[0]
         return order if isinstance(x, int) else x[order]
-
-    random: Any = jax.random
-    random.PRNGKey = lambda seed: jnp.int32(0)
-    random.split, random.uniform, random.permutation = split, uniform, permutation
 
 
 def _supply_weights(script: JaxScript) -> None:
-    own_create = flax.training.train_state.TrainState.create.__func__  # type: ignore[attr-defined]
+    own_create = TrainState.create.__func__  # type: ignore[attr-defined]
 
     def create(cls: Any, /, *, apply_fn: Any, params: Any, tx: Any, **others: Any) -> Any:
         script.used.add("weights")
@@ -104,20 +103,20 @@ def _supply_weights(script: JaxScript) -> None:
         type(params).__contains__ = lambda self, key: False  # Flax asks since 0.7 for a certain key
         return own_create(cls, apply_fn=apply_fn, params=params.replace(**trees), tx=tx, **others)
 
-    train_state: Any = flax.training.train_state.TrainState
-    train_state.create = classmethod(create)
+    setattr(TrainState, "create", classmethod(create))  # noqa: B010 (mypy takes no assignment)
 
 
 def _widen_schedules() -> None:
     """Count a schedule's steps in int64, since JAX divides int32 in float32 even where float64 is enabled."""
-    own_inject = functools.partial(optax.inject_hyperparams, hyperparam_dtype=jnp.float64)
 
-    def inject(factory: Any) -> Any:
+    @patch(optax, "inject_hyperparams")
+    def inject(original: Any, factory: Any) -> Any:
+        make = original(factory, hyperparam_dtype=jnp.float64)
+
         def made(learning_rate: Any, **others: Any) -> Any:
-            if callable(learning_rate):
-                return own_inject(factory)(learning_rate=lambda count: learning_rate(count.astype(jnp.int64)), **others)
-            return own_inject(factory)(learning_rate=learning_rate, **others)
+            schedule = (
+                (lambda count: learning_rate(count.astype(jnp.int64))) if callable(learning_rate) else learning_rate
+            )
+            return make(learning_rate=schedule, **others)
 
         return made
-
-    optax.inject_hyperparams = inject

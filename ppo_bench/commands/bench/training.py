@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ppo_bench.commands.bench.timed import TimedEnv
+import numpy as np
+
 from ppo_bench.configuration.config import Config
-from ppo_bench.envs.base import GraphEnv
+from ppo_bench.envs.base import GraphEnv, Seen, Step, VectorEnv
 from ppo_bench.envs.observed import make_env
 from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.runners.base import Runner
@@ -33,6 +35,35 @@ class StartUp(NamedTuple):
     """Peak memory of the framework on the GPU; None without one."""
 
 
+class TimedEnv:
+    """A `VectorEnv` that adds up the duration of its steps, and records the time at which the last step ended."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._env = env
+        self.num_envs = env.num_envs
+        self.observation_space: Any = env.observation_space
+        self.action_space: Any = env.action_space
+        self.masks_actions = env.masks_actions
+        self.stepping_seconds = 0.0
+        self.last_ended = 0.0
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        """See `VectorEnv.reset`."""
+        return self._env.reset(seeds)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """See `VectorEnv.step`."""
+        started = time.perf_counter()
+        step = self._env.step(actions)
+        self.last_ended = time.perf_counter()
+        self.stepping_seconds += self.last_ended - started
+        return step
+
+    def close(self) -> None:
+        """See `VectorEnv.close`."""
+        self._env.close()
+
+
 class Training:
     """A runner whose iterations are timed."""
 
@@ -44,18 +75,18 @@ class Training:
     def __init__(self, config: Config, update_epochs: int) -> None:
         hp = dataclasses.replace(config.ppo, update_epochs=update_epochs)
         self._at_once = config.framework.iterations_per_call
+        self.timed = None
         if config.processes > 1:
-            self.timed = None
             self.runner = runner = SharedRunner(config, ppo=hp)
             self.network = runner.problem.network
-            self.state = runner.init(config.root.seed)
-            return
-        config.framework.begin(tuning=config.tuning, devices=config.devices_here)
-        env = make_env(config.backend, config.task)
-        self.timed = None if isinstance(env, GraphEnv) else TimedEnv(env)
-        problem = dataclasses.replace(config.problem(self.timed or env), ppo=hp)
-        self.network = problem.network
-        self.runner = config.framework.runner(problem)
+        else:
+            config.framework.begin(tuning=config.tuning, devices=config.devices_here)
+            env = make_env(config.backend, config.task)
+            if not isinstance(env, GraphEnv):
+                env = self.timed = TimedEnv(env)
+            problem = dataclasses.replace(config.problem(env), ppo=hp)
+            self.network = problem.network
+            self.runner = config.framework.runner(problem)
         self.state = self.runner.init(config.root.seed)
 
     def iteration(self) -> tuple[float, float, float]:
@@ -75,26 +106,14 @@ class Training:
         return ended - started, self.timed.stepping_seconds, ended - self.timed.last_ended
 
 
-class Laps:
-    """`Measures` for modes that need only the speed of a program."""
-
-    def __init__(self, config: Config) -> None:
-        started = time.perf_counter()
-        self.training = Training(config, config.ppo.update_epochs)
-        setup_seconds = time.perf_counter() - started
-        first, *_, last = (self.training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
-        compile_seconds = (first - last) * config.framework.iterations_per_call
-        memory, gpu_memory = _memory(config)
-        self.start = StartUp(setup_seconds, compile_seconds, memory, gpu_memory)
-
-    def turn(self) -> float:
-        """Duration of an iteration, in seconds."""
-        return self.training.iteration()[0]
-
-
-def _memory(config: Config) -> tuple[int, int | None]:
-    """`StartUp.peak_memory_bytes` and `StartUp.gpu_memory_bytes` of this process."""
-    return peak_memory_bytes(), _gpu_memory_bytes(config)
+def start_training(config: Config) -> tuple[Training, StartUp]:
+    """A training after its first iterations, and what they took."""
+    started = time.perf_counter()
+    training = Training(config, config.ppo.update_epochs)
+    setup_seconds = time.perf_counter() - started
+    first, *_, last = (training.iteration()[0] for _ in range(WARM_UP_ITERATIONS))
+    compile_seconds = (first - last) * config.framework.iterations_per_call
+    return training, StartUp(setup_seconds, compile_seconds, peak_memory_bytes(), _gpu_memory_bytes(config))
 
 
 def _gpu_memory_bytes(config: Config) -> int | None:

@@ -53,20 +53,26 @@ def _linear(ours: str, theirs: str) -> list[Name]:
     return [Name(f"{ours}.{end}", f"{theirs}.{end}") for end in ("weight", "bias")]
 
 
-def _convolutions(ours: str, theirs: str) -> list[Name]:
-    """Those of Mnih et al. 2015, and the linear layer behind them."""
-    convolutions = [name for k in range(3) for name in _convolution(f"{ours}.{k}", f"{theirs}.{2 * k}")]
+def _nature_cnn(ours: str, theirs: str) -> list[Name]:
+    """The convolutions of Mnih et al. 2015, and the linear layer behind them."""
+    convolutions = _layers(_convolution, {f"{ours}.{k}": f"{theirs}.{2 * k}" for k in range(3)})
     return [*convolutions, *_after_convolutions(f"{ours}.3", f"{theirs}.7", 64)]
+
+
+def _layers(layer: Callable[[str, str], list[Name]], names: Mapping[str, str]) -> list[Name]:
+    """The parameters of layers of one kind, by their names here and there."""
+    return [name for ours, theirs in names.items() for name in layer(ours, theirs)]
 
 
 # --- Networks, for the arrays that a training begins with -------------------------------------------------------------
 
-HEADS = [*_linear("actor.0", "actor"), *_linear("critic.0", "critic")]
+HEADS = _layers(_linear, {"actor.0": "actor", "critic.0": "critic"})
 
 
 def _mlp(actor: str) -> list[Name]:
-    layers = [(ours, theirs, k) for ours, theirs in (("actor", actor), ("critic", "critic")) for k in range(3)]
-    return [name for ours, theirs, k in layers for name in _linear(f"{ours}.{k}", f"{theirs}.{2 * k}")]
+    return _layers(
+        _linear, {f"{o}.{k}": f"{t}.{2 * k}" for o, t in (("actor", actor), ("critic", "critic")) for k in range(3)}
+    )
 
 
 def classic(initial: Arrays) -> list[Name]:
@@ -81,15 +87,14 @@ def continuous(initial: Arrays) -> list[Name]:
 
 def nature(initial: Arrays) -> list[Name]:
     """Convolutions with two heads."""
-    return [*_convolutions("trunk", "network"), *HEADS]
+    return [*_nature_cnn("trunk", "network"), *HEADS]
 
 
 def impala(initial: Arrays) -> list[Name]:
     """Residual convolutions with two heads."""
     parts = ("conv", "res_block0.conv0", "res_block0.conv1", "res_block1.conv0", "res_block1.conv1")
-    layers = [(5 * block + k, f"network.{block}.{part}") for block in range(3) for k, part in enumerate(parts)]
-    convolutions = [name for k, theirs in layers for name in _convolution(f"trunk.{k}", theirs)]
-    return [*convolutions, *_after_convolutions("trunk.15", "network.5", 32), *HEADS]
+    names = {f"trunk.{5 * block + k}": f"network.{block}.{part}" for block in range(3) for k, part in enumerate(parts)}
+    return [*_layers(_convolution, names), *_after_convolutions("trunk.15", "network.5", 32), *HEADS]
 
 
 def lstm(initial: Arrays) -> list[Name]:
@@ -100,35 +105,33 @@ def lstm(initial: Arrays) -> list[Name]:
 
 def rnd(initial: Arrays) -> list[Name]:
     """Actor, critic of two streams, predictor and target."""
+    images = {"trunk": "network", "predictor": "rnd_model.predictor", "target": "rnd_model.target"}
     linear = {"trunk.4": "network.9", "critic.0": "extra_layer.0", "actor.0": "actor.0", "actor.1": "actor.2"}
     linear |= {f"predictor.{k}": f"rnd_model.predictor.{2 * k + 1}" for k in (4, 5)}
-    rows = {"ext": slice(0, 1), "int": slice(1, 2)}
     streams = [
-        Name(f"critic.1.{end}", f"critic_{stream}.{end}", itemgetter(rows[stream]))
-        for stream in rows
+        Name(f"critic.1.{end}", f"critic_{stream}.{end}", itemgetter(row))
+        for stream, row in (("ext", slice(0, 1)), ("int", slice(1, 2)))
         for end in ("weight", "bias")
     ]
-    images = {"trunk": "network", "predictor": "rnd_model.predictor", "target": "rnd_model.target"}
-    convolutions = [name for ours, theirs in images.items() for name in _convolutions(ours, theirs)]
-    return [*convolutions, *(name for pair in linear.items() for name in _linear(*pair)), *streams]
+    return [*_layers(_nature_cnn, images), *_layers(_linear, linear), *streams]
 
 
 def transformer(initial: Arrays) -> list[Name]:
     """A transformer behind linear layers or convolutions."""
     layers = len([name for name in initial if name.startswith("params.memory.") and name.endswith(".query.weight")])
     images = "params.trunk.3.weight" in initial
-    names = _convolutions("trunk", "encoder") if images else _linear("trunk.0", "encoder")
+    names = _nature_cnn("trunk", "encoder") if images else _linear("trunk.0", "encoder")
     if "params.memory.positions.weight" in initial:
         names.append(Name("memory.positions.weight", "transformer.pos_embedding"))
+    linear = {f"memory.{layers}": "hidden_post_trxl.0", "actor.0": "actor_branches.0", "critic.0": "critic"}
+    parts = {"out": "attention.fc_out", "norm_query": "layer_norm_q", "norm_rows": "norm_kv"}
+    parts |= {"norm_linear": "layer_norm_attn", "linear": "fc_projection.0"}
     for k in range(layers):
         ours, theirs = f"memory.{k}", f"transformer.transformer_layers.{k}"
         projections = {"query": "queries", "key": "keys", "value": "values"}
         names += [Name(f"{ours}.{a}.weight", f"{theirs}.attention.{b}.weight") for a, b in projections.items()]
-        parts = {"out": "attention.fc_out", "norm_query": "layer_norm_q", "norm_rows": "norm_kv"}
-        parts |= {"norm_linear": "layer_norm_attn", "linear": "fc_projection.0"}
-        names += [name for a, b in parts.items() for name in _linear(f"{ours}.{a}", f"{theirs}.{b}")]
-    heads = {f"memory.{layers}": "hidden_post_trxl.0", "actor.0": "actor_branches.0", "critic.0": "critic"}
-    return [*names, *(name for pair in heads.items() for name in _linear(*pair))]
+        linear |= {f"{ours}.{a}": f"{theirs}.{b}" for a, b in parts.items()}
+    return [*names, *_layers(_linear, linear)]
 
 
 def flax(initial: Arrays) -> list[Name]:
@@ -142,7 +145,7 @@ def flax(initial: Arrays) -> list[Name]:
 
     layers = {f"trunk.{k}": f"network_params.Conv_{k}" for k in range(3)} | {"trunk.3": "network_params.Dense_0"}
     layers |= {"actor.0": "actor_params.Dense_0", "critic.0": "critic_params.Dense_0"}
-    return [name for pair in layers.items() for name in layer(*pair)]
+    return _layers(layer, layers)
 
 
 def to_theirs(names: list[Name], arrays: Mapping[str, np.ndarray]) -> Arrays:

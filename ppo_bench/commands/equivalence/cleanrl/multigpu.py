@@ -7,23 +7,22 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ppo_bench.commands.equivalence.against.in_torch import TorchScript
+from ppo_bench.commands.equivalence.cleanrl.script import patch
+from ppo_bench.commands.equivalence.cleanrl.torch_script import TorchScript
 
 
 def install(script: TorchScript) -> None:
     """Weight gradients, and end an iteration with its last step of Adam in a process that does not log."""
-    own_reduce, ranks = dist.all_reduce, script.part.count
 
-    def all_reduce(gradient: torch.Tensor, op: Any) -> None:
-        own = script.own
-        count = torch.tensor(float(len(own["mb_inds"])))
+    @patch(dist, "all_reduce")
+    def all_reduce(original: Any, gradient: torch.Tensor, op: Any) -> None:
+        count = torch.tensor(float(len(script.variables["mb_inds"])))
         total = count.clone()
-        own_reduce(total)
-        script.weight = float(ranks * count / total)
+        original(total)
+        script.weight = float(script.part.count * count / total)
         if script.weight != 1 and script.uses("rank-weights"):
             gradient *= script.weight
-        own_reduce(gradient, op=op)
+        original(gradient, op=op)
 
-    dist.all_reduce = all_reduce  # type: ignore[assignment]
     if script.part.index > 0:
         script.end_with_last_minibatch()

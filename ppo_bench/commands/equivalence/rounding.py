@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ppo_bench.commands.equivalence.differences import IterationOutcome, parameter_distance
-from ppo_bench.commands.equivalence.processes import Follower
+from ppo_bench.commands.equivalence.processes import FrameworkProcess
 from ppo_bench.envs.base import Seen, Step
 from ppo_bench.mathematics import noise
-from ppo_bench.mathematics.arrays import Arrays, Tree
+from ppo_bench.mathematics.arrays import Arrays, Tree, under
 from ppo_bench.networks.network import masked
 from ppo_bench.runners.base import Problem
 
@@ -69,22 +69,14 @@ def ties(
 
 def _logits(problem: Problem, seen: Sequence[Seen], leader: IterationOutcome) -> np.ndarray:
     """The leader's logits `[T, N, A]` in float64, from its state before the iteration."""
-    import torch
+    from ppo_bench.runners.torch_policy import policy
 
-    from ppo_bench.networks.torch.ops import TorchOps
-
-    def tensor(name: str) -> torch.Tensor:
-        return torch.from_numpy(leader.before[name]).double()
-
-    network, ops = problem.network, TorchOps(torch.double, torch.double)
-    params = {p.name: tensor(f"params.{p.name}") for p in network.parameters}
-    carry: Tree = {c.name: tensor(f"envs.carry.{c.name}") for c in network.carry}
+    act = policy(problem.network, leader.before, "float64", "cpu", None)
+    carry: Tree = {name: x.astype(np.float64) for name, x in under("envs.carry", leader.before).items()}
     logits = []
     for step in seen:
-        start = torch.from_numpy(step.start).double() if carry else None
-        head, _, carry = network.step(ops, params, torch.from_numpy(step.obs), carry, start)
-        legal = None if step.legal is None else torch.from_numpy(step.legal)
-        logits.append(masked(torch, head, legal)[0].numpy())
+        head, _, carry = act(step.obs, step.start, carry)
+        logits.append(masked(np, head, step.legal)[0])
     return np.stack(logits)
 
 
@@ -107,7 +99,7 @@ class Sensitivity(NamedTuple):
     tries: int
 
 
-def sensitivity(twin: Follower, leader: IterationOutcome, tolerance: float, dtype: str) -> Sensitivity:
+def sensitivity(twin: FrameworkProcess, leader: IterationOutcome, tolerance: float, dtype: str) -> Sensitivity:
     """Repeat the leader's iteration with parameters and observations changed at random by rounding of `dtype`.
 
     The changes are up to 8 units in the last place, the difference between two orders of summing 64 products. PPO's

@@ -1,0 +1,152 @@
+"""A script of CleanRL's in its process: its variables, its part of the environments, the records of its iterations."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import sys
+import types
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppo_bench.commands.equivalence.cleanrl.config import initial_state, schema, script_path
+from ppo_bench.commands.equivalence.cleanrl.parameter_names import to_ours, to_theirs
+from ppo_bench.commands.equivalence.cleanrl.scripts import SCRIPTS
+from ppo_bench.configuration.config import Config
+from ppo_bench.mathematics.arrays import Arrays
+from ppo_bench.mathematics.parts import Part
+
+
+def patch(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
+    """Replace the function `owner.name` by the decorated one, whose first argument is the original."""
+
+    def replace(function: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+
+        def patched(*arguments: Any, **options: Any) -> Any:
+            return function(original, *arguments, **options)
+
+        setattr(owner, name, patched)
+
+    return replace
+
+
+def calling_frame() -> types.FrameType:
+    """For a function that `patch` decorates: the frame from which it was called."""
+    frame = inspect.currentframe()
+    for _ in range(3):  # this function, the decorated one, `patched`
+        assert frame
+        frame = frame.f_back
+    assert frame
+    return frame
+
+
+def install_module(name: str, **attributes: Any) -> None:
+    """Let the script import a module `name` with these attributes."""
+    module = types.ModuleType(name)
+    vars(module).update(attributes)
+    sys.modules[name] = module
+
+
+class LastIterationError(BaseException):
+    """Ends the script after the last iteration that is compared. It passes `except Exception`."""
+
+
+class Script(ABC):
+    """A running script.
+
+    Of several processes, each has a part of the environments and a folder for its records.
+    """
+
+    def __init__(self, config: Config, folder: Path) -> None:
+        self.config, self.root, self.ppo = config, schema(config), config.ppo
+        self.path = script_path(config)
+        self.spec = SCRIPTS[self.path.stem]
+        self.problem, self._initial = initial_state(config)
+        self.names = self.spec.names(self._initial)
+        self.variables: dict[str, Any] = {}
+        """The script's global variables."""
+        self.used: set[str] = set()
+        """Names of all patches that have had an effect, and of those that were left out."""
+        self.part = Part(int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+        self.num_envs, self.first_env = self.part.size(self.ppo.num_envs), self.part.first(self.ppo.num_envs)
+        self.env_seeds = self.problem.env_seeds(self.root.seed, 0)[self.first_env :][: self.num_envs]
+        self.records = folder / str(self.part.index)
+        self.records.mkdir()
+        self.iteration = 1
+        """The script's iteration, from 1."""
+        self.resets: list[np.ndarray] = []
+        """For each step so far, `[N]` bool: whether it only reset its environment."""
+        self.next_resets = np.zeros(self.num_envs, bool)
+        self.minibatches: list[dict[str, float]] = []
+        """Losses and gradient norm of each minibatch of the iteration."""
+
+    def run(self, arguments: list[str]) -> None:
+        """Execute the script with these arguments; raises `LastIterationError` or what the script raises."""
+        sys.argv = [str(self.path), *arguments]
+        module_spec = importlib.util.spec_from_file_location("__main__", self.path)
+        assert module_spec
+        assert module_spec.loader
+        module = importlib.util.module_from_spec(module_spec)
+        self.variables = vars(module)
+        sys.modules["__main__"] = module
+        module_spec.loader.exec_module(module)
+
+    def uses(self, patch: str) -> bool:
+        """Whether a patch applies; notes that there was an occasion for it."""
+        self.used.add(patch)
+        return patch not in self.root.leave_out
+
+    # --- What the environments have done ------------------------------------------------------------------------------
+
+    def note_step(self, done: np.ndarray) -> None:
+        """Note a step, after which the environments of `done [N]` are reset."""
+        self.resets.append(self.next_resets)
+        self.next_resets = np.array(done, bool)
+
+    @property
+    def drops_resets(self) -> bool:
+        """Whether minibatches of the last rollout have to leave out steps that only reset an environment."""
+        return self.ppo.mask_resets and not self.valid.all() and self.uses("resets")
+
+    @property
+    def valid(self) -> np.ndarray:
+        """Which transitions of the last rollout are no resets, `[T, N]` bool."""
+        return ~np.stack(self.resets[-self.ppo.num_steps :])
+
+    # --- Weights and records ------------------------------------------------------------------------------------------
+
+    def weights_for(self, shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
+        """The initial weights by the script's names, for all its parameters, which have these `shapes`."""
+        given = to_theirs(self.names, self._initial)
+        shapes_here = {name: array.shape for name, array in given.items()}
+        for name in sorted(shapes.keys() | shapes_here.keys()):
+            if shapes.get(name) != shapes_here.get(name):
+                raise SystemExit(f"{name} has the shape {shapes.get(name)}, and here {shapes_here.get(name)}")
+        return given
+
+    @abstractmethod
+    def end_iteration(self) -> None:
+        """Record the iteration that the script has finished: `record` with its arrays."""
+
+    def record(self, actions: np.ndarray, parameters: Mapping[str, Any], moments: Mapping[str, Any]) -> None:
+        """Write the record of an iteration, and end the script after the last one.
+
+        `parameters` are those that learn, and `moments` Adam's `mean` and `variance` of them, by the script's names.
+        """
+        arrays = {"actions": actions, "valid": self.valid if self.resets else np.ones(actions.shape[:2], bool)}
+        arrays |= to_ours(self.names, "params", parameters)
+        for moment, of_all in moments.items():
+            arrays |= to_ours(self.names, f"adam.{moment}", of_all)
+        for name in self.minibatches[0] if self.minibatches else ():
+            arrays[f"metrics.{name}"] = np.array(np.mean([one[name] for one in self.minibatches]))
+        arrays["patches"] = np.array(sorted(self.used))
+        np.savez(self.records / f"{self.iteration}.npz", **arrays)  # type: ignore[arg-type]  # NumPy's stub takes none
+        if self.iteration == self.root.iterations:
+            raise LastIterationError
+        self.iteration, self.minibatches = self.iteration + 1, []
