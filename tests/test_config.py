@@ -10,9 +10,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.commands.check import offered
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.values import file_name
-from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config
 from ppo_bench.configuration.ranges import BY_KEY
 from ppo_bench.envs.base import Atari

@@ -1,36 +1,31 @@
-"""Types of the configuration's keys, in Hydra's ConfigStore. Their values and explanations are in conf/.
+"""Types of the configuration's keys. Their values and explanations are in conf/.
 
-Each choice of a group names the schema of its keys first in its `defaults`, by the name of its class. A field's
-metadata says whether it is part of a run's identity; see `ppo_bench.common.values`.
+Hydra's ConfigStore has the schemas of all keys but those of choices, and files name them first in their `defaults`. A
+choice names its class by `_target_`, whose fields are its keys. A field's metadata says whether it is part of a run's
+identity; see `ppo_bench.common.values`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.classes import class_named
+from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.values import NOT_TRAINED, younger
+from ppo_bench.envs.base import Atari
+from ppo_bench.networks.own import Own
 from ppo_bench.tuning.switches import Tuning
 
-CHOICES = (
-    *(f"ppo_bench.runners.frameworks.{name}" for name in ("Torch", "TorchCompile", "Jax")),
-    *("ppo_bench.envs.gymnasium.GymnasiumBackend", "ppo_bench.envs.envpool.EnvPoolBackend"),
-    *("ppo_bench.envs.envpool_xla.EnvPoolXlaBackend", "ppo_bench.envs.pettingzoo.PettingZooBackend"),
-    "ppo_bench.envs.device.DeviceBackend",
-    *(f"ppo_bench.networks.spec.{name}" for name in ("Mlp", "Combined", "RecurrentMlp", "RecurrentCnn")),
-    *(f"ppo_bench.networks.spec.{name}" for name in ("NatureCnn", "ImpalaCnn", "MinAtarCnn", "RndCnn")),
-    *("ppo_bench.networks.own.Own", "ppo_bench.networks.transformer.Trxl"),
-    *("ppo_bench.algorithms.ppo.Ppo", "ppo_bench.algorithms.rnd.Rnd"),
-    *("ppo_bench.runs.trackers.tensorboard.Tensorboard", "ppo_bench.runs.trackers.wandb.Wandb"),
-)
-"""Classes of the choices of groups."""
-FREE = {"Own": ("names",)}
-"""Dictionaries of choices whose keys the user chooses, by class."""
+METHODS = {"framework": "runner", "backend": "make", "network": "build", "algorithm": "loss", "tracker": "open"}
+"""Method that each choice of a group has to have, by group."""
 
 
 @dataclass
@@ -104,13 +99,36 @@ class RootSchema:
     tracker: dict[str, Any] = field(metadata=NOT_TRAINED)
 
 
-def schema_of(cls: type) -> DictConfig:
-    """The keys of a choice: the fields of the dataclass `cls`, and `_target_` if the choice is instantiated."""
-    schema = with_free_keys(cls, *FREE.get(cls.__name__, ()))
-    if cls not in (Hyperparameters, Tuning):
-        with open_dict(schema):
-            schema["_target_"] = "???"
+def schemas_of(values: Mapping[str, Any]) -> DictConfig:
+    """The types of plain `values` that RootSchema leaves open, at the same keys: those of each choice, and `env.atari`.
+
+    A choice whose class is no dataclass of types that OmegaConf knows has none.
+    """
+    schemas = OmegaConf.create({"ppo": with_free_keys(Hyperparameters), "tuning": with_free_keys(Tuning)})
+    if (atari := values["env"]["atari"]) is not None:
+        if not isinstance(atari, Mapping):
+            raise ConfigError(f"env.atari={atari}: it has keys with values, as in conf/env/atari.yaml")
+        OmegaConf.update(schemas, "env.atari", OmegaConf.structured(Atari))
+    for key, node in choices_in(values).items():
+        cls = class_named(f"{key}._target_", node.get("_target_")) if isinstance(node, Mapping) else None
+        if is_dataclass(cls):
+            with suppress(OmegaConfBaseException, NameError):
+                OmegaConf.update(schemas, key, choice_schema(cls))
+    return schemas
+
+
+def choice_schema(cls: type, *free: str) -> DictConfig:
+    """The schema of a choice of the dataclass `cls`: its fields, and `_target_`; see `with_free_keys`."""
+    schema = with_free_keys(cls, *free)
+    with open_dict(schema):
+        schema["_target_"] = "???"
     return schema
+
+
+def choices_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The choices in plain `values` that name their class, by key: one of each group, and each tracker."""
+    trackers = {f"tracker.{name}": node for name, node in (values["tracker"] or {}).items()}
+    return {group: values[group] for group in METHODS if group != "tracker"} | trackers
 
 
 def with_free_keys(cls: type, *paths: str) -> DictConfig:
@@ -123,12 +141,8 @@ def with_free_keys(cls: type, *paths: str) -> DictConfig:
     return schema
 
 
-def store_schemas() -> None:
-    """Put the schema of each choice into Hydra's ConfigStore."""
-    store = ConfigStore.instance()
-    store.store("RootSchema", with_free_keys(RootSchema, "grid", "env.kwargs"))
-    for cls in (Hyperparameters, Tuning, *(class_named("_target_", target) for target in CHOICES)):
-        store.store(cls.__name__, schema_of(cls))
-
-
-store_schemas()
+store = ConfigStore.instance()
+store.store("RootSchema", with_free_keys(RootSchema, "grid", "env.kwargs"))
+store.store("Hyperparameters", with_free_keys(Hyperparameters))
+store.store("Tuning", with_free_keys(Tuning))
+store.store("Own", choice_schema(Own, "names"))
