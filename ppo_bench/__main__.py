@@ -25,7 +25,7 @@ from ppo_bench.common.launched import launched
 from ppo_bench.common.paths import CONF
 from ppo_bench.configuration.compose import config_error
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.hydra_job import job_config
+from ppo_bench.configuration.load import job_config
 from ppo_bench.runs.results import final_return
 
 _STARTED_AT = time.perf_counter()

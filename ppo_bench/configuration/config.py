@@ -270,17 +270,13 @@ class Config:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The identity of the experiment, without the seed; see ppo_bench/configuration/identity.py."""
-        return identity(self.trained, self.task.id, self._loaded, configured_own_code(self.trained_objects))
+        loaded = checkpoint.digest(self.source.arrays) if self.source else None
+        return identity(self.trained, self.task.id, loaded, configured_own_code(self.trained_objects))
 
     @property
     def trained_objects(self) -> list[str]:
         """Dotted names of the classes, functions and modules that the training uses by configuration."""
         return configured_objects(self.trained, self.task.id)
-
-    @property
-    def _loaded(self) -> str | None:
-        """Digest of the arrays that the run starts from, wherever they are stored; None without `checkpoint.load`."""
-        return checkpoint.digest(self.source.arrays) if self.source else None
 
     @property
     def experiment(self) -> str:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.files import jsonable, read_json
 from ppo_bench.common.values import quoted
 from ppo_bench.configuration.compose import (
     compose_root,
@@ -68,6 +72,40 @@ def composed_config(job: DictConfig, hydra: Any) -> Config:
     return config
 
 
+def run_dir(*, _root_: DictConfig) -> str:
+    """The folder of the run that the whole configuration `_root_` asks for. Raises `ConfigError` if it is wrong.
+
+    Hydra calls it before it makes the folder, so that nothing is left of a wrong command.
+    """
+    if set(_root_) == {"hydra"}:  # --cfg hydra --resolve
+        return "<the run's folder>"
+    config = composed_config(without_hydra(_root_), _root_.hydra)
+    config.require()
+    return str(config.folders[0])
+
+
+OmegaConf.register_new_resolver("run_dir", run_dir, replace=True)
+
+
+def job_config(job: DictConfig) -> Config:
+    """The checked configuration of the job that Hydra runs now. Raises `ConfigError`."""
+    hydra: Any = HydraConfig.get()
+    config = composed_config(job, hydra)
+    config.require()
+    folder = hydra.runtime.output_dir
+    if hydra.mode == RunMode.MULTIRUN or folder == os.path.abspath(config.folders[0]):
+        return config
+    if config.trains_several:
+        raise ConfigError(f"hydra.run.dir={folder}: num_seeds and grid train several runs; leave it out")
+    run = Path(folder)
+    if (run / "run.json").exists():
+        there = read_json(run / "run.json")
+        mine = {"identity": jsonable(config.identity), "seed": config.root.seed}
+        if mine != {"identity": there.get("identity"), "seed": there["config"]["seed"]}:
+            raise ConfigError(f"hydra.run.dir={folder}: another run is there; choose another folder")
+    return replace(config, run_dir=run)
+
+
 def config_dir(hydra: Any) -> str | None:
     """The absolute path of `--config-dir`; None without."""
     return next((one.path for one in hydra.runtime.config_sources if one.provider == "command-line"), None)
@@ -85,7 +123,7 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
     values = values_of(compose_root("config", []))
     for key, value in own.items():
         has_newer_keys = isinstance(value, Mapping) and key not in METHODS
-        values[key] = {**values.get(key, {}), **value} if has_newer_keys else value
+        values[key] = {**(values.get(key) or {}), **value} if has_newer_keys else value
     return _checked(values, RootSchema)
 
 

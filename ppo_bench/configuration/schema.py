@@ -111,7 +111,7 @@ def schemas_of(values: Mapping[str, Any]) -> DictConfig:
         OmegaConf.update(schemas, "env.atari", OmegaConf.structured(Atari))
     for key, node in choices_in(values).items():
         cls = class_named(f"{key}._target_", node.get("_target_")) if isinstance(node, Mapping) else None
-        if is_dataclass(cls):
+        if isinstance(cls, type) and is_dataclass(cls):
             with suppress(OmegaConfBaseException, NameError):
                 OmegaConf.update(schemas, key, choice_schema(cls))
     return schemas
