@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import jsonable, read_json
 from ppo_bench.common.values import quoted
+from ppo_bench.configuration.checks import check_values
 from ppo_bench.configuration.compose import (
     compose_root,
     compose_with_hydra,
@@ -32,7 +33,6 @@ from ppo_bench.configuration.compose import (
 )
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.identity import trained
-from ppo_bench.configuration.ranges import check_values
 from ppo_bench.configuration.schema import METHODS, RootSchema, choices_in, schemas_of
 
 RETIRED = ("opponents", "rating")

@@ -1,15 +1,18 @@
 """Types of the configuration's keys. Their values and explanations are in conf/.
 
 Hydra's ConfigStore has the schemas of all keys but those of choices, and files name them first in their `defaults`. A
-choice names its class by `_target_`, whose fields are its keys. A field's metadata says whether it is part of a run's
-identity; see `ppo_bench.common.values`.
+choice names its class by `_target_`, whose fields are its keys. A field's metadata says its range, and whether it is
+part of a run's identity; see `ppo_bench.common.values`.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -19,8 +22,9 @@ from omegaconf.errors import OmegaConfBaseException
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.values import NOT_TRAINED, younger
+from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, NOT_TRAINED, POSITIVE, within, younger
 from ppo_bench.envs.base import Atari
+from ppo_bench.mathematics.precision import PRECISIONS
 from ppo_bench.networks.own import Own
 from ppo_bench.tuning.switches import Tuning
 
@@ -28,30 +32,53 @@ METHODS = {"framework": "runner", "backend": "make", "network": "build", "algori
 """Method that each choice of a group has to have, by group."""
 
 
+def _is_inside(name: str) -> bool:
+    path = Path(name)
+    return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
+
+
+def _can_be_recorded(value: Any) -> bool:
+    """Whether the keys of every mapping in `value` are of one type, so that they can be sorted, and numbers finite."""
+    if isinstance(value, Mapping):
+        return len(set(map(type, value))) < 2 and all(map(_can_be_recorded, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_can_be_recorded, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+SEED = within(lambda value: 0 <= value < 2**31, f"must lie between 0 and {2**31 - 1}")
+PRECISION = within(lambda value: value in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}")
+DEVICE = within(lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value), "choose auto, cpu, cuda or cuda:<i>")
+NOT_EMPTY = within(lambda value: value.strip() != "", "must not be empty")
+FOLDER = within(lambda value: value.strip() != "", "must name a folder")
+INSIDE = within(_is_inside, "must be a relative path without '..'")
+RECORDABLE = within(_can_be_recorded, "the keys of a mapping must be all names, or all numbers, and numbers finite")
+
+
 @dataclass
 class EnvSchema:
     """`env`; see conf/env/cartpole.yaml. An identity has the id that its backend takes in place of these names."""
 
-    name: str = field(metadata=NOT_TRAINED)
+    name: str = field(metadata=NOT_TRAINED | NOT_EMPTY)
     ids: dict[str, str] = field(metadata=NOT_TRAINED)
-    id: str | None = field(metadata=NOT_TRAINED)
+    id: str | None = field(metadata=NOT_TRAINED | NOT_EMPTY)
     atari: Any
-    kwargs: dict[str, Any] | None
-    wrappers: list[Any]
+    kwargs: dict[str, Any] | None = field(metadata=RECORDABLE)
+    wrappers: list[Any] = field(metadata=RECORDABLE)
     info: list[str] = field(metadata=NOT_TRAINED)
-    game: str | None = field(default=None, metadata=NOT_TRAINED)
+    game: str | None = field(default=None, metadata=NOT_TRAINED | NOT_EMPTY)
     mode: str | None = field(default=None, metadata=NOT_TRAINED)
     rescale_actions: bool = younger(False)
     observe: list[int] = younger([])  # noqa: RUF009 (a field of its own)
-    players: int = younger(1)
+    players: int = younger(1, AT_LEAST_1)
 
 
 @dataclass
 class CheckpointSchema:
     """`checkpoint`; see conf/config.yaml. An identity has a digest of the checkpoint that `load` names."""
 
-    every_iterations: int
-    keep: int = field(metadata=NOT_TRAINED)
+    every_iterations: int = field(metadata=AT_LEAST_1)
+    keep: int = field(metadata=NOT_TRAINED | AT_LEAST_1)
     load: str | None = field(metadata=NOT_TRAINED)
     fine_tune: bool = field(default=False, metadata=NOT_TRAINED)
 
@@ -60,32 +87,32 @@ class CheckpointSchema:
 class VideoSchema:
     """`video`; see conf/config.yaml."""
 
-    every_episodes: int
+    every_episodes: int = field(metadata=NOT_NEGATIVE)
 
 
 @dataclass
 class EvaluationSchema:
     """`evaluation`; see conf/config.yaml."""
 
-    every_iterations: int
-    episodes: int
+    every_iterations: int = field(metadata=NOT_NEGATIVE)
+    episodes: int = field(metadata=AT_LEAST_1)
 
 
 @dataclass
 class RootSchema:
     """The keys of conf/config.yaml; the choices of groups have schemas of their own."""
 
-    name: str = field(metadata=NOT_TRAINED)
-    seed: int = field(metadata=NOT_TRAINED)
-    num_seeds: int = field(metadata=NOT_TRAINED)
+    name: str = field(metadata=NOT_TRAINED | INSIDE)
+    seed: int = field(metadata=NOT_TRAINED | SEED)
+    num_seeds: int = field(metadata=NOT_TRAINED | AT_LEAST_1)
     grid: dict[str, Any] | None = field(metadata=NOT_TRAINED)
     total_timesteps: int
-    precision: str
-    device: str
-    devices: int = field(metadata=NOT_TRAINED)
-    collective_timeout_seconds: float = field(metadata=NOT_TRAINED)
+    precision: str = field(metadata=PRECISION)
+    device: str = field(metadata=DEVICE)
+    devices: int = field(metadata=NOT_TRAINED | AT_LEAST_1)
+    collective_timeout_seconds: float = field(metadata=NOT_TRAINED | POSITIVE)
     rerun: bool = field(metadata=NOT_TRAINED)
-    outputs: str = field(metadata=NOT_TRAINED)
+    outputs: str = field(metadata=NOT_TRAINED | FOLDER)
     checkpoint: CheckpointSchema
     video: VideoSchema = field(metadata=NOT_TRAINED)
     evaluation: EvaluationSchema = field(metadata=NOT_TRAINED)
