@@ -27,6 +27,7 @@ from ppo_bench.configuration.compose import config_error
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import job_config
 from ppo_bench.runs.results import final_return
+from ppo_bench.sweeps.job import run_job
 
 _STARTED_AT = time.perf_counter()
 
@@ -54,8 +55,6 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def train(composed: DictConfig) -> float | None:
         if HydraConfig.get().mode == RunMode.MULTIRUN:
-            from ppo_bench.sweeps.job import run_job
-
             return run_job(composed)
         folders: list[Path] = []
         codes.append(1)
