@@ -66,6 +66,8 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
         sys.argv, os.environ["HYDRA_FULL_ERROR"] = [program, *arguments], "1"  # Hydra raises its errors
         train()
     except SystemExit as end:  # of the parser of the command line, or of the callback of a multirun
+        if isinstance(end.code, Exception):
+            raise end.code from end
         return int(end.code or 0)
     except KeyboardInterrupt as error:
         if "-m" not in arguments:

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import read_json
 from ppo_bench.common.progress import say
 from ppo_bench.sweeps.job import OUTCOME, Outcome
@@ -24,17 +23,16 @@ STATES = {"done": "green", "failed": "red", "skipped": "dim"}
 class Sweep(Callback):
     """Checks all jobs of a multirun before the first one, and prints a row for each at the end.
 
-    It ends the command with exit code 2 if a job is wrong, with 1 if one has failed. Hydra makes a warning of any other
-    exception of a callback.
+    It ends the command with exit code 1 if a job has failed, or with the error of a wrong job. Each is a `SystemExit`,
+    since Hydra makes a warning of any other exception of a callback.
     """
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """See `Callback.on_multirun_start`."""
         try:
             check_jobs(config)
-        except ConfigError as error:
-            say(str(error))
-            raise SystemExit(2) from error
+        except Exception as error:
+            raise SystemExit(error) from error
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """See `Callback.on_multirun_end`."""
