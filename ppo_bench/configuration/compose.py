@@ -28,10 +28,10 @@ OmegaConf.register_new_resolver("expanduser", os.path.expanduser, replace=True)
 
 
 @contextmanager
-def config_loader() -> Iterator[ConfigLoader]:
+def config_loader(words: Sequence[str] = ()) -> Iterator[ConfigLoader]:
     """Hydra's loader of the YAML files: that of the running application, else one for conf/.
 
-    What Hydra raises becomes a `ConfigError`.
+    What Hydra raises, for the `words` of a command, becomes a `ConfigError`.
     """
     is_running = GlobalHydra.instance().is_initialized()
     try:
@@ -40,7 +40,7 @@ def config_loader() -> Iterator[ConfigLoader]:
     except ConfigError:
         raise
     except Exception as error:  # Hydra passes on any error of its parser and its YAML files
-        raise config_error(error) from error
+        raise config_error(error, words) from error
 
 
 def compose_root(name: str, overrides: Sequence[str]) -> DictConfig:
@@ -50,7 +50,7 @@ def compose_root(name: str, overrides: Sequence[str]) -> DictConfig:
 
 def compose_with_hydra(name: str, overrides: Sequence[str]) -> DictConfig:
     """`conf/<name>.yaml` composed with `overrides`, and Hydra's own node in it. Raises `ConfigError`."""
-    with config_loader():
+    with config_loader(overrides):
         return compose(name, overrides=list(overrides), return_hydra_config=True)
 
 
