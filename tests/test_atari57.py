@@ -16,10 +16,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from ppo_bench.__main__ import main
+from ppo_bench.commands.check import offered
 from ppo_bench.commands.report.published import scale_of
 from ppo_bench.common.cli import exit_code
 from ppo_bench.common.paths import CONF
-from ppo_bench.configuration.compose import offered, snake_case
+from ppo_bench.configuration.compose import snake_case
 from ppo_bench.configuration.load import load_config
 from tests.processes import TRAIN
 from tests.training import ENVIRONMENT, rows

@@ -30,16 +30,18 @@ def test_classic_is_sixty_runs_of_each_game() -> None:
 
 def test_what_the_command_line_gives_is_not_swept() -> None:
     jobs = sweep_jobs(["experiment=campaign/classic", "seed=3,4", "framework=jax_xla"])
-    games = ["env=cartpole", "env=acrobot", "env=mountain_car"]
-    rest = ["experiment=campaign/classic", "seed=3", "framework=jax_xla"]
-    assert jobs[:3] == [[game, *rest] for game in games]
+    rest = ["framework=jax_xla", "experiment=campaign/classic"]
+    assert jobs[:3] == [["seed=3", f"env={game}", *rest] for game in ("cartpole", "acrobot", "mountain_car")]
     assert len(jobs) == 6
 
 
-def test_one_word_may_name_a_sweep_and_a_run() -> None:
-    jobs = sweep_jobs(["experiment=campaign/minatar,cleanrl/ppo"])
-    assert len(jobs) == 6
-    assert jobs[-1] == ["experiment=cleanrl/ppo"]
+def test_one_of_several_experiments_cannot_be_a_sweep(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Hydra takes `hydra.sweeper.params` from the configuration of the multirun, not from those of its jobs."""
+    word = "experiment=campaign/minatar,cleanrl/ppo"
+    assert sweep_jobs([word]) == [["experiment=campaign/minatar"], ["experiment=cleanrl/ppo"]]
+    assert exit_code(main, ["-m", word, f"outputs={tmp_path}"]) == 2
+    assert "this experiment is a sweep over " in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", CAMPAIGN)

@@ -10,11 +10,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from ppo_bench.algorithms.base import Hyperparameters
+from ppo_bench.commands.check import offered
 from ppo_bench.common.paths import CONF
 from ppo_bench.common.values import file_name
-from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config
-from ppo_bench.configuration.ranges import BY_KEY
 from ppo_bench.envs.base import Atari
 from ppo_bench.networks.spec import Auto
 
@@ -165,9 +164,9 @@ def test_an_id_with_slashes_names_one_folder() -> None:
 
 
 def test_every_number_among_the_hyperparameters_has_a_range() -> None:
-    numbers = [f"ppo.{each.name}" for each in fields(Hyperparameters) if str(each.type) != "bool"]
+    numbers = {each.name for each in fields(Hyperparameters) if str(each.type) != "bool"}
     assert len(numbers) == 23
-    assert {key for key in BY_KEY if key.startswith("ppo.")} == set(numbers)
+    assert {each.name for each in fields(Hyperparameters) if "range" in each.metadata} == numbers
 
 
 def test_the_yaml_that_explains_the_hyperparameters_has_all_of_them_and_no_others() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 import ppo_bench.commands.bench.command  # it and the next one register the schemas of their keys
 import ppo_bench.commands.equivalence.command  # noqa: F401
-from ppo_bench.configuration.compose import compose_root
+from ppo_bench.configuration.compose import compose_root, compose_with_hydra
 from ppo_bench.configuration.load import load_config
-from ppo_bench.sweeps.expand import corner, own_sweep
+from ppo_bench.sweeps.expand import expand, swept_words
 from tests.documented import PAGES, Block, blocks, run, trainings
 from tests.training import ROOT
 
@@ -37,9 +37,11 @@ def test_the_words_of_a_block_are_a_configuration(block: Block) -> None:
     for name, words in trainings(block):
         own = [word for word in words if not word.startswith(("hydra.", "hydra/"))]
         if name in ("bench", "equivalence"):
-            compose_root(name, corner([word for word in own if not word.startswith("devices=[")]))
+            compose_root(name, *expand([word for word in own if not word.startswith("devices=[")], first=True))
         else:
-            load_config(corner([*own_sweep(own), *own]))
+            (first,) = expand(own, first=True)
+            (first,) = expand(swept_words(compose_with_hydra("config", first).hydra, own), first=True)
+            load_config(first)
 
 
 @pytest.mark.slow

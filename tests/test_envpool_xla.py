@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from ppo_bench.commands.check import offered
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import Atari, GraphEnv, Task, VectorEnv
 from ppo_bench.envs.check import check_contract

@@ -16,8 +16,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
 from ppo_bench.__main__ import main
+from ppo_bench.commands.check import offered
 from ppo_bench.common.cli import exit_code
-from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.load import load_config
 from ppo_bench.mathematics.weights import initial_weights
 from ppo_bench.networks.flax.layers import max_pool

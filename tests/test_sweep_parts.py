@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ppo_bench.common.errors import ConfigError, reason
-from ppo_bench.sweeps.expand import corner, expand
+from ppo_bench.sweeps.expand import expand
 
 
 def test_an_interval_is_for_a_search_alone() -> None:
     words = ["ppo.gamma=interval(0.9,0.99)"]
-    assert corner(words) == ["ppo.gamma=0.9"]
+    assert expand(words, first=True) == [["ppo.gamma=0.9"]]
     with pytest.raises(ConfigError):
         expand(words)
 

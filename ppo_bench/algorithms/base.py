@@ -8,10 +8,10 @@ their names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ppo_bench.common.values import younger
+from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, POSITIVE, within, younger
 from ppo_bench.mathematics.arrays import Array, Tree
 from ppo_bench.mathematics.distributions import Head
 from ppo_bench.mathematics.ppo import annealed
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ppo_bench.networks.ops import Ops
 
 
+FRACTION = within(lambda value: 0 <= value <= 1, "must lie between 0 and 1")
 NUMBERS = ("learning_rate", "gamma", "gae_lambda", "clip_coef", "ent_coef", "vf_coef", "max_grad_norm")
 """Names of the hyperparameters that enter equations as numbers and nothing else: one program can compute with several
 values of each."""
@@ -31,37 +32,37 @@ values of each."""
 class Hyperparameters:
     """The hyperparameters of the group `ppo`; conf/ppo/classic.yaml explains each key."""
 
-    num_envs: int
-    num_steps: int
-    learning_rate: float
+    num_envs: int = field(metadata=AT_LEAST_1)
+    num_steps: int = field(metadata=AT_LEAST_1)
+    learning_rate: float = field(metadata=POSITIVE)
     anneal_lr: bool
-    adam_eps: float
-    gamma: float
-    gae_lambda: float
-    update_epochs: int
-    num_minibatches: int
+    adam_eps: float = field(metadata=POSITIVE)
+    gamma: float = field(metadata=FRACTION)
+    gae_lambda: float = field(metadata=FRACTION)
+    update_epochs: int = field(metadata=AT_LEAST_1)
+    num_minibatches: int = field(metadata=AT_LEAST_1)
     norm_adv: bool
-    clip_coef: float
+    clip_coef: float = field(metadata=POSITIVE)
     clip_vloss: bool
-    ent_coef: float
-    vf_coef: float
-    max_grad_norm: float
-    target_kl: float | None
+    ent_coef: float = field(metadata=NOT_NEGATIVE)
+    vf_coef: float = field(metadata=NOT_NEGATIVE)
+    max_grad_norm: float = field(metadata=POSITIVE)
+    target_kl: float | None = field(metadata=POSITIVE)
     bootstrap_truncated: bool
     mask_resets: bool
     norm_obs: bool
-    obs_clip: float
+    obs_clip: float = field(metadata=POSITIVE)
     norm_reward: bool
-    reward_clip: float
-    final_learning_rate: float = younger(0.0)
-    final_ent_coef: float | None = younger(None)
-    anneal_timesteps: int | None = younger(None)
-    weight_decay: float = younger(0.0)
-    shards: int = younger(1)
+    reward_clip: float = field(metadata=POSITIVE)
+    final_learning_rate: float = younger(0.0, NOT_NEGATIVE)
+    final_ent_coef: float | None = younger(None, NOT_NEGATIVE)
+    anneal_timesteps: int | None = younger(None, AT_LEAST_1)
+    weight_decay: float = younger(0.0, NOT_NEGATIVE)
+    shards: int = younger(1, AT_LEAST_1)
     norm_adv_by_shard: bool = younger(False)
-    adaptive_kl: float | None = younger(None)
-    min_learning_rate: float = younger(1e-5)
-    max_learning_rate: float = younger(1e-2)
+    adaptive_kl: float | None = younger(None, POSITIVE)
+    min_learning_rate: float = younger(1e-5, POSITIVE)
+    max_learning_rate: float = younger(1e-2, POSITIVE)
 
     @property
     def batch_size(self) -> int:

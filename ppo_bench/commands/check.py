@@ -13,12 +13,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from typing import Any
+
+from omegaconf import OmegaConf
 
 from ppo_bench.common.cli import Parser, exit_code, overrides_of
 from ppo_bench.common.errors import ConfigError, Failed, one_line
+from ppo_bench.common.paths import CONF
 from ppo_bench.common.stopping import stop_signals_withheld
 from ppo_bench.common.workers import leave_ctrl_c_to_parent
-from ppo_bench.configuration.compose import offered
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
@@ -116,6 +119,19 @@ def _reference(config: Config, overrides: list[str]) -> Config:
     return load_config([*(word for word in overrides if not word.startswith("backend")), "backend=gymnasium"])
 
 
+def offered() -> list[Pair]:
+    """All pairs of an env and a backend that its file lists, with the environment's id on that backend."""
+    files = {path.stem: _env_file(path.stem) for path in sorted((CONF / "env").glob("*.yaml"))}
+    return [(env, backend, env_id) for env, file in files.items() for backend, env_id in file.env.ids.items()]
+
+
+def _env_file(name: str) -> Any:
+    """A file under conf/env merged with the files that it builds on."""
+    file: Any = OmegaConf.load(CONF / "env" / f"{name}.yaml")
+    bases = [_env_file(base) for base in file.get("defaults", []) if isinstance(base, str) and base != "_self_"]
+    return OmegaConf.merge(*bases, file)
+
+
 def _check_all(options: argparse.Namespace) -> int:
     """Check every environment on every backend that offers it, and print a line for each as soon as it is done.
 
@@ -124,7 +140,7 @@ def _check_all(options: argparse.Namespace) -> int:
     row = "{:<24} {:<12} {:<24} {:>5}  {}"
     print(row.format("env", "backend", "id", "s", "verdict"))
     states = []
-    pairs = list(offered())
+    pairs = offered()
     for pair, (state, said, seconds) in zip(pairs, _verdicts(pairs, options), strict=True):
         states.append(state)
         print(row.format(*pair, round(seconds), f"{state}{said}"), flush=True)

@@ -24,8 +24,9 @@ from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, make_folder, write_json
 from ppo_bench.common.progress import PLAIN_INTERVAL_SECONDS, say
 from ppo_bench.common.values import digest, file_name
-from ppo_bench.configuration.compose import compose_root, to_schema
+from ppo_bench.configuration.compose import compose_root
 from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import to_schema, values_of
 from ppo_bench.configuration.schema import with_free_keys
 from ppo_bench.envs.host import on_host
 from ppo_bench.envs.observed import make_env
@@ -152,7 +153,7 @@ def _evaluate(one: Evaluated, request: Request) -> float:
 
 def load_request(overrides: list[str]) -> Request:
     """The request that the command line's `overrides` describe. Raises `ConfigError` if one is out of range."""
-    request: Request = to_schema(compose_root("evaluate", overrides), ("framework", "backend"))
+    request: Request = to_schema(values_of(compose_root("evaluate", overrides)), Request)
     for key, value, good, rule in (
         ("episodes", request.episodes, request.episodes >= 1, "must be at least 1"),
         ("num_envs", request.num_envs, request.num_envs >= 1, "must be at least 1"),

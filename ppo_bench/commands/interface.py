@@ -24,7 +24,6 @@ from ppo_bench.mathematics.arrays import Tree
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.play import Agent, Decision, load_agent, play
 from ppo_bench.runs.recorded import load_run
-from ppo_bench.sweeps.expand import require_one_run
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -46,7 +45,6 @@ def train(overrides: Sequence[str] = (), on_iteration: Listener | None = None) -
     `Failed` if a run fails (others of `num_seeds` or `grid` have ended by then), and `Interrupted` on Ctrl-C.
     """
     started_at = time.perf_counter()
-    require_one_run(overrides)
     config = load_config(list(overrides))
     config.require()
     from ppo_bench.runs.train import train as train_runs

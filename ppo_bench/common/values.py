@@ -4,24 +4,54 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import field, fields
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields, is_dataclass
+from typing import Any, NamedTuple
+
+from ppo_bench.common.errors import ConfigError
 
 
-def younger(default: Any) -> Any:
+class Range(NamedTuple):
+    """The range of a field's values other than null: a test, and the words for what fails it."""
+
+    holds: Callable[[Any], object]
+    words: str
+
+
+def within(holds: Callable[[Any], object], words: str) -> dict[str, Any]:
+    """Metadata of a dataclass field: its range; see `check_ranges`."""
+    return {"range": Range(holds, words)}
+
+
+AT_LEAST_1 = within(lambda value: value >= 1, "must be at least 1")
+POSITIVE = within(lambda value: 0 < value < math.inf, "must be above 0")
+NOT_NEGATIVE = within(lambda value: 0 <= value < math.inf, "must not be negative")
+
+
+def check_ranges(values: Any, prefix: str = "") -> None:
+    """Raise `ConfigError` for the first field of a dataclass, or of one in it, whose value is out of its range."""
+    for each in fields(values):
+        key, value = f"{prefix}{each.name}", getattr(values, each.name)
+        if is_dataclass(value):
+            check_ranges(value, f"{key}.")
+        elif value is not None and "range" in each.metadata and not each.metadata["range"].holds(value):
+            raise ConfigError(f"{key}={value}: {each.metadata['range'].words}")
+
+
+def younger(default: Any, metadata: Mapping[str, Any] | None = None) -> Any:
     """A dataclass field that was added later, with a default that equals the earlier behaviour.
 
     At its default the field is left out of the configuration's hash, so that the folders of older runs stay valid.
     """
-    metadata = {"younger": default}
+    metadata = {"younger": default, **(metadata or {})}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
-NOT_TRAINED: Mapping[str, Any] = {"not_trained": True}
+NOT_TRAINED: dict[str, Any] = {"not_trained": True}
 """Metadata of a dataclass field that does not change what is trained, and so is no part of the configuration's hash."""
 
 

@@ -14,12 +14,11 @@ from ppo_bench.common.files import chosen_folders
 from ppo_bench.common.launched import launched
 from ppo_bench.common.own_code import configured_objects, configured_own_code
 from ppo_bench.common.values import digest, env_of, file_name
-from ppo_bench.configuration.choices import Network, Tracker
 from ppo_bench.configuration.compose import key_of
 from ppo_bench.configuration.identity import identity
 from ppo_bench.configuration.schema import RootSchema
 from ppo_bench.envs.base import Backend, GraphEnv, Task, VectorEnv
-from ppo_bench.networks.network import NetworkSpec
+from ppo_bench.networks.network import Network, NetworkSpec
 from ppo_bench.runners import checkpoint
 from ppo_bench.runners.base import Framework, Problem
 from ppo_bench.runners.seeds import named_run
@@ -39,7 +38,8 @@ class Config:
     network: Network
     algorithm: Algorithm
     tuning: Tuning
-    trackers: dict[str, Tracker]
+    trackers: dict[str, Any]
+    """By name; ppo_bench/runs/trackers/tracking.py has their interface."""
     resolved: dict[str, Any]
     """The same values as plain types, as run.json has them."""
     trained: dict[str, Any]
@@ -273,17 +273,13 @@ class Config:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The identity of the experiment, without the seed; see ppo_bench/configuration/identity.py."""
-        return identity(self.trained, self.task.id, self._loaded, configured_own_code(self.trained_objects))
+        loaded = checkpoint.digest(self.source.arrays) if self.source else None
+        return identity(self.trained, self.task.id, loaded, configured_own_code(self.trained_objects))
 
     @property
     def trained_objects(self) -> list[str]:
         """Dotted names of the classes, functions and modules that the training uses by configuration."""
         return configured_objects(self.trained, self.task.id)
-
-    @property
-    def _loaded(self) -> str | None:
-        """Digest of the arrays that the run starts from, wherever they are stored; None without `checkpoint.load`."""
-        return checkpoint.digest(self.source.arrays) if self.source else None
 
     @property
     def experiment(self) -> str:

@@ -1,4 +1,4 @@
-"""From command-line overrides to a checked configuration, or to a one-line error that says what to change.
+"""From overrides, or from what Hydra has composed, to a checked configuration, or to one line that says what to change.
 
 YAML files under conf/ hold every value and its explanation; schemas hold the types. The choices of the groups
 `framework`, `backend`, `network`, `algorithm` and `tracker` name their class by `_target_`, and are instantiated.
@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from dataclasses import is_dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ppo_bench.algorithms.base import Hyperparameters
-from ppo_bench.common.classes import class_named
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.choices import BUILDS, choice
-from ppo_bench.configuration.compose import compose_root, config_error, to_schema
+from ppo_bench.common.files import jsonable, read_json
+from ppo_bench.common.values import quoted
+from ppo_bench.configuration.checks import check_values
+from ppo_bench.configuration.compose import (
+    compose_root,
+    compose_with_hydra,
+    config_error,
+    key_of,
+    search_path,
+    without_hydra,
+)
 from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.identity import trained
-from ppo_bench.configuration.ranges import check_values
-from ppo_bench.configuration.schema import schema_of
-from ppo_bench.envs.base import Atari
-from ppo_bench.tuning.switches import Tuning
+from ppo_bench.configuration.schema import METHODS, RootSchema, choices_in, schemas_of
 
-GROUPS = tuple(group for group in BUILDS if group != "tracker")
-"""Groups of one choice each, which is instantiated."""
 RETIRED = ("opponents", "rating")
 """Root keys of older runs that say nothing of how their policies act."""
 
@@ -40,7 +44,71 @@ def load_config(overrides: Sequence[str], name: str = "config") -> Config:
 
     Callers check whether framework and backend can run it: `config.require()`.
     """
-    return checked(compose_root(name, overrides), overrides)
+    composed = compose_with_hydra(name, overrides)
+    return composed_config(without_hydra(composed), composed.hydra)
+
+
+def composed_config(job: DictConfig, hydra: Any) -> Config:
+    """The checked configuration of a job that Hydra has composed; `hydra` is its own node.
+
+    Raises `ConfigError` with one line, also if the job is an experiment whose file sweeps over keys that have no value.
+    """
+    overrides: Any = OmegaConf.to_container(hydra.overrides.task)  # without their interpolations
+    given = {key_of(word) for word in overrides}
+    if swept := [key for key in hydra.sweeper.get("params") or () if key not in given]:
+        keys = ", ".join(swept)
+        raise ConfigError(f"this experiment is a sweep over {keys}: run it by -m, or give them one value each")
+    found: Any = search_path(list(hydra.overrides.hydra))
+    if folder := config_dir(hydra):
+        found = [f"hydra.searchpath=[{quoted(f'file://{folder}')}]"]
+    cls: Any = OmegaConf.get_type(job)
+    config = _checked(values_of(job), cls, (*found, *overrides))
+    if any(part.startswith(".") for part in Path(config.root.name).parts):
+        raise ConfigError(f"name={config.root.name}: no command would find runs in a hidden folder")
+    if hydra.job.chdir:  # relative paths are those of the folder that the command was given in
+        config.root.outputs = str(Path(hydra.runtime.cwd, config.root.outputs))
+        if config.root.checkpoint.load:
+            config.root.checkpoint.load = str(Path(hydra.runtime.cwd, config.root.checkpoint.load))
+    return config
+
+
+def run_dir(*, _root_: DictConfig) -> str:
+    """The folder of the run that the whole configuration `_root_` asks for. Raises `ConfigError` if it is wrong.
+
+    Hydra calls it before it makes the folder, so that nothing is left of a wrong command.
+    """
+    if set(_root_) == {"hydra"}:  # --cfg hydra --resolve
+        return "<the run's folder>"
+    config = composed_config(without_hydra(_root_), _root_.hydra)
+    config.require()
+    return str(config.folders[0])
+
+
+OmegaConf.register_new_resolver("run_dir", run_dir, replace=True)
+
+
+def job_config(job: DictConfig) -> Config:
+    """The checked configuration of the job that Hydra runs now. Raises `ConfigError`."""
+    hydra: Any = HydraConfig.get()
+    config = composed_config(job, hydra)
+    config.require()
+    folder = hydra.runtime.output_dir
+    if hydra.mode == RunMode.MULTIRUN or folder == os.path.abspath(config.folders[0]):
+        return config
+    if config.trains_several:
+        raise ConfigError(f"hydra.run.dir={folder}: num_seeds and grid train several runs; leave it out")
+    run = Path(folder)
+    if (run / "run.json").exists():
+        there = read_json(run / "run.json")
+        mine = {"identity": jsonable(config.identity), "seed": config.root.seed}
+        if mine != {"identity": there.get("identity"), "seed": there["config"]["seed"]}:
+            raise ConfigError(f"hydra.run.dir={folder}: another run is there; choose another folder")
+    return replace(config, run_dir=run)
+
+
+def config_dir(hydra: Any) -> str | None:
+    """The absolute path of `--config-dir`; None without."""
+    return next((one.path for one in hydra.runtime.config_sources if one.provider == "command-line"), None)
 
 
 def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
@@ -52,17 +120,11 @@ def recorded_config(recorded: Mapping[str, Any], changes: Mapping[str, Any]) -> 
         raise ConfigError("it was trained against opponents from its past, which this version lacks")
     own = {key: value for key, value in {**recorded, **changes}.items() if key not in RETIRED} | {"tracker": {}}
     own |= _by_todays_names(own)
-    composed = compose_root("config", [])
-    OmegaConf.set_struct(composed, False)
-    try:
-        for group in BUILDS:
-            if group in own:
-                composed[group] = {}
-        composed.env.ids = composed.env.kwargs = {}
-        merged: Any = OmegaConf.merge(composed, own)
-        return checked(merged)
-    except OmegaConfBaseException as error:
-        raise config_error(error) from error
+    values = values_of(compose_root("config", []))
+    for key, value in own.items():
+        has_newer_keys = isinstance(value, Mapping) and key not in METHODS
+        values[key] = {**(values.get(key) or {}), **value} if has_newer_keys else value
+    return _checked(values, RootSchema)
 
 
 def _by_todays_names(own: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,66 +135,63 @@ def _by_todays_names(own: Mapping[str, Any]) -> dict[str, Any]:
     return {"env": {**env, "ids": ids}} | ({"backend": renamed} if backend.get("name") == "jax" else {})
 
 
-def checked(composed: DictConfig, overrides: Sequence[str] = ()) -> Config:
-    """The checked configuration of composed YAML files. Raises `ConfigError` with one line.
-
-    `overrides` are the words that composed it; none if it is that of a recorded run.
-    """
+def values_of(composed: DictConfig) -> dict[str, Any]:
+    """The values of a composed configuration as plain types. Raises `ConfigError` if one is missing."""
     try:
-        config = _instantiated(_with_schemas(composed), tuple(overrides))
+        values: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+        return values
+    except OmegaConfBaseException as error:
+        raise config_error(error) from error
+
+
+def to_schema(values: Mapping[str, Any], cls: type) -> Any:
+    """An instance of the dataclass `cls`. Raises `ConfigError` if a key is not in it, or has another type."""
+    try:
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(cls), values))
+    except OmegaConfBaseException as error:
+        raise config_error(error) from error
+
+
+def _checked(values: Mapping[str, Any], cls: type, overrides: tuple[str, ...] = ()) -> Config:
+    """The checked configuration with these values of the keys of `cls`; `overrides` are the words that gave them."""
+    root: RootSchema = to_schema(values, cls)
+    root.outputs = os.path.expanduser(root.outputs)
+    if root.checkpoint.load is not None:
+        root.checkpoint.load = os.path.expanduser(root.checkpoint.load)
+    try:
+        typed: Any = OmegaConf.merge(OmegaConf.structured(cls), schemas_of(values), values)
+        root.ppo, root.tuning = OmegaConf.to_object(typed.ppo), OmegaConf.to_object(typed.tuning)
+        root.env.atari = typed.env.atari and OmegaConf.to_object(typed.env.atari)
+        made = {key: _choice(key, OmegaConf.select(typed, key)) for key in choices_in(values)}
     except (HydraException, OmegaConfBaseException) as error:
         raise config_error(error) from error
+    resolved: Any = OmegaConf.to_container(typed)
+    resolved["outputs"], resolved["checkpoint"]["load"] = root.outputs, root.checkpoint.load
+    config = Config(
+        root=root,
+        ppo=root.ppo,
+        tuning=root.tuning,
+        framework=made["framework"],
+        backend=made["backend"],
+        network=made["network"],
+        algorithm=made["algorithm"],
+        trackers={key: made[f"tracker.{key}"] for key in typed.tracker},
+        resolved=resolved,
+        trained=trained(typed),
+        overrides=overrides,
+    )
     check_values(config)
-    if overrides and any(part.startswith(".") for part in Path(config.root.name).parts):
-        raise ConfigError(f"name={config.root.name}: no command would find runs in a hidden folder")
     config.task  # noqa: B018 (raises if the backend has no such environment)
     return config
 
 
-def _with_schemas(composed: DictConfig) -> DictConfig:
-    """`composed` with a schema for each choice whose file has none, the dataclass that it names, and for `env.atari`.
-
-    Their nodes have none before, so that `key={...}` on the command line can replace null.
-    """
-    typed = deepcopy(composed)
-    for key in (*GROUPS, "ppo", "tuning"):
-        node = typed.get(key)
-        if OmegaConf.get_type(node) is dict and (schema := _schema(key, node)) is not None:
-            typed[key] = schema
-            typed[key].merge_with(node)
-    if (atari := typed.env.atari) is not None:
-        if not isinstance(atari, DictConfig):
-            raise ConfigError(f"env.atari={atari}: it has keys with values, as in conf/env/atari.yaml")
-        typed.env.atari = OmegaConf.structured(Atari)
-        typed.env.atari.merge_with(atari)
-    return typed
-
-
-def _schema(key: str, node: DictConfig) -> DictConfig | None:
-    """The schema of a choice of `key`; None if it names no dataclass of types that OmegaConf knows."""
-    try:
-        cls = {"ppo": Hyperparameters, "tuning": Tuning}.get(key) or class_named(key, node.get("_target_"))
-        return schema_of(cls) if is_dataclass(cls) else None
-    except (ConfigError, OmegaConfBaseException, NameError):  # of what cannot be imported, `choice` tells
-        return None
-
-
-def _instantiated(composed: DictConfig, overrides: tuple[str, ...]) -> Config:
-    root = to_schema(composed, BUILDS)
-    resolved: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
-    choices = {group: choice(group, composed[group]) for group in GROUPS}
-    trackers = {key: choice("tracker", node, f"tracker.{key}") for key, node in composed.tracker.items()}
-    root.outputs = os.path.expanduser(root.outputs)
-    if root.checkpoint.load is not None:
-        root.checkpoint.load = os.path.expanduser(root.checkpoint.load)
-    resolved |= {"outputs": root.outputs, "checkpoint": resolved["checkpoint"] | {"load": root.checkpoint.load}}
-    return Config(
-        root=root,
-        ppo=root.ppo,
-        tuning=root.tuning,
-        trackers=trackers,
-        resolved=resolved,
-        trained=trained(composed),
-        overrides=overrides,
-        **choices,
-    )
+def _choice(key: str, node: Any) -> Any:
+    """The instance of the choice at a key, such as `network` or `tracker.wandb`. Raises `ConfigError`."""
+    group = key.partition(".")[0]
+    made: Any = instantiate(node, _convert_="object") if isinstance(node, DictConfig) else None
+    if not hasattr(made, METHODS[group]):
+        raise ConfigError(
+            f"{key}={node} is not a choice of the group {group}, whose class has a method `{METHODS[group]}`; "
+            "docs/architecture.md, Growing"
+        )
+    return made

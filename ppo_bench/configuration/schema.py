@@ -1,20 +1,31 @@
-"""Types of the configuration's keys, in Hydra's ConfigStore. Their values and explanations are in conf/.
+"""Types of the configuration's keys. Their values and explanations are in conf/.
 
-Each choice of a group names the schema of its keys first in its `defaults`, by the name of its class. A field's
-metadata says whether it is part of a run's identity; see `ppo_bench.common.values`.
+Hydra's ConfigStore has the schemas, and files name them first in their `defaults`. That of a choice has the fields of
+the class that it names by `_target_`; a file of the user's needs no other. A field's metadata says its range, and
+whether it is part of a run's identity; see `ppo_bench.common.values`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, is_dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from ppo_bench.algorithms.base import Hyperparameters
 from ppo_bench.common.classes import class_named
-from ppo_bench.common.values import NOT_TRAINED, younger
+from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.values import AT_LEAST_1, NOT_NEGATIVE, NOT_TRAINED, POSITIVE, within, younger
+from ppo_bench.envs.base import Atari
+from ppo_bench.mathematics.precision import PRECISIONS
+from ppo_bench.networks.own import Own
 from ppo_bench.tuning.switches import Tuning
 
 CHOICES = (
@@ -28,35 +39,58 @@ CHOICES = (
     *("ppo_bench.algorithms.ppo.Ppo", "ppo_bench.algorithms.rnd.Rnd"),
     *("ppo_bench.runs.trackers.tensorboard.Tensorboard", "ppo_bench.runs.trackers.wandb.Wandb"),
 )
-"""Classes of the choices of groups."""
-FREE = {"Own": ("names",)}
-"""Dictionaries of choices whose keys the user chooses, by class."""
+"""Classes of the choices of groups, whose schemas are in the ConfigStore."""
+METHODS = {"framework": "runner", "backend": "make", "network": "build", "algorithm": "loss", "tracker": "open"}
+"""Method that each choice of a group has to have, by group."""
+
+
+def _is_inside(name: str) -> bool:
+    path = Path(name)
+    return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
+
+
+def _can_be_recorded(value: Any) -> bool:
+    """Whether the keys of every mapping in `value` are of one type, so that they can be sorted, and numbers finite."""
+    if isinstance(value, Mapping):
+        return len(set(map(type, value))) < 2 and all(map(_can_be_recorded, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_can_be_recorded, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+SEED = within(lambda value: 0 <= value < 2**31, f"must lie between 0 and {2**31 - 1}")
+PRECISION = within(lambda value: value in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}")
+DEVICE = within(lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value), "choose auto, cpu, cuda or cuda:<i>")
+NOT_EMPTY = within(lambda value: value.strip() != "", "must not be empty")
+FOLDER = within(lambda value: value.strip() != "", "must name a folder")
+INSIDE = within(_is_inside, "must be a relative path without '..'")
+RECORDABLE = within(_can_be_recorded, "the keys of a mapping must be all names, or all numbers, and numbers finite")
 
 
 @dataclass
 class EnvSchema:
     """`env`; see conf/env/cartpole.yaml. An identity has the id that its backend takes in place of these names."""
 
-    name: str = field(metadata=NOT_TRAINED)
+    name: str = field(metadata=NOT_TRAINED | NOT_EMPTY)
     ids: dict[str, str] = field(metadata=NOT_TRAINED)
-    id: str | None = field(metadata=NOT_TRAINED)
+    id: str | None = field(metadata=NOT_TRAINED | NOT_EMPTY)
     atari: Any
-    kwargs: dict[str, Any] | None
-    wrappers: list[Any]
+    kwargs: dict[str, Any] | None = field(metadata=RECORDABLE)
+    wrappers: list[Any] = field(metadata=RECORDABLE)
     info: list[str] = field(metadata=NOT_TRAINED)
-    game: str | None = field(default=None, metadata=NOT_TRAINED)
+    game: str | None = field(default=None, metadata=NOT_TRAINED | NOT_EMPTY)
     mode: str | None = field(default=None, metadata=NOT_TRAINED)
     rescale_actions: bool = younger(False)
     observe: list[int] = younger([])  # noqa: RUF009 (a field of its own)
-    players: int = younger(1)
+    players: int = younger(1, AT_LEAST_1)
 
 
 @dataclass
 class CheckpointSchema:
     """`checkpoint`; see conf/config.yaml. An identity has a digest of the checkpoint that `load` names."""
 
-    every_iterations: int
-    keep: int = field(metadata=NOT_TRAINED)
+    every_iterations: int = field(metadata=AT_LEAST_1)
+    keep: int = field(metadata=NOT_TRAINED | AT_LEAST_1)
     load: str | None = field(metadata=NOT_TRAINED)
     fine_tune: bool = field(default=False, metadata=NOT_TRAINED)
 
@@ -65,32 +99,32 @@ class CheckpointSchema:
 class VideoSchema:
     """`video`; see conf/config.yaml."""
 
-    every_episodes: int
+    every_episodes: int = field(metadata=NOT_NEGATIVE)
 
 
 @dataclass
 class EvaluationSchema:
     """`evaluation`; see conf/config.yaml."""
 
-    every_iterations: int
-    episodes: int
+    every_iterations: int = field(metadata=NOT_NEGATIVE)
+    episodes: int = field(metadata=AT_LEAST_1)
 
 
 @dataclass
 class RootSchema:
     """The keys of conf/config.yaml; the choices of groups have schemas of their own."""
 
-    name: str = field(metadata=NOT_TRAINED)
-    seed: int = field(metadata=NOT_TRAINED)
-    num_seeds: int = field(metadata=NOT_TRAINED)
+    name: str = field(metadata=NOT_TRAINED | INSIDE)
+    seed: int = field(metadata=NOT_TRAINED | SEED)
+    num_seeds: int = field(metadata=NOT_TRAINED | AT_LEAST_1)
     grid: dict[str, Any] | None = field(metadata=NOT_TRAINED)
     total_timesteps: int
-    precision: str
-    device: str
-    devices: int = field(metadata=NOT_TRAINED)
-    collective_timeout_seconds: float = field(metadata=NOT_TRAINED)
+    precision: str = field(metadata=PRECISION)
+    device: str = field(metadata=DEVICE)
+    devices: int = field(metadata=NOT_TRAINED | AT_LEAST_1)
+    collective_timeout_seconds: float = field(metadata=NOT_TRAINED | POSITIVE)
     rerun: bool = field(metadata=NOT_TRAINED)
-    outputs: str = field(metadata=NOT_TRAINED)
+    outputs: str = field(metadata=NOT_TRAINED | FOLDER)
     checkpoint: CheckpointSchema
     video: VideoSchema = field(metadata=NOT_TRAINED)
     evaluation: EvaluationSchema = field(metadata=NOT_TRAINED)
@@ -104,13 +138,36 @@ class RootSchema:
     tracker: dict[str, Any] = field(metadata=NOT_TRAINED)
 
 
-def schema_of(cls: type) -> DictConfig:
-    """The keys of a choice: the fields of the dataclass `cls`, and `_target_` if the choice is instantiated."""
-    schema = with_free_keys(cls, *FREE.get(cls.__name__, ()))
-    if cls not in (Hyperparameters, Tuning):
-        with open_dict(schema):
-            schema["_target_"] = "???"
+def schemas_of(values: Mapping[str, Any]) -> DictConfig:
+    """The types of plain `values` that RootSchema leaves open, at the same keys: those of each choice, and `env.atari`.
+
+    A choice whose class is no dataclass of types that OmegaConf knows has none.
+    """
+    schemas = OmegaConf.create({"ppo": with_free_keys(Hyperparameters), "tuning": with_free_keys(Tuning)})
+    if (atari := values["env"]["atari"]) is not None:
+        if not isinstance(atari, Mapping):
+            raise ConfigError(f"env.atari={atari}: it has keys with values, as in conf/env/atari.yaml")
+        OmegaConf.update(schemas, "env.atari", OmegaConf.structured(Atari))
+    for key, node in choices_in(values).items():
+        cls = class_named(f"{key}._target_", node.get("_target_")) if isinstance(node, Mapping) else None
+        if isinstance(cls, type) and is_dataclass(cls):
+            with suppress(OmegaConfBaseException, NameError):
+                OmegaConf.update(schemas, key, choice_schema(cls))
+    return schemas
+
+
+def choice_schema(cls: type, *free: str) -> DictConfig:
+    """The schema of a choice of the dataclass `cls`: its fields, and `_target_`; see `with_free_keys`."""
+    schema = with_free_keys(cls, *free)
+    with open_dict(schema):
+        schema["_target_"] = "???"
     return schema
+
+
+def choices_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The choices in plain `values` that name their class, by key: one of each group, and each tracker."""
+    trackers = {f"tracker.{name}": node for name, node in (values["tracker"] or {}).items()}
+    return {group: values[group] for group in METHODS if group != "tracker"} | trackers
 
 
 def with_free_keys(cls: type, *paths: str) -> DictConfig:
@@ -123,12 +180,10 @@ def with_free_keys(cls: type, *paths: str) -> DictConfig:
     return schema
 
 
-def store_schemas() -> None:
-    """Put the schema of each choice into Hydra's ConfigStore."""
-    store = ConfigStore.instance()
-    store.store("RootSchema", with_free_keys(RootSchema, "grid", "env.kwargs"))
-    for cls in (Hyperparameters, Tuning, *(class_named("_target_", target) for target in CHOICES)):
-        store.store(cls.__name__, schema_of(cls))
-
-
-store_schemas()
+store = ConfigStore.instance()
+store.store("RootSchema", with_free_keys(RootSchema, "grid", "env.kwargs"))
+store.store("Hyperparameters", with_free_keys(Hyperparameters))
+store.store("Tuning", with_free_keys(Tuning))
+for choice in CHOICES:
+    cls = class_named("_target_", choice)
+    store.store(cls.__name__, choice_schema(cls, *(["names"] if cls is Own else [])))

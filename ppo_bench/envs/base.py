@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.common.values import younger
+from ppo_bench.common.values import AT_LEAST_1, within, younger
 from ppo_bench.tuning.switches import ON, Tuning
 
 if TYPE_CHECKING:
@@ -204,9 +204,11 @@ class Atari:
     """Whether the agent learns from the sign of the reward."""
     baselines: bool = younger(False)
     """Whether frames and resets are those of OpenAI Baselines' wrappers (ppo_bench/envs/atari_baselines.py)."""
-    frames: int = younger(4)
+    frames: int = younger(4, AT_LEAST_1)
     """Number of stacked frames in an observation."""
-    repeat_action_probability: float = younger(0.0)
+    repeat_action_probability: float = younger(
+        0.0, within(lambda value: 0 <= value < 1, "must be at least 0 and below 1")
+    )
     """Sticky actions: probability that the emulator repeats the previous action in a frame (Machado et al. 2018)."""
 
 

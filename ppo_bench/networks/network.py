@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -231,6 +231,13 @@ class NetworkSpec:
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one observation in the layout of `arrange`."""
         return self.arrange(np.empty((1, *self.observation_shape), np.uint8)).shape[1:]
+
+
+class Network(Protocol):
+    """A choice of the group `network`, made from its YAML file."""
+
+    def build(self, observation_space: Any, action_space: Any, streams: int = 1) -> NetworkSpec:
+        """The network for these spaces, with a value for each of the algorithm's `streams` of rewards."""
 
 
 def reconstruction(coef: float) -> Mapping[str, float]:

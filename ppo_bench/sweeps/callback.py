@@ -1,22 +1,64 @@
-"""The callback of Hydra's that ends a multirun."""
+"""What a multirun does before its first job, a check of all, and after its last one: a table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ppo_bench.common.files import read_json
+from ppo_bench.common.progress import say
+from ppo_bench.sweeps.job import OUTCOME, Outcome
+from ppo_bench.sweeps.preflight import check_jobs
+
+STATES = {"done": "green", "failed": "red", "skipped": "dim"}
 
 
-class PrintTable(Callback):
-    """Prints a row for each job of a multirun; ends the command with exit code 1 if one has failed."""
+class Sweep(Callback):
+    """Checks all jobs of a multirun before the first one, and prints a row for each at the end.
+
+    It ends the command with exit code 1 if a job has failed, or with the error of a wrong job. Each is a `SystemExit`,
+    since Hydra makes a warning of any other exception of a callback.
+    """
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """See `Callback.on_multirun_start`."""
+        try:
+            check_jobs(config)
+        except Exception as error:
+            raise SystemExit(error) from error
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """See `Callback.on_multirun_end`."""
-        from ppo_bench.sweeps.table import outcomes_in, print_table  # not before: each single run has the callback, too
-
-        outcomes = outcomes_in(Path(config.hydra.sweep.dir))
+        paths = Path(config.hydra.sweep.dir).glob(f"*/{OUTCOME}")
+        in_order = sorted(paths, key=lambda path: (len(path.parent.name), path.parent.name))  # of their numbers
+        outcomes = [Outcome(**read_json(path)) for path in in_order]
         print_table(outcomes)
         if any(outcome.state == "failed" for outcome in outcomes):
             raise SystemExit(1)
+
+
+def print_table(outcomes: Sequence[Outcome]) -> None:
+    """Print a row for each job: its state, the overrides that not all jobs share, and its final return or error.
+
+    A last line counts the states.
+    """
+    shared = set.intersection(*(set(outcome.words) for outcome in outcomes)) if len(outcomes) > 1 else set()
+    table = Table(box=None)
+    for column in ("state", "job", "final return or error"):
+        table.add_column(column, overflow="fold")
+    for outcome in outcomes:
+        words = " ".join(word for word in outcome.words if word not in shared)
+        value = outcome.final_return_mean
+        detail = outcome.error or ("no episode ended" if value is None else f"{value:.2f}")
+        table.add_row(Text(outcome.state, STATES[outcome.state]), Text(words), Text(detail))
+    console = Console(stderr=True)
+    (console if console.is_terminal else Console(stderr=True, width=200)).print(table)
+    states = [outcome.state for outcome in outcomes]
+    say(", ".join(f"{states.count(state)} {state}" for state in STATES))

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.files import are_complete, first_unfinished, write_json
 from ppo_bench.common.progress import say
-from ppo_bench.configuration.hydra_job import config_dir, job_config
+from ppo_bench.configuration.load import config_dir, job_config
 from ppo_bench.runs.provenance import JOBS_AT_ONCE
 from ppo_bench.runs.results import final_return, in_use
 from ppo_bench.sweeps.child import train_in_process

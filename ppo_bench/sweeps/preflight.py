@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+
+from omegaconf import DictConfig
 
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import are_complete
-from ppo_bench.configuration.compose import compose_root, of_hydra
+from ppo_bench.configuration.compose import config_loader, without_hydra
 from ppo_bench.configuration.config import Config
-from ppo_bench.configuration.load import load_config
+from ppo_bench.configuration.load import composed_config
 from ppo_bench.envs.observed import make_env
-from ppo_bench.sweeps.expand import corner, sweep_jobs
+from ppo_bench.sweeps.expand import expand, swept_words
 
 
-def check_jobs(overrides: Sequence[str]) -> None:
-    """Raise `ConfigError` for the first wrong job of a multirun; of a search, for that of its first values."""
-    own = of_hydra(overrides)
-    words = [word for word in overrides if word not in own]
-    composed = compose_root("config", [*own, *corner(words)], with_hydra=True)
-    searching = not composed.hydra.sweeper._target_.endswith(".BasicSweeper")
-    jobs = [corner(words)] if searching else sweep_jobs(overrides)
-    configs = [load_config(job) for job in jobs]
+def check_jobs(multirun: DictConfig) -> None:
+    """Raise `ConfigError` for the first wrong job of a multirun; of a search, for that of its first values.
+
+    `multirun` is the configuration that Hydra has composed for it.
+    """
+    hydra, configs = multirun.hydra, []
+    searching = not hydra.sweeper._target_.endswith(".BasicSweeper")
+    with config_loader() as loader:
+        for job in expand(swept_words(hydra, hydra.overrides.task), first=searching):
+            composed = loader.load_sweep_config(multirun, job)
+            configs.append(composed_config(without_hydra(composed), composed.hydra))
     for config in configs:
         config.require()
         if searching and config.grid:

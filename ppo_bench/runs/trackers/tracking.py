@@ -6,16 +6,41 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ppo_bench.common.errors import ConfigError, one_line
 from ppo_bench.common.files import is_complete, read_json
 from ppo_bench.common.progress import say
 from ppo_bench.common.rows import read_rows
-from ppo_bench.configuration.choices import OpenTracker, Tracker
 from ppo_bench.runs.trackers.charts import Charts
 
 Row = Mapping[str, Any]
+
+
+class OpenTracker(Protocol):
+    """A tracker of one run, in the process that trains it. What it raises becomes a warning, and the last call."""
+
+    def log(self, values: Mapping[str, float], global_step: int, wall_time: float) -> None:
+        """Log the values of an iteration by tag. It ended at `global_step`, and at `wall_time` (seconds since 1970)."""
+
+    def log_film(self, path: Path, global_step: int) -> None:
+        """Log the mp4 file of an episode by the checkpoint at `global_step`."""
+
+    def finish(self, result: Mapping[str, Any] | None) -> None:
+        """Log result.json if the run is complete, else None, and close the tracker."""
+
+
+class Tracker(Protocol):
+    """A choice of the group `tracker`, made from its YAML file."""
+
+    def require(self) -> None:
+        """Raise `ConfigError` if an option is out of range. A package missing on this machine does not end the run."""
+
+    def open(self, folder: Path, run: Mapping[str, Any]) -> OpenTracker:
+        """Begin to log the run in `folder`, whose run.json is `run`, or go on with it if it is resumed.
+
+        The rows of an earlier part of the training are logged again. May raise anything.
+        """
 
 
 class Tracking:

@@ -10,8 +10,9 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from ppo_bench.common.errors import ConfigError
-from ppo_bench.configuration.compose import compose_root, key_of, to_schema
+from ppo_bench.configuration.compose import compose_root, key_of
 from ppo_bench.configuration.config import Config
+from ppo_bench.configuration.load import to_schema, values_of
 from ppo_bench.configuration.schema import with_free_keys
 
 
@@ -55,7 +56,7 @@ def split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def load_launch(overrides: Sequence[str]) -> Launch:
     """The checked settings from `launch=<name>` and `launch.<key>=<value>`. Raises `ConfigError` with one line."""
-    launch: Launch = to_schema(compose_root("slurm", overrides).launch)
+    launch: Launch = to_schema(values_of(compose_root("slurm", overrides).launch), Launch)
     for key, least in LEAST.items():
         if getattr(launch, key) < least:
             raise ConfigError(f"launch.{key}={getattr(launch, key)}: must be at least {least}")

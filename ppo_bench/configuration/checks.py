@@ -1,80 +1,19 @@
-"""Ranges of a configuration's values."""
+"""Checks of a configuration's values: their ranges, and what does not go together."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Mapping
-from operator import attrgetter
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import fields
 
 from ppo_bench.algorithms.base import NUMBERS, Hyperparameters
 from ppo_bench.common.errors import ConfigError
+from ppo_bench.common.values import check_ranges
 from ppo_bench.configuration.config import Config
-from ppo_bench.mathematics.precision import PRECISIONS
-
-
-def _is_inside(name: str) -> bool:
-    path = Path(name)
-    return name.strip() != "" and not path.is_absolute() and ".." not in path.parts
-
-
-class Rule(NamedTuple):
-    """A rule for the values of keys, other than null: a test, and the words for what fails it."""
-
-    keys: str
-    """Names, separated by spaces."""
-    holds: Callable[[Any], object]
-    words: str
-
-
-def _can_be_recorded(value: Any) -> bool:
-    """Whether the keys of every mapping in `value` are of one type, so that they can be sorted, and numbers finite."""
-    if isinstance(value, Mapping):
-        return len(set(map(type, value))) < 2 and all(map(_can_be_recorded, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_can_be_recorded, value))
-    return not isinstance(value, float) or math.isfinite(value)
-
-
-NATURAL = """num_seeds devices env.players env.atari.frames checkpoint.every_iterations checkpoint.keep
- evaluation.episodes ppo.shards ppo.num_envs ppo.num_steps ppo.update_epochs ppo.num_minibatches ppo.anneal_timesteps"""
-POSITIVE = """collective_timeout_seconds
- ppo.learning_rate ppo.adam_eps ppo.clip_coef ppo.max_grad_norm ppo.target_kl ppo.obs_clip ppo.reward_clip
- ppo.adaptive_kl ppo.min_learning_rate ppo.max_learning_rate"""
-NOT_NEGATIVE = """video.every_episodes evaluation.every_iterations ppo.final_learning_rate ppo.weight_decay ppo.ent_coef
- ppo.final_ent_coef ppo.vf_coef"""
-RULES = (
-    Rule("seed", lambda value: 0 <= value < 2**31, f"must lie between 0 and {2**31 - 1}"),
-    Rule("precision", lambda value: value in PRECISIONS, f"choose one of {', '.join(PRECISIONS)}"),
-    Rule("device", lambda value: re.fullmatch(r"auto|cpu|cuda(:\d+)?", value), "choose auto, cpu, cuda or cuda:<i>"),
-    Rule("name", _is_inside, "must be a relative path without '..'"),
-    Rule("outputs", lambda value: value.strip() != "", "must name a folder"),
-    Rule("env.game env.name env.id", lambda value: value.strip() != "", "must not be empty"),
-    Rule(
-        "env.kwargs env.wrappers",
-        _can_be_recorded,
-        "the keys of a mapping must be all names, or all numbers, and numbers finite",
-    ),
-    Rule("env.atari.repeat_action_probability", lambda value: 0 <= value < 1, "must be at least 0 and below 1"),
-    Rule(NATURAL, lambda value: value >= 1, "must be at least 1"),
-    Rule(POSITIVE, lambda value: 0 < value < math.inf, "must be above 0"),
-    Rule(NOT_NEGATIVE, lambda value: 0 <= value < math.inf, "must not be negative"),
-    Rule("ppo.gamma ppo.gae_lambda", lambda value: 0 <= value <= 1, "must lie between 0 and 1"),
-)
-BY_KEY = {key: rule for rule in RULES for key in rule.keys.split()}
 
 
 def check_values(config: Config) -> None:
-    """Raise `ConfigError` for the first value that is out of range."""
+    """Raise `ConfigError` for the first value that is out of its range, or does not go with others."""
     root, ppo = config.root, config.ppo
-    for key, rule in BY_KEY.items():
-        if key.startswith("env.atari.") and root.env.atari is None:
-            continue
-        value = attrgetter(key)(root)
-        if value is not None and not rule.holds(value):
-            raise ConfigError(f"{key}={value}: {rule.words}")
+    check_ranges(root)
     if config.algorithm.name == "rnd" and root.env.atari and root.env.atari.frames % 3 == 0:
         raise ConfigError(
             f"env.atari.frames={root.env.atari.frames}: algorithm=rnd would take three grey frames for the colours of "
@@ -133,17 +72,18 @@ def _check_game(config: Config) -> None:
 
 def _check_grid(config: Config) -> None:
     """Raise `ConfigError` unless `grid` has different values in their ranges, of `NUMBERS` alone."""
+    ranges = {f"ppo.{each.name}": each.metadata["range"] for each in fields(config.ppo) if each.name in NUMBERS}
     for key, values in (config.root.grid or {}).items():
-        if key not in (known := [f"ppo.{name}" for name in NUMBERS]):
+        if key not in ranges:
             raise ConfigError(
-                f"grid has {key}: one program takes several values of {', '.join(known)}; use a sweep (-m)"
+                f"grid has {key}: one program takes several values of {', '.join(ranges)}; use a sweep (-m)"
             )
         numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
         if not values or not numbers or len(set(values)) < len(values):
             raise ConfigError(f"grid: {key}={values} must be a list of numbers, all different, as in [0.1,0.2]")
         for value in values:
-            if not BY_KEY[key].holds(value):
-                raise ConfigError(f"grid: {key}={value}: {BY_KEY[key].words}")
+            if not ranges[key].holds(value):
+                raise ConfigError(f"grid: {key}={value}: {ranges[key].words}")
     if "ppo.gamma" in config.grid and config.ppo.norm_reward:
         raise ConfigError("grid: ppo.norm_reward=true needs one ppo.gamma: use a sweep (-m)")
 
