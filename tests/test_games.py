@@ -167,9 +167,8 @@ def test_a_boards_lines_are_in_the_order_of_its_squares() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_lockstep_holds(precision: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["env=tic_tac_toe", *SMALL, "total_timesteps=2048", f"precision={precision}"]
+def test_lockstep_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["env=tic_tac_toe", *SMALL, "total_timesteps=1024", "precision=float64"]
     assert equivalence([*words, f"outputs={tmp_path}"]) == 0
     assert "the frameworks do the same" in capsys.readouterr().out
 

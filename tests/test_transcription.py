@@ -153,19 +153,8 @@ COMBINED = ["limits are ends", "resets are learnt", "as CleanRL", "lstm, as Clea
 COMBINED += ["bools", "nature_cnn, forces"]
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
-COMPILED = [
-    "rnd",
-    "one choice",
-    "forces",
-    "normalized",
-    "rules",
-    "minatar_cnn",
-    "nature_cnn",
-    "lstm",
-    "gru",
-    "lstm_cnn",
-]
-"""Cases of torch_compile, which takes 10 s for each."""
+COMPILED = ["rnd", "normalized", "rules", "gru", "lstm_cnn", "trxl"]
+"""Cases of torch_compile, one for each kind of graph: it takes 10 s for each."""
 
 
 @pytest.fixture(autouse=True)
