@@ -36,6 +36,10 @@ TASKS = {
 }
 
 
+FLAT = ["network=mlp", "network.hidden_sizes=[16]"]
+"""A network without convolutions, which take long to compile."""
+
+
 def on_host(task: Task) -> VectorEnv:
     return EnvPoolBackend("envpool", 1).make(task)
 
@@ -173,7 +177,7 @@ def episodes_of(backend: str, env: str, iterations: int, overrides: list[str]) -
     [
         ("cartpole", 10, []),
         ("hopper", 6, ["ppo.num_envs=2", "ppo.num_steps=128", "ppo.num_minibatches=4"]),
-        ("breakout", 3, ["ppo.num_envs=2", "ppo.num_steps=64", "ppo.num_minibatches=2", "ppo.update_epochs=1"]),
+        ("breakout", 3, [*FLAT, "ppo.num_envs=2", "ppo.num_steps=64", "ppo.num_minibatches=2", "ppo.update_epochs=1"]),
     ],
 )
 def test_training_sees_the_same_episodes_as_on_the_host(env: str, iterations: int, overrides: list[str]) -> None:

@@ -245,7 +245,10 @@ def returns_against_random(folder: Path, capsys: pytest.CaptureFixture[str], *wo
 def test_a_policy_is_evaluated_against_random_play(
     backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Random play beside random play wins as often as it loses; after 100,000 steps it loses three times as often."""
+    """Random play beside random play wins as often as it loses; after 100,000 steps it loses three times as often.
+
+    Training within a program is that on the host, which tests/test_devices_lockstep.py compares; so one backend learns.
+    """
     framework = "jax_xla" if backend == "device" else "torch_eager"
     words = ["env=tic_tac_toe", f"backend={backend}", f"framework={framework}", "device=cpu", f"outputs={tmp_path}"]
     assert exit_code(main, [*words, *TINY[1:3], "total_timesteps=128", "ppo.learning_rate=1e-9"]) == 0
@@ -253,6 +256,8 @@ def test_a_policy_is_evaluated_against_random_play(
     untrained = returns_against_random(folder, capsys, "greedy=false")
     assert abs(np.mean(untrained)) < 0.2  # four standard deviations
     assert returns_against_random(folder, capsys, "greedy=false") == untrained
+    if backend == "device":
+        return
     assert exit_code(main, [*words, "total_timesteps=100_000"]) == 0
     trained = returns_against_random(Path(capsys.readouterr().out.splitlines()[-1]), capsys)
     assert trained.count(1.0) > 3 * trained.count(-1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import re
 import subprocess
@@ -22,7 +21,6 @@ from ppo_bench.envs.base import Step
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Problem
 from tests.probes import Endless
-from tests.processes import TRAIN
 from tests.runners import ACTING, FRAMEWORKS, problem_for, relative_distance, runner_for
 from tests.scenes import RandomScenes, Recorder
 from tests.training import ENVIRONMENT
@@ -226,12 +224,3 @@ assert not {"torch._dynamo", "torch._inductor", "jax"} & set(sys.modules), sorte
 def test_eager_pytorch_begins_without_importing_a_compiler() -> None:
     """Which takes as long as PyTorch itself."""
     subprocess.run([sys.executable, "-c", WITHOUT_A_COMPILER], check=True, env=ENVIRONMENT)
-
-
-@pytest.mark.parametrize(("hidden", "threads"), [(256, 1), (512, 2)])
-def test_wide_layers_are_shared_by_all_threads(hidden: int, threads: int, tmp_path: Path) -> None:
-    command = [*TRAIN, "device=cpu", f"network.hidden_sizes=[{hidden},{hidden}]"]
-    command += ["network=mlp", "total_timesteps=512", f"outputs={tmp_path}"]
-    subprocess.run(command, check=True, capture_output=True, env=ENVIRONMENT | {"OMP_NUM_THREADS": "2"})
-    (about,) = tmp_path.rglob("run.json")
-    assert json.loads(about.read_text())["execution"]["threads"] == threads
