@@ -23,7 +23,7 @@ from ppo_bench.envs.jax.host import HostView
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.processes import TRAIN
-from tests.runners import problem_for, runner_for
+from tests.runners import composed, problem_for, runner_for
 from tests.training import ENVIRONMENT
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
@@ -158,7 +158,7 @@ def test_pools_rebuilt_in_memory_given_back_play_from_their_own_seeds() -> None:
 
 def episodes_of(backend: str, env: str, iterations: int, overrides: list[str]) -> list[Episode]:
     """Environments restart after the fifth iteration."""
-    config = load_config(["framework=jax_xla", f"env={env}", f"backend={backend}", *overrides])
+    config = composed("framework=jax_xla", f"env={env}", f"backend={backend}", *overrides)
     problem = problem_for(config.backend.make(config.task), 100, [f"env={env}", *overrides])
     runner = runner_for("jax_xla", problem)
     state = runner.init(1)

@@ -24,13 +24,14 @@ from ppo_bench.envs.host import on_host
 from ppo_bench.envs.random_play import random_actions
 from ppo_bench.runners import checkpoint
 from ppo_bench.runs.loop_state import LoopState
+from tests.runners import composed
 
 GAMES = ("tic_tac_toe", "connect_four", "othello", "kuhn_poker")
 SMALL = ["ppo.num_envs=8", "ppo.num_steps=32"]
 
 
 def config_of(game: str, backend: str, *words: str) -> Any:
-    return load_config([f"env={game}", f"backend={backend}", *(["framework=jax_xla"] * (backend == "device")), *words])
+    return composed(f"env={game}", f"backend={backend}", *(["framework=jax_xla"] * (backend == "device")), *words)
 
 
 def env_of(game: str, backend: str, rows: int) -> VectorEnv:

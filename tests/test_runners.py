@@ -21,7 +21,7 @@ from ppo_bench.envs.base import Step
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Problem
 from tests.probes import Endless
-from tests.runners import ACTING, FRAMEWORKS, problem_for, relative_distance, runner_for
+from tests.runners import ACTING, FRAMEWORKS, composed, problem_for, relative_distance, runner_for
 from tests.scenes import RandomScenes, Recorder
 from tests.training import ENVIRONMENT
 
@@ -29,7 +29,7 @@ SEED = 3
 
 
 def cartpole_problem(*overrides: str) -> Problem:
-    config = load_config(["backend=gymnasium", *overrides])
+    config = composed("backend=gymnasium", *overrides)
     return problem_for(config.backend.make(config.task), 10, overrides)
 
 
