@@ -55,7 +55,7 @@ PROGRAMS = [
     ("jax_xla", "device", NORMALIZED),
     ("torch_eager", "device", NORMALIZED),
     ("torch_compile", "device", NORMALIZED),
-    ("jax_xla", "device", [*RND, "network=gru", "ppo.num_envs=8"]),
+    ("jax_xla", "device", [*RND, "network=gru", "ppo.num_envs=8", "ppo.num_steps=64"]),
     ("jax_xla", "device", ["env=brax_reacher", "ppo.num_envs=4", "ppo.num_steps=8", "ppo.num_minibatches=2"]),
     ("jax_xla", "envpool_xla", ["env=hopper", "ppo.num_envs=2", "ppo.num_steps=256"]),
 ]
