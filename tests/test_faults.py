@@ -29,7 +29,7 @@ from tests.training import ENVIRONMENT, learnt, rows, trained
 
 pytestmark = pytest.mark.slow
 
-RUN = ["env=cartpole", "total_timesteps=30720", "checkpoint.every_iterations=5"]
+RUN = ["env=cartpole", "device=cpu", "total_timesteps=30720", "checkpoint.every_iterations=5"]
 RND = ["algorithm=rnd", "algorithm.features=16"]
 
 
