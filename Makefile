@@ -5,6 +5,9 @@ BIN := .venv/bin
 SEED ?= 1
 DEVICE ?= cuda
 
+# Python keeps what it has compiled of torch, jax and the others, or each process takes 4 s longer to import them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup lock setup-procgen memory-gym gymnax run test test-slurm test-slow gpu-proof soak lint docs demo-resume
 
 setup: .venv/.complete

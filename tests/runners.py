@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 
 from ppo_bench.common.paths import CONF
+from ppo_bench.configuration.config import Config
 from ppo_bench.configuration.load import load_config
 from ppo_bench.envs.base import GraphEnv, VectorEnv
 from ppo_bench.mathematics.arrays import Arrays
@@ -23,15 +25,21 @@ ACTING = [name for name in FRAMEWORKS if name != "torch_compile"]
 """Frameworks that differ in all but the update: the compiled one is PyTorch's there."""
 
 
+@functools.cache
+def composed(*overrides: str) -> Config:
+    """The configuration of these overrides, composed once for all tests; not to be changed."""
+    return load_config(overrides)
+
+
 def problem_for(env: VectorEnv | GraphEnv, num_iterations: int, overrides: Sequence[str]) -> Problem:
     """`env` with the hyperparameters, network and precision of a configuration."""
-    config = load_config([f"ppo.num_envs={env.num_envs}", "backend=gymnasium", *overrides])
+    config = composed(f"ppo.num_envs={env.num_envs}", "backend=gymnasium", *overrides)
     return dataclasses.replace(config.problem(env), num_iterations=num_iterations, device="cpu")
 
 
 def runner_for(framework: str, problem: Problem) -> Runner[Any]:
     """The runner of a framework with the options of its YAML file."""
-    return load_config([f"framework={framework}", "backend=gymnasium"]).framework.runner(problem)
+    return composed(f"framework={framework}", "backend=gymnasium").framework.runner(problem)
 
 
 def train(framework: str, problem: Problem, seed: int = 1) -> Arrays:

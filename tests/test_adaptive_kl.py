@@ -16,7 +16,7 @@ from ppo_bench.mathematics import ppo
 from ppo_bench.runners.base import Runner
 from tests.namespaces import Namespace
 from tests.refusals import assert_one_line
-from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
+from tests.runners import ACTING, composed, problem_for, runner_for
 
 HIGHEST = 1e-3
 ADAPTIVE = ["ppo.anneal_lr=false", "ppo.adaptive_kl=0.01"]
@@ -58,15 +58,15 @@ def schedule(first: float, divergences: list[float], target: float = 0.01) -> li
 @pytest.mark.parametrize(("first", "target"), [(1e-4, 0.01), (1e-3, 1e-4)], ids=["rises", "falls"])
 def test_every_framework_follows_the_schedule_and_they_agree(first: float, target: float) -> None:
     found = []
-    for framework, backend in [*((name, "gymnasium") for name in FRAMEWORKS), ("jax_xla", "device")]:
+    for framework, backend in [*((name, "gymnasium") for name in ACTING), ("jax_xla", "device")]:
         words = [*PENDULUM, *BOUNDED, f"backend={backend}", f"ppo.learning_rate={first}", f"ppo.adaptive_kl={target}"]
-        config = load_config([*words, "precision=float64", f"framework={framework}"])
+        config = composed(*words, "precision=float64", f"framework={framework}")
         problem = problem_for(config.backend.make(config.task), 12, [*words, "precision=float64"])
         rates, divergences = rates_and_divergences(runner_for(framework, problem), 12)
         assert_allclose(rates, schedule(first, divergences, target), rtol=1e-12)
         assert len(set(rates)) > 2  # else it has shown nothing
         found.append((rates, divergences))
-    for rates, divergences in found[1 : len(FRAMEWORKS)]:
+    for rates, divergences in found[1 : len(ACTING)]:
         assert_allclose(rates, found[0][0], rtol=1e-12)
         assert_allclose(divergences, found[0][1], rtol=1e-6)
 

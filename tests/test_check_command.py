@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
-import sys
 from typing import Any
 
 import gymnasium
@@ -14,34 +12,30 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from ppo_bench.commands import check
+from ppo_bench.common.cli import exit_code
 from tests.refusals import assert_one_line
-from tests.training import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
 
 ENDS = "episodes end within the play"
 
 
-def run_check(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ppo_bench.check", *arguments]
-    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
-
-
-def test_the_command_prints_a_line_for_each_rule_and_the_verdict() -> None:
-    done = run_check("env=cartpole", "backend=gymnasium", "--num-steps", "300")
-    assert done.returncode == 0
-    *rules, verdict = done.stdout.splitlines()
+def test_the_command_prints_a_line_for_each_rule_and_the_verdict(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(check.main, ["env=cartpole", "backend=gymnasium", "--num-steps", "300"]) == 0
+    out, err = capfd.readouterr()
+    *rules, verdict = out.splitlines()
     assert verdict == "CartPole-v1 on gymnasium keeps the contract"
     assert len(rules) == 16
     assert all(line.startswith("ok ") for line in rules)
-    assert done.stderr == ""
+    assert err == ""
 
 
-def test_the_command_fails_if_a_rule_is_broken() -> None:
-    done = run_check("env=cartpole", "backend=gymnasium", "--num-steps", "2")  # too few for an episode
-    assert done.returncode == 1
-    assert f"FAIL  {ENDS}" in done.stdout
-    assert done.stdout.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 16 rules"
+def test_the_command_fails_if_a_rule_is_broken(capfd: pytest.CaptureFixture[str]) -> None:
+    few = ["--num-steps", "2"]  # no episode is over by then
+    assert exit_code(check.main, ["env=cartpole", "backend=gymnasium", *few]) == 1
+    out, _ = capfd.readouterr()
+    assert f"FAIL  {ENDS}" in out
+    assert out.splitlines()[-1] == "CartPole-v1 on gymnasium breaks 1 of 16 rules"
 
 
 class Crashes(CartPoleEnv):
@@ -59,10 +53,11 @@ class Crashes(CartPoleEnv):
 gymnasium.register("Crashes-v0", "tests.test_check_command:Crashes")
 
 
-def test_what_an_environment_raises_is_shown_and_a_line() -> None:
-    done = run_check("env.id=tests.test_check_command:Crashes-v0")
-    assert (done.returncode, done.stdout) == (1, "FAIL  it raises in random play: RuntimeError: the pole broke\n")
-    assert "in step\n    raise RuntimeError" in done.stderr
+def test_what_an_environment_raises_is_shown_and_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(check.main, ["env.id=tests.test_check_command:Crashes-v0"]) == 1
+    out, err = capfd.readouterr()
+    assert out == "FAIL  it raises in random play: RuntimeError: the pole broke\n"
+    assert "in step\n    raise RuntimeError" in err
 
 
 def test_all_is_a_line_for_each_pair_in_order_whatever_the_number_of_jobs(
@@ -119,8 +114,8 @@ def test_a_crash_is_a_line_of_the_table_and_not_its_end(
     assert verdict == "1 broken"
 
 
-def test_the_command_refuses_an_unknown_environment_with_one_line() -> None:
-    done = run_check("env=cartpole", "env.id=CartPol-v1", "backend=gymnasium")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert_one_line(done.stderr, "CartPol-v1")
+def test_the_command_refuses_an_unknown_environment_with_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(check.main, ["env=cartpole", "env.id=CartPol-v1", "backend=gymnasium"]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert_one_line(err, "CartPol-v1")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ppo_bench.configuration.load import load_config
+from tests.runners import composed
 from tests.training import ROOT
 
 PAGE = (ROOT / "docs" / "cleanrl.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def test_every_flag_has_a_row(flag: str) -> None:
 def test_every_key_of_the_table_exists(key: str) -> None:
     group = key.partition(".")[0]
     words = [OF[group]] if group in OF else ["tracker=wandb"] if group == "tracker" else []
-    node = load_config(words).resolved
+    node = composed(*words).resolved
     for part in key.split("."):
         assert part in node, key
         node = node[part]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,7 @@ from ppo_bench.networks.spec import Combined
 from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runners.checkpoint import find, load
 from ppo_bench.runs.advice import advice
-from tests.processes import TRAIN
-from tests.training import ENVIRONMENT
+from tests.training import trained
 
 SIDE = 36
 PIXELS = SIDE * SIDE * 3
@@ -155,8 +153,6 @@ def test_to_normalise_images_is_not_advised_where_actions_are_floats() -> None:
 def test_a_policy_that_needs_image_and_number_is_learnt(framework: str, tmp_path: Path) -> None:
     words = [f"env.id={ENV_ID}", "ppo.num_envs=16", "ppo.num_steps=32", "ppo.learning_rate=1e-3", "ppo.gamma=0.0"]
     words += ["framework.num_threads=1"] if framework == "torch_eager" else []
-    command = [*TRAIN, *words, f"framework={framework}", "total_timesteps=20480", f"outputs={tmp_path}", "device=cpu"]
-    run = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    folder = Path(run.stdout.splitlines()[-1])
+    folder = trained(tmp_path, *words, f"framework={framework}", "total_timesteps=20480")
     assert load(find(folder)).arrays["params.trunk.0.weight"].shape == (32, 8, 8, 3)
     assert json.loads((folder / "result.json").read_text())["final_return_mean"] > 0.9  # chance is 0.5

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from ppo_bench.commands.check import main as check
+from ppo_bench.common.cli import exit_code
 from ppo_bench.envs.base import Seen, Step, Task
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.distribution import Episodes, compare_distributions, kolmogorov_smirnov, random_episodes
 from ppo_bench.envs.gymnasium import GymnasiumBackend, GymnasiumEnv
-from tests.test_check_command import run_check
 
 NUM_ENVS = 20
 
@@ -111,10 +112,11 @@ def test_cartpole_is_the_same_and_one_that_skips_a_step_is_not(make: Callable[[]
     assert {name for name in Episodes._fields if name in findings[0].rule + findings[1].rule} == set(Episodes._fields)
 
 
-def test_the_command_compares_with_gymnasium() -> None:
-    done = run_check("env=cartpole", "backend=device", "--num-steps=100", "--distribution", "--num-episodes=100")
-    assert done.returncode == 0
-    assert done.stdout.count("as gymnasium's: mean ") == 2
-    done = run_check("env=minatar_breakout", "--num-steps=100", "--distribution")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "env=minatar_breakout names no environment" in done.stderr
+def test_the_command_compares_with_gymnasium(capfd: pytest.CaptureFixture[str]) -> None:
+    few = ["--num-steps=100", "--distribution"]
+    assert exit_code(check, ["env=cartpole", "backend=device", "--num-episodes=100", *few]) == 0
+    assert capfd.readouterr().out.count("as gymnasium's: mean ") == 2
+    assert exit_code(check, ["env=minatar_breakout", *few]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "env=minatar_breakout names no environment" in err

@@ -23,7 +23,7 @@ from ppo_bench.envs.jax.host import HostView
 from ppo_bench.runners.base import Episode
 from ppo_bench.runners.program_runner import ProgramRunner
 from tests.processes import TRAIN
-from tests.runners import problem_for, runner_for
+from tests.runners import composed, problem_for, runner_for
 from tests.training import ENVIRONMENT
 
 CARTPOLE = Task("cartpole", "CartPole-v1", 4)
@@ -34,6 +34,10 @@ TASKS = {
     "fish_swim": Task("fish_swim", "FishSwim-v1", 2, kwargs={"max_episode_steps": 100}),  # of dm_control: a dictionary
     "lunar_lander": Task("lunar_lander", "LunarLander-v3", 2),
 }
+
+
+FLAT = ["network=mlp", "network.hidden_sizes=[16]"]
+"""A network without convolutions, which take long to compile."""
 
 
 def on_host(task: Task) -> VectorEnv:
@@ -154,7 +158,7 @@ def test_pools_rebuilt_in_memory_given_back_play_from_their_own_seeds() -> None:
 
 def episodes_of(backend: str, env: str, iterations: int, overrides: list[str]) -> list[Episode]:
     """Environments restart after the fifth iteration."""
-    config = load_config(["framework=jax_xla", f"env={env}", f"backend={backend}", *overrides])
+    config = composed("framework=jax_xla", f"env={env}", f"backend={backend}", *overrides)
     problem = problem_for(config.backend.make(config.task), 100, [f"env={env}", *overrides])
     runner = runner_for("jax_xla", problem)
     state = runner.init(1)
@@ -173,7 +177,7 @@ def episodes_of(backend: str, env: str, iterations: int, overrides: list[str]) -
     [
         ("cartpole", 10, []),
         ("hopper", 6, ["ppo.num_envs=2", "ppo.num_steps=128", "ppo.num_minibatches=4"]),
-        ("breakout", 3, ["ppo.num_envs=2", "ppo.num_steps=64", "ppo.num_minibatches=2", "ppo.update_epochs=1"]),
+        ("breakout", 3, [*FLAT, "ppo.num_envs=2", "ppo.num_steps=64", "ppo.num_minibatches=2", "ppo.update_epochs=1"]),
     ],
 )
 def test_training_sees_the_same_episodes_as_on_the_host(env: str, iterations: int, overrides: list[str]) -> None:

@@ -24,7 +24,7 @@ from ppo_bench.configuration.load import load_config, recorded_config
 from ppo_bench.runners import checkpoint
 from tests.evaluations import CARTPOLE, RUNS, config_with, evaluated, played
 from tests.refusals import assert_one_line
-from tests.runners import FRAMEWORKS
+from tests.runners import ACTING, FRAMEWORKS
 from tests.training import trained
 
 
@@ -115,7 +115,7 @@ def test_an_interrupted_export_is_written_again(
     assert names(exported(run, tmp_path / "out")) == {"README.md", "config.json", "curve.png", "model.safetensors"}
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_the_safetensors_are_the_same_policy_in_every_framework(framework: str, runs: RUNS, tmp_path: Path) -> None:
     run = runs[framework]
     folder = exported(run, tmp_path / "export")

@@ -20,6 +20,8 @@ from ppo_bench.envs.base import Task
 from ppo_bench.envs.check import check_contract
 from ppo_bench.envs.device import DeviceBackend
 from ppo_bench.envs.dynamics.env import DynamicsEnv
+from ppo_bench.envs.jax.host import HostView
+from ppo_bench.envs.random_play import random_actions
 from ppo_bench.mathematics import noise
 from tests.refusals import assert_one_line
 
@@ -152,8 +154,20 @@ def test_parameters_are_those_that_are_given() -> None:
 
 
 @pytest.mark.slow
-def test_craftax_is_trained_in_two_seeds_of_one_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = [f"env.id={CRAFTAX}", "framework=jax_xla", "backend=device", "num_seeds=2", "ppo.num_envs=8"]
+def test_a_game_is_trained_in_two_seeds_of_one_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = [f"env.id={BREAKOUT}", "framework=jax_xla", "backend=device", "num_seeds=2", "ppo.num_envs=8"]
     words += ["ppo.num_steps=32", f"outputs={tmp_path}"]
     assert exit_code(main, [*words, "total_timesteps=1024"]) == 0
     assert len(capfd.readouterr().out.split()) == 2
+
+
+@pytest.mark.slow
+def test_craftax_is_played() -> None:
+    env, rng = HostView(made(CRAFTAX, 2)), np.random.default_rng(1)
+    first = env.reset([1, 2]).obs
+    assert first.shape == (2, *(env.observation_space.shape or ()))
+    for _ in range(30):
+        step = env.step(random_actions(env, rng))
+        assert np.isfinite(step.obs).all()
+        assert np.isfinite(step.reward).all()
+    assert (step.obs != first).any(axis=1).all()

@@ -13,18 +13,13 @@ import pytest
 
 from ppo_bench.mathematics.arrays import Arrays
 from ppo_bench.runners.base import Metrics, Problem
-from tests.runners import FRAMEWORKS, problem_for, relative_distance, runner_for
+from tests.runners import problem_for, relative_distance, runner_for
 from tests.scenes import RandomScenes
 
 # Every switch is on in one of these and off in the other.
 SWITCHES = ("norm_adv", "clip_vloss", "mask_resets", "bootstrap_truncated", "norm_obs", "norm_reward", "clipped")
 DESIGNS = {"1101001": (1, 1, 0, 1, 0, 0, 1), "0010110": (0, 0, 1, 0, 1, 1, 0)}
-CASES = [
-    *((False, continuous, design) for continuous in (False, True) for design in DESIGNS),
-    *((True, continuous, "1101001") for continuous in (False, True)),
-]
-COMPILED = [(False, False, "1101001"), (False, True, "0010110"), (True, False, "1101001")]
-"""Cases of torch_compile: each design and kind of actions, and images."""
+CASES = [(False, False, "1101001"), (False, True, "0010110"), (True, False, "1101001")]
 TOLERANCE = 1e-5
 
 
@@ -71,12 +66,7 @@ def gradients(before: Arrays, after: Arrays) -> Arrays:
 
 @pytest.mark.parametrize(
     ("framework", "pixels", "continuous", "design"),
-    [
-        (framework, *case)
-        for framework in FRAMEWORKS
-        for case in CASES
-        if framework != "torch_eager" and (case in COMPILED or framework != "torch_compile")
-    ],
+    [*(("jax_xla", *case) for case in CASES), ("torch_compile", *CASES[-1])],
 )
 def test_losses_gradients_and_parameters_agree(framework: str, pixels: bool, continuous: bool, design: str) -> None:
     case = (pixels, continuous, design)
@@ -93,10 +83,9 @@ def test_losses_gradients_and_parameters_agree(framework: str, pixels: bool, con
         assert value == pytest.approx(expected_metrics[name], rel=TOLERANCE, abs=TOLERANCE), name
 
 
-@pytest.mark.parametrize("continuous", [False, True])
-def test_gradients_are_clipped(continuous: bool) -> None:
+def test_gradients_are_clipped() -> None:
     """Otherwise the comparison above would not see it."""
-    case = (False, continuous, "1101001")
+    case = (True, False, "1101001")
     after, metrics = update("torch_eager", *case)
     assert metrics["gradient_norm"] > 0.1
     clipped = gradients(start(*case), after)

@@ -23,6 +23,7 @@ from ppo_bench.networks.torch.ops import TorchOps
 from ppo_bench.runs.video.film import FilmedEnv, mp4
 from ppo_bench.runs.video.scene import draw_off_screen, open_scene
 from tests.films import frames_of
+from tests.runners import composed
 
 ATARI = {"pong_two_players": "pong_v3", "surround_two_players": "surround_v2", "tennis_two_players": "tennis_v3"}
 
@@ -32,7 +33,7 @@ def backend(vectorization: str = "sync") -> PettingZooBackend:
 
 
 def of_file(name: str, *words: str, rows: int = 4) -> VectorEnv:
-    config = load_config([f"env={name}", f"ppo.num_envs={rows}", *words])
+    config = composed(f"env={name}", f"ppo.num_envs={rows}", *words)
     env = config.backend.make(config.task)
     assert not isinstance(env, GraphEnv)
     return env

@@ -125,11 +125,12 @@ def test_bfloat16_keeps_parameters_and_moments_in_float32_and_is_recorded(framew
     recorded = execution["precision"]
     assert isinstance(recorded, dict)
     assert PRECISIONS["bfloat16"]._asdict().items() <= recorded.items()
-    in_float32, _ = after(framework, "float32", 2)
-    assert any(not np.array_equal(arrays[n], in_float32[n]) for n in arrays if n.startswith("params."))
+    if framework in ACTING:
+        in_float32, _ = after(framework, "float32", 2)
+        assert any(not np.array_equal(arrays[n], in_float32[n]) for n in arrays if n.startswith("params."))
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_a_training_in_float64_leaves_the_next_one_of_the_process_as_it_is(framework: str) -> None:
     before, between, afterwards = (after(framework, each, 2)[0] for each in ("float32", "float64", "float32"))
     assert between["params.actor.0.weight"].dtype == np.float64
@@ -150,7 +151,7 @@ def test_policies_of_two_precisions_act_in_turn(framework: str) -> None:
         assert act(obs, start, {}).values.dtype == dtype
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ACTING)
 def test_tf32_is_refused_where_there_is_none(framework: str) -> None:
     problem = problem_for(RandomScenes(4, False, False), 10, [])
     with pytest.raises(ConfigError, match="precision=tf32 needs a GPU"):

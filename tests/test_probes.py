@@ -79,23 +79,20 @@ def test_the_better_action_depends_on_the_observation(framework: str) -> None:
     np.testing.assert_allclose(values, [1.0, 1.0], atol=0.15)
 
 
-@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
-def test_two_choices_at_once_are_both_found(framework: str) -> None:
-    logits, values = learn(Choices, [0.0], framework=framework)
+def test_two_choices_at_once_are_both_found() -> None:
+    logits, values = learn(Choices, [0.0])
     assert probabilities(logits[:, :3])[0, 2] > 0.95
     assert probabilities(logits[:, 3:])[0, 0] > 0.95
     np.testing.assert_allclose(values, [1.0], atol=0.1)
 
 
-@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
-def test_a_continuous_target_is_met(framework: str) -> None:
-    mean, _ = learn(Target, [0.0], "ppo.learning_rate=3e-3", iterations=100, framework=framework)
+def test_a_continuous_target_is_met() -> None:
+    mean, _ = learn(Target, [0.0], "ppo.learning_rate=3e-3", iterations=100)
     np.testing.assert_allclose(mean, [[0.5, 0.5]], atol=0.05)
 
 
-@pytest.mark.parametrize("framework", ["torch_eager", "jax_xla"])
-def test_an_endless_task_has_its_infinite_value_through_the_bootstrap(framework: str) -> None:
-    _, values = learn(Endless, [0.0], "ppo.gae_lambda=0.5", iterations=100, framework=framework)
+def test_an_endless_task_has_its_infinite_value_through_the_bootstrap() -> None:
+    _, values = learn(Endless, [0.0], "ppo.gae_lambda=0.5", iterations=100)
     np.testing.assert_allclose(values, [1.0 / (1.0 - GAMMA)], rtol=0.03)
 
 

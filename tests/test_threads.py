@@ -28,8 +28,8 @@ def _threads_as_before() -> Iterator[None]:
 
 
 def test_convolutions_and_wide_layers_have_several_threads() -> None:
-    wide = Mlp([512, 512], "tanh").build(FLAT, CHOICES)
-    assert [threads_for(network.parameters, None, most=8) for network in (NARROW, CNN, wide)] == [1, 8, 8]
+    middling, wide = (Mlp([units, units], "tanh").build(FLAT, CHOICES) for units in (256, 512))
+    assert [threads_for(network.parameters, None, most=8) for network in (NARROW, middling, CNN, wide)] == [1, 1, 8, 8]
     assert [threads_for(network.parameters, 3, most=8) for network in (NARROW, CNN, wide)] == [3, 3, 3]
 
 
@@ -47,9 +47,10 @@ def test_a_run_after_one_with_a_single_thread_has_the_default_again() -> None:
         config = load_config([f"env={env}", *words])
         made = make_env(config.backend, config.task)
         try:
-            config.framework.runner(config.problem(made))
+            runner = config.framework.runner(config.problem(made))
         finally:
             made.close()
+        assert runner.execution["threads"] == torch.get_num_threads()  # what run.json says
         counts.append(torch.get_num_threads())
     assert counts == [1, DEFAULT_THREADS, 1]
 

@@ -95,10 +95,6 @@ CASES = {
     "switches": Case(actions=SWITCHES),
     "forces": Case(actions=FORCES),
     "rectifiers": Case(overrides=("network.activation=relu",), reference=functools.partial(mlp, activation=nn.ReLU)),
-    **{
-        name: Case(overrides=(f"network.activation={name}",), reference=functools.partial(mlp, activation=module))
-        for name, module in (("leaky_relu", nn.LeakyReLU), ("elu", nn.ELU), ("gelu", nn.GELU), ("silu", nn.SiLU))
-    },
     "normalised": Case(overrides=("network.layer_norm=true",), reference=functools.partial(mlp, hidden=Normalised)),
     "bytes": Case(observations=BYTES),
     "bools": Case(observations=BOOLS),
@@ -150,22 +146,12 @@ CASES = {
     "sequences": Case("AveragingSequencesMlp", reference=AveragingSequences, overrides=("ppo.num_minibatches=2",)),
 }
 COMBINED = ["limits are ends", "resets are learnt", "as CleanRL", "lstm, as CleanRL", "unclipped gradients"]
-COMBINED += ["bools", "nature_cnn, forces"]
+COMBINED += ["bools", "nature_cnn, forces", "unclipped values", "raw advantages", "rules, resets are learnt"]
+COMBINED += ["rnd, as CleanRL"]
 EAGER = [name for name in CASES if name.startswith("auto") or name in COMBINED]
 """Those of which others execute every part: in PyTorch, operation by operation, alone."""
-COMPILED = [
-    "rnd",
-    "one choice",
-    "forces",
-    "normalized",
-    "rules",
-    "minatar_cnn",
-    "nature_cnn",
-    "lstm",
-    "gru",
-    "lstm_cnn",
-]
-"""Cases of torch_compile, which takes 10 s for each."""
+COMPILED = ["rnd", "normalized", "rules", "gru", "lstm_cnn", "trxl"]
+"""Cases of torch_compile, one for each kind of graph: it takes 10 s for each."""
 
 
 @pytest.fixture(autouse=True)

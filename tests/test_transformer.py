@@ -26,7 +26,7 @@ from ppo_bench.networks.transformer import Trxl
 from tests.layers import DIM, SMALL, WAYS, drawn
 from tests.namespaces import NAMESPACES, Namespace
 from tests.refusals import assert_one_line
-from tests.runners import ACTING, FRAMEWORKS, problem_for, runner_for
+from tests.runners import ACTING, problem_for, runner_for
 from tests.scenes import Endings, Ends
 
 ROWS, STEPS = 3, 5
@@ -158,21 +158,16 @@ def test_rows_of_a_rollout_are_those_of_its_steps(framework: str) -> None:
     runner.close()
 
 
-@pytest.mark.parametrize(
-    ("framework", "precision", "tolerance"),
-    [*((name, "float32", 2e-6) for name in FRAMEWORKS), *((name, "float64", 1e-12) for name in ACTING)],
-)
-def test_the_first_update_begins_with_the_policy_of_the_rollout(
-    framework: str, precision: str, tolerance: float
-) -> None:
+@pytest.mark.parametrize("framework", ACTING)
+def test_the_first_update_begins_with_the_policy_of_the_rollout(framework: str) -> None:
     """Recomputed log-probabilities are the rollout's. Episodes end in the middle and at its end, in every way."""
     scenes = Endings(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(3), 16)
-    words = [*SMALL, f"precision={precision}", "ppo.num_steps=16", "ppo.update_epochs=1"]
+    words = [*SMALL, "precision=float64", "ppo.num_steps=16", "ppo.update_epochs=1"]
     runner = runner_for(framework, problem_for(scenes, 10, [*words, "ppo.num_minibatches=1", "ppo.learning_rate=1e-2"]))
     state = runner.init(1)
     for _ in range(3):
         state, metrics, _ = runner.step(state)
-        assert abs(metrics["old_approx_kl"]) < tolerance
+        assert abs(metrics["old_approx_kl"]) < 1e-12
         assert metrics["clip_fraction"] == 0
         assert metrics["gradient_norm"] > 1e-3
     runner.close()
@@ -262,8 +257,8 @@ def test_it_learns_what_needs_a_memory(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_frameworks_train_the_same_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["experiment=cleanrl/ppo_trxl_proof_of_memory", "precision=float64", "total_timesteps=6144"]
-    assert exit_code(equivalence, [*words, f"outputs={tmp_path}"]) == 0
+    words = ["experiment=cleanrl/ppo_trxl_proof_of_memory", "precision=float64", "total_timesteps=4096"]
+    assert exit_code(equivalence, [*words, "frameworks=[torch_eager,jax_xla]", f"outputs={tmp_path}"]) == 0
     assert "the frameworks do the same" in capsys.readouterr().out
 
 

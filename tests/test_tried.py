@@ -67,18 +67,23 @@ def test_a_wrapper_may_repair_an_environment() -> None:
     BACKENDS["gymnasium-sync"](repaired).close()
 
 
+ALONE = [
+    ("__init__", 1, "tests.broken:Fails-v0"),
+    ("reset", 1, "tests.broken:Fails-v0: reset"),
+    ("step", 1, "tests.broken:Fails-v0: step"),
+]
+"""Failures of the one environment that is tried first."""
+VECTORISED = [
+    ("__init__", 2, "environment 0 of tests.broken:Fails-v0: its constructor"),
+    ("reset", 9, "of tests.broken:Fails-v0: reset"),
+    ("step", 40, "of tests.broken:Fails-v0: step"),
+]
+
+
 @pytest.mark.parametrize(
-    ("where", "when", "said"),
-    [
-        ("__init__", 1, "tests.broken:Fails-v0"),
-        ("reset", 1, "tests.broken:Fails-v0: reset"),
-        ("step", 1, "tests.broken:Fails-v0: step"),
-        ("__init__", 2, "environment 0 of tests.broken:Fails-v0: its constructor"),
-        ("reset", 9, "of tests.broken:Fails-v0: reset"),
-        ("step", 40, "of tests.broken:Fails-v0: step"),
-    ],
+    ("vectorization", "where", "when", "said"),
+    [*(("sync", *each) for each in (*ALONE, *VECTORISED)), *(("async", *each) for each in VECTORISED)],
 )
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
 @pytest.mark.parametrize("how", ["exits", "file"])
 def test_an_exit_or_a_missing_file_of_an_environment_is_its_failure(
     how: str, vectorization: str, where: str, when: int, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
