@@ -92,7 +92,7 @@ DAMAGES = {
     "run.json of nothing": (lambda run: (run / "run.json").write_text("{}"), "is no record of a run by this ppo_bench"),
     "wrong value": (lambda run: config_with(run, total_timesteps="many"), "run.json: total_timesteps: Value 'many'"),
     "no environment": (lambda run: config_with(run, env=None), "run.json: "),
-    "unknown key": (lambda run: config_with(run, surprise=1), "run.json: there is no key surprise"),
+    "unknown key": (lambda run: config_with(run, surprise=1), "run.json: surprise: Key 'surprise' not in 'RootSchema'"),
     "unknown class": (
         lambda run: config_with(run, framework={"_target_": "os.PathLike"}),
         "os.PathLike",
