@@ -54,17 +54,19 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def train(composed: DictConfig) -> float | None:
-        if HydraConfig.get().mode == RunMode.MULTIRUN:
-            return run_job(composed)
-        folders: list[Path] = []
-        codes.append(1)
-        codes[0] = exit_code(lambda _: _train(job_config(composed), folders), [])
+        with _environment("HYDRA_FULL_ERROR", shows_all):
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                return run_job(composed)
+            folders: list[Path] = []
+            codes.append(1)
+            codes[0] = exit_code(lambda _: _train(job_config(composed), folders), [])
         return final_return(folders)
 
     before, shows_all = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = [program, *arguments]
     try:
-        sys.argv, os.environ["HYDRA_FULL_ERROR"] = [program, *arguments], "1"  # Hydra raises its errors
-        train()
+        with _environment("HYDRA_FULL_ERROR", "1"):  # Hydra raises its errors, and does not end the process
+            train()
     except SystemExit as end:  # of the parser of the command line, or of the callback of a multirun
         if isinstance(end.code, Exception):
             raise end.code from end
@@ -79,13 +81,30 @@ def application(arguments: Sequence[str], program: str = "ppo_bench") -> int:
         if shows_all == "1":
             traceback.print_exc()
         if "-m" in arguments and not isinstance(error, (HydraException, OmegaConfBaseException, OSError, ValueError)):
-            raise Failed(f"the launcher failed: {type(error).__name__}: {one_line(error)}") from error
+            from ppo_bench.sweeps.slurm.commands import refusal
+
+            failure = Failed(f"the launcher failed: {type(error).__name__}: {one_line(error)}")
+            raise refusal(error) if "sbatch: error" in str(error) else failure from error
         raise config_error(error, arguments) from error
     finally:
         sys.argv = before
-        os.environ.pop("HYDRA_FULL_ERROR")
-        os.environ |= {"HYDRA_FULL_ERROR": shows_all} if shows_all is not None else {}
     return codes[0] if codes else 0
+
+
+@contextmanager
+def _environment(name: str, value: str | None) -> Iterator[None]:
+    """A context in which an environment variable has a value; without one if it is None."""
+    before = os.environ.get(name)
+
+    def put(value: str | None) -> None:
+        os.environ.pop(name, None)
+        os.environ.update({name: value} if value is not None else {})
+
+    put(value)
+    try:
+        yield
+    finally:
+        put(before)
 
 
 def _train(config: Config, folders: list[Path]) -> int:
