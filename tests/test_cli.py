@@ -38,7 +38,7 @@ WRONG = {
     "framework.threads=2": "did you mean num_threads?",
     "network=lstm network.unit=64": "did you mean units?",
     "algorithm=rnd algorithm.intrinsic_coeff=2": "did you mean int_coef?",
-    "backend=gymnasium backend.num_threads=2": "'backend.num_threads': Key 'num_threads' is not in struct",
+    "backend=gymnasium backend.num_threads=2": "'backend.num_threads': Key 'num_threads' not in 'GymnasiumBackend'",
     "tracker.wandb.mode=offline": "'tracker.wandb.mode'",
     "frmework=jax_xla": "did you mean framework",
     "env.atari.frames=3": "'env.atari.frames'",
@@ -60,7 +60,7 @@ WRONG = {
     "video=true": "video=true: ",
     "experiment=cleanrl/ppo_atari env=cartpole": "env.atari.episodic_life: ",
     "env.kwargs=speed": "env.kwargs=speed: ",
-    "network=mlp network.hidden_sizes=64": "network.hidden_sizes: ",
+    "network=mlp network.hidden_sizes=64": "network.hidden_sizes=64: ",
     "env.ids=[CartPole-v1]": "env.ids",
     # ranges
     "seed=-1": "seed=-1: must lie between 0 and 2147483647",
@@ -123,7 +123,7 @@ WRONG = {
     "+tracker.wandb=3": "tracker.wandb=3",
     "tracker=wandb tracker.wandb.mod=offline": "did you mean mode?",
     "tracker=wandb tracker.wandb.mode=off": "tracker.wandb.mode=off: choose online, offline, disabled or shared",
-    "tracker=wandb tracker.wandb.tags=one": "tracker.wandb.tags: ",
+    "tracker=wandb tracker.wandb.tags=one": "tracker.wandb.tags=one: ",
     "tracker=tensorboard +tracker.tensorboard.every=3": "tracker.tensorboard.every: Key 'every' not in 'Tensorboard'",
     # Hydra's own flags
     "--cfg job seed=1,2": "'seed=1,2'",
