@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from ppo_bench.common.errors import ConfigError
 from ppo_bench.common.files import SCHEMA_VERSION, read_json
 from ppo_bench.configuration.compose import compose_root
@@ -38,7 +40,7 @@ def load_run(run_folder: Path, changes: Mapping[str, Any]) -> Config:
     made = {key: value for key, value in changes.items() if value is not None}
     own = run["config"]["backend"]["name"]
     if "backend" not in made and own in STEPPED_ALONE:
-        made["backend"] = compose_root("evaluate", [f"backend={STEPPED_ALONE[own]}"]).backend
+        made["backend"] = OmegaConf.to_container(compose_root("evaluate", [f"backend={STEPPED_ALONE[own]}"]).backend)
     config = recorded_config(run["config"], made)
     config.framework.require()
     config.backend.require()
