@@ -228,7 +228,7 @@ def test_a_step_can_be_recorded_on_a_gpu(case: str, monkeypatch: pytest.MonkeyPa
     envs = TorchEnvs(spec, learner)
     statistics = normalization_arrays(spec.env.observation_space.shape)
     state = envs.reset({each.name: each.default() for each in statistics}, 1, 0)
-    actions = torch.empty_like(learner._memory["actions"][0])
+    actions = torch.empty_like(learner._rollout_buffer["actions"][0])
     with Recording():
         state, rollout = envs.begin(state)
         for t in range(3):
